@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float64
+from npu_tensor.dtypes import float32, float64
 from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.history import GradMode
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["ParamGroup", "Optimizer", "Rule", "State", "zeros_like"]
+__all__ = ["Optimizer", "ParamGroup", "Rule", "State", "zeros_like"]
 
 State = dict[str, Tensor]
 """What an optimizer keeps of a parameter."""
@@ -29,11 +29,16 @@ Rule = Callable[[Tensor, Tensor, State, "ParamGroup"], tuple[Tensor, State]]
 
 
 class ParamGroup(dict[str, Any]):
-    """Parameters and their options. numbers: those that are floats, as tensors: float64, without dimensions."""
+    """Parameters and their options. numbers: those that are floats, as tensors without dimensions.
+
+    They are float32, or float64 where a parameter is.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()
         self.numbers: dict[str, Any] = {}
+        is_double = any(each.dtype is float64 for each in options["params"])
+        self._dtype = float64 if is_double else float32
         for name, value in options.items():
             self[name] = value
 
@@ -42,7 +47,7 @@ class ParamGroup(dict[str, Any]):
         values = value if isinstance(value, tuple) else (value,)
         if not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in values):
             return
-        numbers = tuple(from_array(np.asarray(each), float64) for each in values)
+        numbers = tuple(from_array(np.asarray(each), self._dtype) for each in values)
         if name in self.numbers:
             for number, new in zip(self.numbers[name], numbers, strict=True):
                 number._assign(new)

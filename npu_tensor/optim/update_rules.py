@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32, float64
-from npu_tensor.optim.optimizer import ParamGroup, Optimizer, State, zeros_like
+from npu_tensor.dtypes import float32
+from npu_tensor.optim.optimizer import Optimizer, ParamGroup, State, zeros_like
 from npu_tensor.tensor import Tensor
 
 __all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
@@ -22,32 +22,28 @@ def _count() -> Tensor:
     return count
 
 
-def _fitting(number: Tensor, parameter: Tensor) -> Tensor:
-    """A number in the precision of the update: at least float32."""
-    return number if parameter.dtype is float64 else number.to(float32)
-
-
-def _number(group: ParamGroup, name: str, parameter: Tensor) -> Tensor:
-    return _fitting(group.numbers[name][0], parameter)
+def _number(group: ParamGroup, name: str) -> Tensor:
+    number: Tensor = group.numbers[name][0]
+    return number
 
 
 def _decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
     """The gradient with that of the weights' squares."""
-    return gradient + parameter * _number(group, "weight_decay", parameter) if group["weight_decay"] else gradient
+    return gradient + parameter * _number(group, "weight_decay") if group["weight_decay"] else gradient
 
 
 def _sgd(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     gradient, new = _decayed(parameter, gradient, group), State()
     if group["momentum"]:
-        momentum = _number(group, "momentum", parameter)
+        momentum = _number(group, "momentum")
         velocity = state["momentum_buffer"] * momentum + gradient
         if group["dampening"]:
-            damped = state["momentum_buffer"] * momentum + gradient * (1 - _number(group, "dampening", parameter))
+            damped = state["momentum_buffer"] * momentum + gradient * (1 - _number(group, "dampening"))
             velocity = ops.where_op(state["step"] == 0, gradient, damped)
             new["step"] = state["step"] + 1
         new["momentum_buffer"] = velocity
         gradient = gradient + velocity * momentum if group["nesterov"] else velocity
-    return parameter - gradient * _number(group, "lr", parameter), new
+    return parameter - gradient * _number(group, "lr"), new
 
 
 def _adam(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
@@ -55,34 +51,34 @@ def _adam(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) 
 
 
 def _adamw(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
-    decay = group.numbers["lr"][0] * group.numbers["weight_decay"][0]
-    return _adam_step(parameter * _fitting(1 - decay, parameter), gradient, state, group)
+    kept = 1 - _number(group, "lr") * _number(group, "weight_decay")
+    return _adam_step(parameter * kept, gradient, state, group)
 
 
 def _adam_step(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     step = state["step"] + 1
     first, second = group.numbers["betas"]
-    rate = _fitting(group.numbers["lr"][0] / (1 - first ** step.to(float64)), parameter)
-    scale = _fitting((1 - second ** step.to(float64)).sqrt(), parameter)
-    average = state["exp_avg"] * _fitting(first, parameter) + gradient * _fitting(1 - first, parameter)
-    square = state["exp_avg_sq"] * _fitting(second, parameter) + gradient * gradient * _fitting(1 - second, parameter)
-    update = average / (square.sqrt() / scale + _number(group, "eps", parameter))
+    rate = _number(group, "lr") / (1 - first**step)
+    scale = (1 - second**step).sqrt()
+    average = state["exp_avg"] * first + gradient * (1 - first)
+    square = state["exp_avg_sq"] * second + gradient * gradient * (1 - second)
+    update = average / (square.sqrt() / scale + _number(group, "eps"))
     return parameter - update * rate, {"step": step, "exp_avg": average, "exp_avg_sq": square}
 
 
 def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
-    gradient, alpha = _decayed(parameter, gradient, group), group.numbers["alpha"][0]
-    square = state["square_avg"] * _fitting(alpha, parameter)
-    square = square + gradient * gradient * _fitting(1 - alpha, parameter)
+    gradient, alpha = _decayed(parameter, gradient, group), _number(group, "alpha")
+    square = state["square_avg"] * alpha
+    square = square + gradient * gradient * (1 - alpha)
     new, scale = {"step": state["step"] + 1, "square_avg": square}, square
     if group["centered"]:
-        new["grad_avg"] = state["grad_avg"] * _fitting(alpha, parameter) + gradient * _fitting(1 - alpha, parameter)
+        new["grad_avg"] = state["grad_avg"] * alpha + gradient * (1 - alpha)
         scale = square - new["grad_avg"] * new["grad_avg"]
-    update = gradient / (scale.sqrt() + _number(group, "eps", parameter))
+    update = gradient / (scale.sqrt() + _number(group, "eps"))
     if group["momentum"]:
-        update = state["momentum_buffer"] * _number(group, "momentum", parameter) + update
+        update = state["momentum_buffer"] * _number(group, "momentum") + update
         new["momentum_buffer"] = update
-    return parameter - update * _number(group, "lr", parameter), new
+    return parameter - update * _number(group, "lr"), new
 
 
 class SGD(Optimizer):
