@@ -142,6 +142,7 @@ def test_who_requires_gradients() -> None:
     assert not y.requires_grad
 
 
+@pytest.mark.covers("is_grad_enabled", "set_grad_enabled")
 def test_modes() -> None:
     x = leaf()
     assert nt.is_grad_enabled()
@@ -166,6 +167,7 @@ def test_modes() -> None:
     assert nt.is_grad_enabled()
 
 
+@pytest.mark.covers("backward")
 def test_what_is_refused() -> None:
     x = leaf()
     with pytest.raises(DTypeError, match="only floats"):
