@@ -313,9 +313,10 @@ class Tensor(Methods):
 
     def detach_(self) -> Tensor:
         """Let no gradients pass through this tensor from now on; returns it."""
-        if isinstance(self._node, Tracked):
+        node = self._node
+        if isinstance(node, Tracked):
             self._name(self.detach()._node)
-            if self._leaf_or_none() is not None:
+            if leaf_of(node) is not None:
                 del self._leaf
         return self
 
@@ -380,9 +381,6 @@ class Tensor(Methods):
             leaf.gradient = value
         elif value is not None:
             raise GradientError("only leaves that require a gradient can be given one; see requires_grad_()")
-
-    def _leaf_or_none(self) -> Leaf | None:
-        return getattr(self, "_leaf", None)
 
     def _name(self, node: Node) -> None:
         """Let this handle name another node of the same value."""
