@@ -8,6 +8,7 @@ import numpy as np
 
 from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
+from npu_tensor import optim as optim
 from npu_tensor.config import config as config
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.functions.creation import Generator as Generator
@@ -282,6 +283,8 @@ def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_gra
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
+def enable_grad(function: Any = None) -> Any:
+    """A context and decorator: what is recorded inside counts again, as outside of `no_grad`."""
 def eq(input: Operand, other: Operand) -> Tensor:
     """input == other."""
 def equal(input: Tensor, other: Tensor) -> builtins.bool:
@@ -397,6 +400,8 @@ def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins
 
     mode: "nearest", or "linear" for one place dimension and "bilinear" for two. align_corners: whether the outermost
     elements keep their values; only for the linear ones."""
+def is_grad_enabled() -> builtins.bool:
+    """Whether gradients pass through what this thread records."""
 def is_tensor(obj: builtins.object) -> builtins.bool:
     """Whether obj is a Tensor."""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
@@ -538,7 +543,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
     ArgumentError for size_average and reduce, which `reduction` has replaced."""
 def no_grad(function: Any = None) -> Any:
-    """A context and decorator: what is recorded inside counts as constant in a function that is differentiated."""
+    """A context and decorator: gradients do not pass through what is recorded inside."""
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
@@ -662,6 +667,8 @@ def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
     """The slice at `index` along dim, without it."""
 def selu(input: Operand) -> Tensor:
     """Scaled elu with the constants of Klambauer et al., 2017."""
+def set_grad_enabled(mode: builtins.bool) -> Any:
+    """Whether gradients pass through what this thread records from now on, or inside a with block."""
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 

@@ -180,6 +180,11 @@ class Methods:
         """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def atanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
+    def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool = False) -> None:
+        """Add the gradients of this tensor to `grad` of the leaves it was computed from; they are recorded, not computed.
+
+        gradient: that of this tensor, with its shape; 1 for a single element. retain_graph: whether there will be another
+        backward pass through the same graph. GradientError for a tensor that requires no gradient."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -677,8 +682,6 @@ class Methods:
         """input repeated as a whole to the shape of other, which it must divide."""
     def repeat_interleave(self, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
         """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
-    def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
-        """The tensor itself if requires_grad is False; ArgumentError otherwise."""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
     def reshape_as(self, other: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -20,9 +21,18 @@ from npu_tensor._util.units import size
 from npu_tensor._util.user_warnings import INTERNAL, user_line
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError
+from npu_tensor.errors import ArgumentError, DTypeError, GradientError, NpuTensorError, OutOfMemoryError, ShapeError
 from npu_tensor.graph.aliasing import Storage, View, view_node
-from npu_tensor.graph.history import constant, histories
+from npu_tensor.graph.history import (
+    GradMode,
+    Leaf,
+    Tracked,
+    active,
+    grad_mode,
+    is_tracked,
+    leaf_node,
+    leaf_of,
+)
 from npu_tensor.graph.nodes import (
     PLACEHOLDER,
     Data,
@@ -53,15 +63,15 @@ else:
 
 __all__ = [
     "ACCEPTED",
-    "NO_GRADIENTS",
     "Tensor",
     "explain",
     "from_array",
+    "named",
     "pending",
     "realize",
     "record",
     "refused",
-    "same",
+    "rename",
     "views_of",
     "wrap",
 ]
@@ -75,9 +85,10 @@ class Tensor(Methods):
     those that share memory with it in PyTorch: `x` is changed by `x[0].zero_()`, and `x.T` by `x += 1`.
     """
 
-    __slots__ = ("__weakref__", "_alias", "_node")
+    __slots__ = ("__weakref__", "_alias", "_leaf", "_node")
     _node: Node  # not there after a write to another tensor that shares memory, until it is used
     _alias: tuple[Storage, View] | None  # None for a tensor that was never viewed
+    _leaf: Leaf  # of a tensor that requires a gradient alone
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
@@ -270,7 +281,9 @@ class Tensor(Methods):
         return self.clone()
 
     def __deepcopy__(self, memo: Any) -> Tensor:
-        return self.clone()
+        if leaf_of(self._node) is None:
+            return self.clone()
+        return self.detach().clone().requires_grad_()
 
     if not TYPE_CHECKING:  # which would otherwise take every name for an attribute
 
@@ -287,34 +300,92 @@ class Tensor(Methods):
 
     def __reduce__(self) -> Any:
         # As bytes: NumPy's pickles share their memory where the protocol lets them, but not those of bfloat16.
-        return _rebuild, (self.numpy().reshape(-1).view(np.uint8), self.dtype, self.shape)
+        array = self.numpy().reshape(-1).view(np.uint8)
+        return _rebuild, (array, self.dtype, self.shape, leaf_of(self._node) is not None)
+
+    # --- gradients
 
     def detach(self) -> Tensor:
-        """A constant in a function that is differentiated; self elsewhere."""
-        if not histories:
-            return self
-        detached = wrap(same(self._node))
-        constant(detached._node)
-        return detached
+        """The same value and memory, through which no gradients pass."""
+        node = self._node
+        with GradMode(False):
+            return views_of(self, (ops.reshape.op.call((node.spec,), (node.spec.shape,)),))
+
+    def detach_(self) -> Tensor:
+        """Let no gradients pass through this tensor from now on; returns it."""
+        node = self._node
+        if isinstance(node, Tracked):
+            self._name(self.detach()._node)
+            if leaf_of(node) is not None:
+                del self._leaf
+        return self
 
     @property
     def data(self) -> Tensor:
-        """self, whose gradients only functions have: see `npu_tensor.grad`."""
-        return self
+        """As `detach`; self where no gradients pass. Writing to it is not recorded for gradients."""
+        return self.detach() if isinstance(self._node, Tracked) else self
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        if value is not self:  # as after x.data += 1
-            self._assign(value)
+        # What shares memory is there already, as after x.data += 1.
+        if value is not self and (value._alias is None or self._alias is None or value._alias[0] is not self._alias[0]):
+            with GradMode(False):
+                self._assign(value)
 
     @property
     def requires_grad(self) -> bool:
-        """False: gradients are those of functions, see `npu_tensor.grad`."""
-        return False
+        """Whether gradients pass through it: it was asked for, or the tensor was computed from such."""
+        return isinstance(self._node, Tracked)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for the gradient of this tensor, or no longer; returns it.
+
+        DTypeError for other tensors than floats, GradientError for the end of a result's.
+        """
+        node = self._node
+        if requires_grad and not isinstance(node, Tracked):
+            if not self.dtype.is_floating_point:
+                raise DTypeError(f"only floats have gradients, not {node.spec}")
+            self._leaf = Leaf()
+            self._name(leaf_node(node, self._leaf))
+        elif not requires_grad and isinstance(node, Tracked):
+            if leaf_of(node) is None:
+                raise GradientError("requires_grad can be changed of leaves alone; use x.detach()")
+            self.detach_()
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was not computed from tensors that require gradients."""
+        return not isinstance(self._node, Tracked) or leaf_of(self._node) is not None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The sum of the gradients of all backward passes since it was None, of leaves that require one."""
+        leaf = leaf_of(self._node)
+        return None if leaf is None else leaf.gradient
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        leaf = leaf_of(self._node)
+        if value is not None and (not isinstance(value, Tensor) or value._node.spec is not self._node.spec):
+            given = value._node.spec if isinstance(value, Tensor) else type(value).__name__
+            raise ArgumentError(f"the gradient of {self._node.spec} cannot be {given}")
+        if leaf is not None:
+            if watches and (watch := watches.get(get_ident())) is not None:
+                watch.gradients.setdefault(leaf, (leaf.gradient, False))
+            leaf.gradient = value
+        elif value is not None:
+            raise GradientError("only leaves that require a gradient can be given one; see requires_grad_()")
+
+    def _name(self, node: Node) -> None:
+        """Let this handle name another node of the same value."""
+        self._node = node
+        node.handle = weakref.ref(self)
 
     def contiguous(self) -> Tensor:
         """self if its elements lie in row-major order, else a copy."""
@@ -341,31 +412,33 @@ class Tensor(Methods):
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
         if watches:
-            _refuse_outside(self, sys._getframe(1))
-        if self._alias is None:
-            self._node = result._node
-            self._node.handle = weakref.ref(self)
-        else:
-            storage, view = self._alias
-            storage.write(self, view, result._node)
+            _note_outside(self, sys._getframe(1))
+        node = result._node
+        if active and isinstance(self._node, Tracked):
+            leaf = leaf_of(self._node)
+            if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):
+                what = "a leaf that requires a gradient" if leaf is not None else "a view of a leaf that requires one"
+                raise GradientError(f"an in-place op cannot change {what}; do it under no_grad()")
+            if leaf is not None:
+                node = leaf_node(node, leaf)
+        self._write(node)
         return self
 
+    def _write(self, node: Node) -> None:
+        """Name another value, and so do the views of this tensor."""
+        if self._alias is None:
+            self._name(node)
+        else:
+            storage, view = self._alias
+            storage.write(self, view, node)
 
-NO_GRADIENTS = "tensors carry no gradients; differentiate a function with npu_tensor.grad"
+
 _NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') lets an NPU run ops"
 _HINTS = {
-    "backward": NO_GRADIENTS,
     "cuda": _NO_TRANSFER,
-    "grad": NO_GRADIENTS,
     "npu": _NO_TRANSFER,
 }
 """What to say where PyTorch's tensors have an attribute that these cannot have."""
-
-
-def same(node: Node) -> Node:
-    """Another node of the same value: a view of all of it."""
-    spec = node.spec
-    return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, None)
 
 
 def wrap(node: Node) -> Tensor:
@@ -379,13 +452,42 @@ def wrap(node: Node) -> Tensor:
     return tensor
 
 
-def _refuse_outside(tensor: Tensor, frame: FrameType) -> None:
-    """CaptureError if a function that is being captured in this thread is about to change a tensor from outside."""
+def named(spec: Spec, value: Any) -> Tensor:
+    """A new tensor of a value."""
+    return wrap(Data(spec, value))
+
+
+def rename(tensor: Tensor, spec: Spec, value: Any) -> None:
+    """Let a tensor name another value, also where it is a leaf."""
+    node: Node = Data(spec, value)
+    leaf = leaf_of(tensor._node) if active else None
+    tensor._write(node if leaf is None else leaf_node(node, leaf))
+
+
+def _shows_a_leaf(tensor: Tensor) -> bool:
+    """Whether it shares memory with a leaf that requires a gradient."""
+    return tensor._alias is not None and any(
+        leaf_of(member._node) is not None for member in tensor._alias[0].living() if member is not tensor
+    )
+
+
+def _note_outside(tensor: Tensor, frame: FrameType) -> None:
+    """Note that a function that is being captured in this thread is about to change a tensor from outside.
+
+    CaptureError for an argument, and for a view of what is gone.
+    """
     watch = watches.get(get_ident())
-    if watch is not None:
-        alias = tensor._alias
-        if watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch):
-            raise watch.refuse(user_line(frame))
+    if watch is None:
+        return
+    alias = tensor._alias
+    if not (watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch)):
+        return
+    members = [tensor] if alias is None else alias[0].living()
+    whole = next((each for each in members if each._alias is None or not each._alias[1].path), None)
+    if whole is None or any(each._node.value is PLACEHOLDER for each in members):
+        raise watch.refuse(user_line(frame))
+    if whole not in watch.changed:
+        watch.changed[whole] = partial(whole._name, whole._node) if alias is None else alias[0].undo()
 
 
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
@@ -437,8 +539,8 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
     return wrap(Data(spec, Buffer.from_array(owned)))
 
 
-def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    return from_array(np.frombuffer(data, dtype.numpy).reshape(shape))
+def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...], requires_grad: bool = False) -> Tensor:
+    return from_array(np.frombuffer(data, dtype.numpy).reshape(shape)).requires_grad_(requires_grad)
 
 
 # --- recording
@@ -485,7 +587,12 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
     # Python calls __init__ for 200 ns; the stores alone take 80.
-    node: Node = _new(Node)
+    node: Node
+    if active and is_tracked(call, inputs):
+        node = _new(Tracked)
+        node.history = inputs
+    else:
+        node = _new(Node)
     node.call = call
     node.inputs = inputs
     node.spec = call.spec
@@ -506,7 +613,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
     """As `_finish`, for a view, which shares the storage of what it views unless its elements have to be copied."""
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
-    node = view_node(call, inputs[0], depth, where)
+    node = view_node(call, inputs[0], depth, where, bool(active) and is_tracked(call, inputs))
     tensor = wrap(node)
     if type(viewed) is Tensor:
         storage, view = viewed._alias or Storage.of(viewed)

@@ -16,13 +16,13 @@ from npu_tensor import ops
 from npu_tensor.autograd.backward_ops import backward_op
 from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import Reached, history
+from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same, track
 from npu_tensor.graph.nodes import Node, located
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, record, same, wrap
+from npu_tensor.tensor import Tensor, record, wrap
 
-__all__ = ["grad", "value_and_grad", "vjp"]
+__all__ = ["grad", "gradients_of", "require_like", "value_and_grad", "vjp"]
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -32,7 +32,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     structure of the result and returns a tuple, one entry per primal. has_aux: the function returns (result, aux), and
     aux, whose gradient nobody wants, comes last. Raises GradientError for an op on the way that has no derivative.
     """
-    result, aux, targets, reached = _called("vjp", function, primals, has_aux)
+    result, aux, targets, through = _called("vjp", function, primals, has_aux)
     outputs: list[Tensor] = []
     form = flatten(result, outputs)
 
@@ -41,8 +41,8 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
         if flatten(gradients[0] if len(gradients) == 1 else gradients, given) != form:
             raise ArgumentError("vjp: the gradients must have the structure of the result")
         for output, gradient in zip(outputs, given, strict=True):
-            _require_like(output, gradient)
-        return rebuild(primals, _gradients(outputs, given, targets, reached))
+            require_like("vjp", output, gradient)
+        return rebuild(primals, gradients_of(outputs, given, targets, through))
 
     return (result, pulled_back, aux) if has_aux else (result, pulled_back)
 
@@ -70,11 +70,11 @@ def value_and_grad(
             return function(*every, **kwargs)
 
         primals = tuple(args[number] for number in numbers)
-        value, aux, targets, reached = _called("grad", of_chosen, primals, has_aux)
+        value, aux, targets, through = _called("grad", of_chosen, primals, has_aux)
         if not isinstance(value, Tensor) or value._node.spec.size != 1 or not value.dtype.is_floating_point:
             raise GradientError(f"grad: the function must return a tensor of one float, not {_described(value)}")
         seed = ops.fill(1, value.shape, value.dtype)
-        gradients = rebuild(primals, _gradients([value], [seed], targets, reached))
+        gradients = rebuild(primals, gradients_of([value], [seed], targets, through))
         gradient = gradients[0] if isinstance(argnums, int) else gradients
         return ((value, aux) if has_aux else value), gradient
 
@@ -97,9 +97,10 @@ def _described(value: Any) -> str:
     return str(value._node.spec) if isinstance(value, Tensor) else type(value).__name__
 
 
-def _require_like(output: Tensor, gradient: Tensor) -> None:
+def require_like(name: str, output: Tensor, gradient: Tensor) -> None:
+    """ArgumentError unless the gradient has the shape and dtype of the output."""
     if output._node.spec is not gradient._node.spec:
-        raise ArgumentError(f"vjp: {output._node.spec} has no gradient {gradient._node.spec}")
+        raise ArgumentError(f"{name}: {output._node.spec} has no gradient {gradient._node.spec}")
 
 
 def _called(
@@ -111,22 +112,25 @@ def _called(
     for tensor in tensors:
         if not tensor.dtype.is_floating_point:
             raise DTypeError(f"{name}: only floats have gradients, not {tensor._node.spec}")
-    arguments = [wrap(same(tensor._node)) for tensor in tensors]
-    targets = [argument._node for argument in arguments]
-    with history(targets) as written:
-        result = function(*rebuild(primals, arguments))
-    aux = None
-    if has_aux:
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise ArgumentError(f"{name}: with has_aux the function must return (result, aux)")
-        result, aux = result
-    outputs: list[Tensor] = []
-    flatten(result, outputs)
-    return result, aux, targets, written.reached([output._node for output in outputs])
+    targets = [track(same(tensor._node), (tensor._node,)) for tensor in tensors]
+    enabled, outputs = grad_mode.enabled, list[Tensor]()
+    with differentiated():
+        result = function(*rebuild(primals, [wrap(target) for target in targets]))
+        aux = None
+        if has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise ArgumentError(f"{name}: with has_aux the function must return (result, aux)")
+            result, aux = result
+        flatten(result, outputs)
+        through = reached([output._node for output in outputs], set(targets))
+        flatten(aux, outputs)
+        every = reached([*targets, *(output._node for output in outputs)], set(targets))
+    forget(every, enabled)
+    return result, aux, targets, through
 
 
-def _gradients(
-    outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], reached: Reached
+def gradients_of(
+    outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], through: Reached
 ) -> list[Tensor]:
     """The gradients of the targets from those of the outputs."""
     gradients: dict[Node, Tensor] = {}
@@ -136,12 +140,12 @@ def _gradients(
 
     for output, gradient in zip(outputs, given, strict=True):
         add(output._node, gradient)
-    for node, inputs in reversed(reached.items()):
+    for node, inputs in reversed(through.items()):
         if node not in gradients or node in targets:
             continue
         gradient = gradients.pop(node)
         for number, operand in enumerate(inputs):
-            if operand in reached and operand.spec.dtype.is_floating_point:
+            if operand in through and operand.spec.dtype.is_floating_point:
                 add(operand, _of_operand(node, inputs, gradient, number))
     return [
         gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)

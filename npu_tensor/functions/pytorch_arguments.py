@@ -1,17 +1,17 @@
-"""What PyTorch programs say about gradients, which only functions have here, and PyTorch's other spellings."""
+"""What PyTorch programs say about gradients, and PyTorch's other spellings."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import importlib
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from npu_tensor.dtypes import as_dtype, bool_, float32
-from npu_tensor.errors import ArgumentError, DTypeError
-from npu_tensor.functions.register import LEAVE_GRADIENTS, composite
-from npu_tensor.graph.history import constants
+from npu_tensor.errors import DTypeError
+from npu_tensor.functions.register import composite
+from npu_tensor.graph.history import GradMode, grad_mode
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor
 
@@ -22,24 +22,53 @@ __all__: list[str] = []
 
 @composite(method=False)
 def no_grad(function: Any = None) -> Any:
-    """A context and decorator: what is recorded inside counts as constant in a function that is differentiated."""
-    return constants() if function is None else constants()(function)
+    """A context and decorator: gradients do not pass through what is recorded inside."""
+    return GradMode(False) if function is None else GradMode(False)(function)
+
+
+@composite(method=False)
+def enable_grad(function: Any = None) -> Any:
+    """A context and decorator: what is recorded inside counts again, as outside of `no_grad`."""
+    return GradMode(True) if function is None else GradMode(True)(function)
 
 
 @composite(method=False)
 def inference_mode(mode: Any = True) -> Any:
     """As no_grad. With False it changes nothing."""
-    if callable(mode):
-        return constants()(mode)
-    return constants() if mode else nullcontext()
+    return no_grad(mode) if callable(mode) else GradMode(grad_mode.enabled and not mode)
 
 
-@composite("requires_grad_", function=False)
-def leave_without_gradients(input: Tensor, requires_grad: bool = True) -> Tensor:
-    """The tensor itself if requires_grad is False; ArgumentError otherwise."""
-    if requires_grad:
-        raise ArgumentError(LEAVE_GRADIENTS)
-    return input
+class _Entered(GradMode):
+    """A mode that holds at once, and is a context besides."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__(enabled)
+        super().__enter__()
+
+    def __enter__(self) -> None:
+        pass
+
+
+@composite(method=False)
+def set_grad_enabled(mode: bool) -> Any:
+    """Whether gradients pass through what this thread records from now on, or inside a with block."""
+    return _Entered(mode)
+
+
+@composite(method=False)
+def is_grad_enabled() -> bool:
+    """Whether gradients pass through what this thread records."""
+    return grad_mode.enabled
+
+
+@composite(function=False)
+def backward(input: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
+    """Add the gradients of this tensor to `grad` of the leaves it was computed from; they are recorded, not computed.
+
+    gradient: that of this tensor, with its shape; 1 for a single element. retain_graph: whether there will be another
+    backward pass through the same graph. GradientError for a tensor that requires no gradient.
+    """
+    importlib.import_module("npu_tensor.autograd").backward(input, gradient, retain_graph)
 
 
 # --- other names

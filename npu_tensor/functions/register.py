@@ -17,9 +17,9 @@ from npu_tensor.graph.nodes import located
 from npu_tensor.observe.printing import brief
 from npu_tensor.ops import registry
 from npu_tensor.ops.recorders import KEYWORDS, SYNONYMS, given_twice
-from npu_tensor.tensor import NO_GRADIENTS, Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["LEAVE_GRADIENTS", "Operand", "composite", "converted", "fitting", "tensor_of"]
+__all__ = ["Operand", "composite", "converted", "fitting", "tensor_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +27,6 @@ R = TypeVar("R")
 Operand = Tensor | np.ndarray[Any, Any] | float
 """What an op takes in the place of a tensor."""
 
-LEAVE_GRADIENTS = f"{NO_GRADIENTS}; leave requires_grad False"
 _REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
 
@@ -47,7 +46,7 @@ def composite(
     The name is the function's own without trailing underscores unless given. Errors it raises gain its name, its
     operands and the user's line.
     in_place: whether there is a method <name>_, too, that writes to its tensor.
-    creates: whether it makes tensors, and takes PyTorch's `requires_grad=False`, too.
+    creates: whether it makes tensors, and takes PyTorch's `requires_grad`, too.
     view: whether its results share memory with its operands in PyTorch; other functions may use views inside, and
     their results are tensors of their own.
     """
@@ -63,13 +62,13 @@ def composite(
         @functools.wraps(body)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             arguments: tuple[Any, ...] = args
+            requires_grad: Any = False
             if kwargs:
                 for synonym in kwargs.keys() & synonyms if synonyms else ():
                     if synonyms[synonym] in kwargs:
                         raise given_twice(synonyms[synonym])
                     kwargs[synonyms[synonym]] = kwargs.pop(synonym)
-                if creates and kwargs.pop("requires_grad", False):
-                    raise ArgumentError(f"{public}: {LEAVE_GRADIENTS}")
+                requires_grad = creates and kwargs.pop("requires_grad", False)
                 if keywords:
                     arguments = _with_numbers(public, positional, keywords, args, kwargs)
             try:
@@ -81,7 +80,7 @@ def composite(
             is_view = not view and isinstance(result, Tensor) and result._alias is not None
             if is_view and all(result is not argument for argument in (*args, *kwargs.values())):
                 cast(Tensor, result)._alias = None
-            return result
+            return cast(R, cast(Tensor, result).requires_grad_()) if requires_grad else result
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"

@@ -20,6 +20,7 @@ from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa.generate import BACKENDS, Folder, TargetName, built_from
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.graph.tracing import outside_change
 from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
@@ -118,7 +119,9 @@ def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
 def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Node]:
     """What the function returns for tensors without values."""
     operands = [placeholder(each) if isinstance(each, Tensor) else each for each in inputs]
-    _, result, outputs = call_traced(function, operands, keywords)
+    watch, result, outputs = call_traced(function, operands, keywords)
+    if watch.changed or watch.gradients:
+        raise outside_change(None)
     if not outputs:
         raise ArgumentError(f"the function must return tensors, not {type(result).__name__}")
     return [output._node for output in outputs]

@@ -14,12 +14,13 @@ import ctypes
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any, ClassVar, Final
 
 from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
-from npu_tensor.graph.history import histories
+from npu_tensor.graph.history import active, depends, leaf_node, track
 from npu_tensor.graph.nodes import Data, Node, next_order
 from npu_tensor.graph.tracing import Watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
@@ -200,6 +201,25 @@ class Storage:
             return self._written < watch.before
         return any(watch.is_outside(member._node) for member in self.living())
 
+    def undo(self) -> Callable[[], None]:
+        """A function that lets all members be what they are now."""
+        with _lock:
+            members, base, writes, written = self.members.copy(), self._node, self._writes, self._written
+            if writes is not _NOTHING:  # which is never added to, while others are
+                self._writes = copy(writes)
+                self._writes.nodes = dict(writes.nodes)
+            nodes = [(member, member._node) for member in self.living() if not self.has_changed(member)]
+
+        def back() -> None:
+            with _lock:
+                self.members, self._node, self._writes, self._written = members, base, writes, written
+                if base is not None and base.tensor is None:
+                    base.handle = weakref.ref(self)
+                for member, node in nodes:
+                    _name(member, node)
+
+        return back
+
     def write(self, tensor: Any, view: View, node: Node) -> None:
         """Let a member name another value. The others forget theirs.
 
@@ -253,7 +273,9 @@ class Storage:
                 assert self._node is not None
                 node = self._node
                 for call in view.path:
-                    node = view_node(call, node, node.depth + 1, node.where)
+                    node = view_node(call, node, node.depth + 1, node.where, bool(active) and depends(call, (node,)))
+            if active and (leaf := getattr(tensor, "_leaf", None)) is not None:
+                node = leaf_node(node, leaf)
             if watch is not None and outside:
                 watch.outside_since(start, node)
             _name(tensor, node)
@@ -283,7 +305,7 @@ class Storage:
                 base = node
             elif view.covers and view.is_contiguous:
                 call = ops.reshape.op.call((view.spec,), (self._whole.shape,))
-                base = view_node(call, node, node.depth + 1, node.where)
+                base = view_node(call, node, node.depth + 1, node.where, bool(active) and depends(call, (node,)))
             else:
                 base = _written(_zeros(self._whole) if base is None else base, view, node)
         self._node = _zeros(self._whole) if base is None else base
@@ -307,22 +329,26 @@ def _written(base: Node, view: View, value: Node) -> Node:
     op, (_, strides, offset) = ops.write_strided.op, view.layout
     # The offset is an operand, so that one that changes in every iteration of a loop makes no new structure.
     call = op.call((base.spec, value.spec, int), (strides,))
-    return Node(call, (base, value, offset), base.spec, max(base.depth, value.depth) + 1, value.where)
+    inputs = (base, value, offset)
+    node = Node(call, inputs, base.spec, max(base.depth, value.depth) + 1, value.where)
+    return track(node, inputs) if depends(call, inputs) else node
 
 
 SMALL_PART = 4096
 """Parts of at most so many bytes are copied, which takes less than a microsecond, instead of shared."""
 
 
-def view_node(call: Call, viewed: Node, depth: int, where: Any) -> Node:
+def view_node(call: Call, viewed: Node, depth: int, where: Any, tracked: bool) -> Node:
     """The node of a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
 
     A plan for every place that a program looks at would cost far more than to share the memory. Of what a device has
-    copied the view is recorded: the copy is of the whole value, and kernels read parts of it. So it is in a function
-    that is differentiated.
+    copied the view is recorded: the copy is of the whole value, and kernels read parts of it. So is one through which
+    gradients pass.
     """
     value = viewed.value
-    if call.start is None or type(value) is not Buffer or watches or histories or hasattr(value, "copies"):
+    if tracked:
+        return track(Node(call, (viewed,), call.spec, depth, where), (viewed,))
+    if call.start is None or type(value) is not Buffer or watches or hasattr(value, "copies"):
         return Node(call, (viewed,), call.spec, depth, where)
     start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
     if nbytes == value.nbytes:

@@ -1,100 +1,191 @@
-"""What is needed of a graph after it has run, while a function is differentiated."""
+"""Which nodes are tracked: those through which gradients pass keep what they were made of after they have run.
+
+A node is tracked if it is recorded from a tracked one while gradients are enabled. It begins with leaves, tensors that
+require gradients, and with the arguments of a function that is differentiated.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ContextDecorator, contextmanager
+from operator import attrgetter
 from typing import Any, Final
 
+from npu_tensor import ops
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import GradientError
-from npu_tensor.graph.nodes import Data, Node, located, next_order
+from npu_tensor.graph.nodes import Node, located
+from npu_tensor.ops.declare import Call
 
-__all__ = ["Reached", "constant", "constants", "histories", "history", "own_histories", "require_constant"]
+__all__ = [
+    "GradMode",
+    "Leaf",
+    "Reached",
+    "Tracked",
+    "active",
+    "depends",
+    "differentiated",
+    "forget",
+    "grad_mode",
+    "is_tracked",
+    "leaf_node",
+    "leaf_of",
+    "leaves",
+    "reached",
+    "require_constant",
+    "same",
+    "track",
+]
+
+active: Final[dict[int, Any]] = {}
+"""What asks for gradients: leaves that live, by identity, and functions that are differentiated. Mostly empty."""
 
 Reached = dict[Node, tuple[Any, ...]]
 """Nodes through which gradients pass, in the order of recording, with their inputs."""
 
 
-class History:
-    """What happens to the graph of a function while it is called to be differentiated.
+class Leaf:
+    """A tensor that requires a gradient, whatever value it names. gradient: its `grad`, a Tensor, or None."""
 
-    targets: the nodes of its arguments. inputs: of nodes that are computed, and so forget them. constant: nodes that
-    count as constants. spans: numbers of the first node and of the first after the last of what was recorded as
-    constant, see `Node.order`.
-    """
+    __slots__ = ("__weakref__", "gradient")
 
-    def __init__(self, targets: Sequence[Node]) -> None:
-        self.targets: Final = frozenset(targets)
-        self.thread: Final = threading.get_ident()
-        self.inputs: Final[dict[Node, tuple[Any, ...]]] = {}
-        self.constant: Final[set[Node]] = set()
-        self.spans: Final[list[tuple[int, int]]] = []
-
-    def _is_constant(self, node: Node) -> bool:
-        return node in self.constant or any(start <= node.order < end for start, end in self.spans)
-
-    def reached(self, roots: Iterable[Node]) -> Reached:
-        """What depends on the targets, and `roots` on it."""
-        inputs: Reached = {}
-        stack = [*roots]
-        while stack:
-            node = stack.pop()
-            if node not in inputs and not isinstance(node, Data):
-                ends = node in self.targets or self._is_constant(node)
-                inputs[node] = () if ends else node.inputs or self.inputs.get(node, ())
-                stack += [operand for operand in inputs[node] if isinstance(operand, Node)]
-        depends = set(self.targets)
-        reached: Reached = {}
-        for node in sorted(inputs, key=lambda each: each.order):
-            if node in depends or any(operand in depends for operand in inputs[node] if isinstance(operand, Node)):
-                depends.add(node)
-                reached[node] = inputs[node]
-        return reached
+    def __init__(self) -> None:
+        self.gradient: Any = None
+        number = id(self)
+        active[number] = weakref.ref(self, lambda _: active.pop(number, None))
 
 
-histories: Final[list[History]] = []
-"""Of all threads. Empty nearly always, which is cheap to test."""
+def leaves() -> list[Leaf]:
+    """Those that live."""
+    living = (each() for each in list(active.values()) if isinstance(each, weakref.ref))
+    return [leaf for leaf in living if leaf is not None]
+
+
+class Tracked(Node):
+    """A node through which gradients pass. See `Node.history`."""
+
+    __slots__ = ()
+
+
+class _Mode(threading.local):
+    enabled = True
+
+
+grad_mode: Final = _Mode()
+"""Whether what this thread records is tracked."""
+
+
+class GradMode(ContextDecorator):
+    """A context, and a decorator, in which what is recorded is tracked or is not."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = bool(enabled)
+        self._before: list[bool] = []
+
+    def _recreate_cm(self) -> GradMode:
+        return GradMode(self.enabled)
+
+    def __enter__(self) -> None:
+        self._before.append(grad_mode.enabled)
+        grad_mode.enabled = self.enabled
+
+    def __exit__(self, *error: object) -> None:
+        grad_mode.enabled = self._before.pop()
+
+
+def depends(call: Call, inputs: Iterable[Any]) -> bool:
+    """Whether a value depends, as floats do, on tracked ones."""
+    return call.spec.dtype.is_floating_point and any(isinstance(each, Tracked) for each in inputs)
+
+
+def is_tracked(call: Call, inputs: Iterable[Any]) -> bool:
+    """Whether what is being recorded is."""
+    return depends(call, inputs) and grad_mode.enabled
+
+
+def track(node: Node, history: tuple[Any, ...] | Leaf) -> Node:
+    """The node, tracked from now on."""
+    node.__class__ = Tracked
+    node.history = history
+    return node
+
+
+def same(node: Node) -> Node:
+    """Another node of the same value: a view of all of it."""
+    spec = node.spec
+    return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, None)
+
+
+def leaf_node(node: Node, leaf: Leaf) -> Node:
+    """A node of the same value that a leaf can name."""
+    value, own = node.value, same(node)
+    if value is not None:
+        own.value, own.inputs, own.depth = value, (), 0
+    return track(own, leaf)
+
+
+def leaf_of(node: Node) -> Leaf | None:
+    """The leaf that names a node."""
+    history = node.history if isinstance(node, Tracked) else None
+    return history if isinstance(history, Leaf) else None
 
 
 @contextmanager
-def history(targets: Sequence[Node]) -> Iterator[History]:
-    """Write the history of what this thread records in a with block, as a function of some nodes."""
-    written = History(targets)
-    histories.append(written)
+def differentiated() -> Iterator[None]:
+    """A with block in which a function is called to be differentiated."""
+    block = object()
+    active[id(block)] = block
     try:
-        yield written
+        with GradMode(True):
+            yield
     finally:
-        histories.remove(written)
+        del active[id(block)]
 
 
-def own_histories() -> list[History]:
-    """Those that this thread writes."""
-    return [each for each in histories if each.thread == threading.get_ident()]
+def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
+    """What depends on the targets, or on any leaf if there are none, and `roots` on it.
+
+    GradientError for what a backward pass to the leaves has freed.
+    """
+    inputs: Reached = {}
+    stack = [*roots]
+    while stack:
+        node = stack.pop()
+        if node in inputs or not isinstance(node, Tracked):
+            continue
+        history = () if node in targets else node.history
+        if history is None and not targets:
+            text = "backward a second time through a graph that was freed; say retain_graph=True the first time"
+            raise located(GradientError(), text, node.where)
+        inputs[node] = history if isinstance(history, tuple) else ()
+        stack += [operand for operand in inputs[node] if isinstance(operand, Node)]
+    ordered = {node: inputs[node] for node in sorted(inputs, key=attrgetter("order"))}
+    if not targets:
+        return ordered
+    through: Reached = {}
+    for node, operands in ordered.items():
+        if node in targets or any(operand in through for operand in operands if isinstance(operand, Node)):
+            through[node] = operands
+    return through
+
+
+def forget(nodes: Iterable[Node], enabled: bool) -> None:
+    """End the tracking of nodes that depend on nothing tracked but each other, or if not `enabled`, of all.
+
+    nodes: in the order of recording.
+    """
+    for node in nodes:
+        assert node.call is not None
+        if not (enabled and depends(node.call, node.history)):
+            del node.history
+            node.__class__ = Node
 
 
 def require_constant(name: str, *nodes: Node) -> None:
-    """GradientError if a function without a derivative is given what depends on an argument."""
-    for each in own_histories():
-        if each.reached(nodes):
-            text = f"{name} has no derivative; pass x.detach() to take x as a constant"
-            raise located(GradientError(), text, user_line(sys._getframe(1)))
-
-
-def constant(node: Node) -> None:
-    """Let no gradient pass through a node."""
-    for each in own_histories():
-        each.constant.add(node)
-
-
-@contextmanager
-def constants() -> Iterator[None]:
-    """Let no gradient pass through what this thread records in a with block."""
-    before, start = own_histories(), next_order()
-    try:
-        yield
-    finally:
-        for each in before:
-            each.spans.append((start, next_order()))
+    """GradientError if a function without a derivative is given what is tracked."""
+    if grad_mode.enabled and any(isinstance(node, Tracked) for node in nodes):
+        text = f"{name} has no derivative; pass x.detach() to take x as a constant"
+        raise located(GradientError(), text, user_line(sys._getframe(1)))

@@ -69,10 +69,12 @@ class Node:
     call: what to compute, None for data. inputs: Nodes and Python numbers. value: the buffer once there is one.
     depth: longest chain of ops still to run; 0 if the value has been computed, whether it was kept or not. order:
     creation number, a topological order. where: code object and instruction offset of the recording line. handle: weak
-    reference to the Tensor, if it still lives.
+    reference to the Tensor, if it still lives. history: of tracked nodes alone, see `npu_tensor.graph.history`: the
+    inputs, which stay, the leaf that it is the value of, or None after backward() has freed it.
     """
 
-    __slots__ = ("call", "depth", "handle", "inputs", "order", "spec", "value", "where")
+    __slots__ = ("call", "depth", "handle", "history", "inputs", "order", "spec", "value", "where")
+    history: Any
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
+from typing import Any
 
 from npu_tensor.errors import CaptureError
 from npu_tensor.graph.nodes import Node, next_order, place_of
@@ -14,18 +15,22 @@ __all__ = ["Watch", "outside_change", "watched", "watches"]
 
 
 class Watch:
-    """What a function does while it is traced, so that a change of a handle from outside is refused.
+    """What a function does while it is traced, and which handles from outside it changes.
 
     before: order number at the start. created: data nodes that the function made. changes: the lines, as code object
-    and offset, that tried to change a handle from outside.
+    and offset, that tried to change an argument. changed: the tensors from outside that it has changed, with
+    functions that undo it, or when it has ended, with the nodes that it gave them. gradients: of leaves that it has
+    set, with those of before or in the end, and whether they were added to None.
     """
 
-    __slots__ = ("_outside", "before", "changes", "created")
+    __slots__ = ("_outside", "before", "changed", "changes", "created", "gradients")
 
     def __init__(self) -> None:
         self.before = next_order()
         self.created: set[Node] = set()
         self.changes: list[tuple[CodeType, int] | None] = []
+        self.changed: dict[Any, Any] = {}
+        self.gradients: dict[Any, tuple[Any, bool]] = {}
         self._outside: set[Node] = set()
 
     def is_outside(self, node: Node) -> bool:
@@ -41,6 +46,16 @@ class Watch:
                 self._outside.add(node)
                 stack += [operand for operand in node.inputs if isinstance(operand, Node)]
 
+    def restore(self) -> None:
+        """Let what is outside be as it was before the function was called, and note what it would be."""
+        back = list(self.changed.values())
+        self.changed = {tensor: tensor._node for tensor in self.changed}
+        for each in back:
+            each()
+        for leaf, (gradient, is_added) in self.gradients.items():
+            self.gradients[leaf] = leaf.gradient, is_added
+            leaf.gradient = gradient
+
     def refuse(self, where: tuple[CodeType, int] | None) -> CaptureError:
         """The error of changing a handle from outside. Tracing fails also if the function catches it."""
         self.changes.append(where)
@@ -50,7 +65,7 @@ class Watch:
 def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
     """The error of a traced function that changes a handle from outside on a line."""
     return CaptureError(
-        "a function that is captured cannot change its arguments or tensors from outside the function"
+        "a function that is captured cannot change its arguments, nor leave tensors that it computes outside"
         f"{place_of(where)}. "
         "Return the new value instead"
     )

@@ -6,7 +6,8 @@
 
 Rules: the first call with new shapes, dtypes or Python values captures; what the function computes comes back as fresh
 tensors; tensors that it reads from outside are read again at each call, through the handle that it found when it was
-captured; Python numbers and random seeds are frozen. Changing a handle from outside, arguments included, is an error.
+captured, and those that it changes in place are changed at each call; Python numbers and random seeds are frozen. To
+change an argument is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.history import histories, own_histories
+from npu_tensor.graph.history import Tracked, active, grad_mode
 from npu_tensor.graph.tracing import watches
 from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
 from npu_tensor.jit.trace import Trace, trace_call
@@ -114,7 +115,7 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # The hot path: the signature of the latest call again, positional tensors only, no capture in any thread.
-        if not (kwargs or watches or histories):
+        if not (kwargs or watches or active):
             try:
                 result = self._latest(args)  # type: ignore[arg-type]
             except AttributeError:  # an argument that is no Tensor
@@ -166,18 +167,21 @@ class Jitted(Generic[P, R]):
         return method
 
     def _call(self, args: Any, kwargs: Any) -> R:
-        if (watches and threading.get_ident() in watches) or own_histories():
+        if (watches and threading.get_ident() in watches):
             return self._function(*args, **kwargs)  # part of another function that is captured or differentiated
         tensors: list[Tensor] = []
         structure = flatten((args, kwargs), tensors)
         specs = tuple(tensor._node.spec for tensor in tensors)
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
         devices = current()
-        key = (devices, specs) if flat else (devices, structure, specs)
+        recorded = bool(active) and grad_mode.enabled
+        if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
+            return self._function(*args, **kwargs)  # Gradients pass through what it records.
+        key = (devices, recorded, specs) if flat else (devices, recorded, structure, specs)
         replay = self._replay(key)
         if replay is None:
             trace = trace_call(self._function, args, kwargs, tensors, devices)
-            replay = compile_replay(trace)
+            replay = miss if trace.is_tracked else compile_replay(trace)
             self._captures += 1
             if current() is devices:  # else the plan may be for either
                 while len(self._replays) >= MAX_SIGNATURES:
@@ -186,9 +190,11 @@ class Jitted(Generic[P, R]):
                     self._provisional.pop(oldest, None)
                 self._keep(key, trace, replay)
             self._warn_if_many()
-        if flat and current() is devices and key not in self._provisional and self._replays.get(key) is replay:
+        is_final = key not in self._provisional and self._replays.get(key) is replay
+        if flat and not active and current() is devices and is_final:
             self._latest = replay
-        return cast(R, replay(tuple(tensors)))
+        result = replay(tuple(tensors))
+        return self._function(*args, **kwargs) if result is MISS else cast(R, result)
 
     def _keep(self, key: Any, trace: Trace, replay: Replay) -> None:
         if trace.plan is not None and trace.plan.provisional:
@@ -208,7 +214,7 @@ class Jitted(Generic[P, R]):
     def _warn_if_many(self) -> None:
         if self._captures == MANY_SIGNATURES + 1:
             name = self._function.__name__
-            shown = "; ".join(f"{name}({_arguments(*key[1:])})" for key in list(self._replays)[-3:])
+            shown = "; ".join(f"{name}({_arguments(*key[2:])})" for key in list(self._replays)[-3:])
             warn(
                 f"{getattr(self, '__qualname__', name)} has been captured {self._captures} times. Pass what changes "
                 f"as a tensor of one shape. The latest calls were: {shown}",
@@ -259,7 +265,7 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     part of an argument's signature, by type and by all that they are made of: 1, 1.0 and True differ, also inside.
     Objects whose class says nothing about equality, or says itself how it is pickled, are told apart by identity.
     Subclasses, such as OrderedDict, stay what they are. Raises CaptureError where the function reads a value or changes
-    a tensor outside itself or an argument; such tensors keep their values. A method is captured for each instance;
+    an argument; then tensors keep their values. A method is captured for each instance;
     attributes that are no tensors are frozen.
     """
     if not callable(function):

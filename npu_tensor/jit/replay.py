@@ -7,12 +7,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from npu_tensor.errors import CaptureError
+from npu_tensor.graph.history import leaves
 from npu_tensor.graph.nodes import Data, Node
 from npu_tensor.jit.trace import Derived, Result, Trace
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.plan import run_lines
 from npu_tensor.planner.run import realize as realize_nodes
-from npu_tensor.tensor import Tensor, views_of
+from npu_tensor.tensor import Tensor, named, rename, views_of
 
 __all__ = ["MISS", "Replay", "compile_replay", "miss"]
 
@@ -44,9 +46,14 @@ def compile_replay(trace: Trace) -> Replay:
         "build": functools.partial(rebuild, trace.result),
     }
     lines = ["def replay(tensors):", *_signature_lines(trace, namespace)]
+    for number, update in enumerate(trace.updates):
+        if update.from_none:
+            namespace.update({f"leaf{number}": update.target, "unexpected": _unexpected_gradient})
+            lines.append(f"    if leaf{number}.gradient is not None: raise unexpected()")
     if trace.plan is not None:
         lines += _value_lines(trace, namespace)
         lines += [f"    {line}" for line in run_lines(trace.plan, "recorded", "True", namespace)]
+    lines += _update_lines(trace, namespace)
     lines += _result_lines(trace, namespace)
     exec(compile("\n".join(lines), FILE_NAME, "exec"), namespace)
     return cast(Replay, namespace["replay"])
@@ -70,11 +77,45 @@ def _value_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
         yield from _computed(names[item], f"node{number}")
     for item, tensor in trace.outside:
         names[item] = f"value{item}"
-        namespace[f"outside{item}"] = tensor
         # Another thread may let the handle name another node at any time, so it is asked once.
-        yield f"    node = outside{item}._node"
+        yield f"    node = {_handle(tensor, f'outside{item}', namespace)}._node"
         yield from _computed(names[item], "node")
     yield f"    values = [{', '.join(names)}]"
+
+
+def _handle(tensor: Tensor, name: str, namespace: dict[str, Any]) -> str:
+    """An expression for a tensor from outside. The `grad` of a leaf may be another one at each call."""
+    leaf = next((leaf for leaf in leaves() if leaf.gradient is tensor), None)
+    namespace[name] = tensor if leaf is None else leaf
+    return name if leaf is None else f"{name}.gradient"
+
+
+def _unexpected_gradient() -> CaptureError:
+    return CaptureError(
+        "a leaf had no gradient when the function was captured, and has one now; call zero_grad() in the function, "
+        "before backward()"
+    )
+
+
+def _update_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
+    """Change what is outside as the function did."""
+    for number, (target, item, spec, _) in enumerate(trace.updates):
+        name = f"updated{number}"
+        if isinstance(target, Tensor):
+            target_name = _handle(target, name, namespace)
+        else:
+            target_name = f"{name}.gradient"
+            namespace[name] = target
+        if item is None:
+            yield f"    {target_name} = None"
+            continue
+        namespace[f"updated_spec{number}"], namespace["named"] = spec, named
+        value = f"updated_spec{number}, values[{item}]"
+        if isinstance(target, Tensor):
+            yield f"    rename({target_name}, {value})"
+            namespace["rename"] = rename
+        else:
+            yield f"    {target_name} = named({value})"
 
 
 def _computed(value: str, node: str) -> Iterator[str]:

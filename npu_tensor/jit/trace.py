@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
+from npu_tensor.graph.history import Leaf, Tracked, same
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.graph.tracing import Watch, outside_change, watched
@@ -52,6 +53,19 @@ class Result(NamedTuple):
     position: int
 
 
+class Update(NamedTuple):
+    """A tensor from outside, or the `grad` of a leaf, that each call changes.
+
+    item: of the new value; None for no gradient any more. target: a tensor, or a leaf whose `grad` becomes another
+    tensor. from_none: whether that has to be None before the call.
+    """
+
+    target: Tensor | Leaf
+    item: int | None
+    spec: Spec | None
+    from_none: bool = False
+
+
 class Trace(NamedTuple):
     """What one signature's replay needs.
 
@@ -59,7 +73,8 @@ class Trace(NamedTuple):
     of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
     argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
-    returned. recorded: the items of the ops. structure, devices, persistent: what the plan is for.
+    returned. recorded: the items of the ops. structure, devices, persistent: what the plan is for. updates: of what is
+    outside. is_tracked: whether gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]
@@ -73,6 +88,8 @@ class Trace(NamedTuple):
     structure: Structure
     devices: Selection
     persistent: frozenset[int] = frozenset()
+    updates: tuple[Update, ...] = ()
+    is_tracked: bool = False
 
     def planned_again(self) -> Trace:
         """The same with the plan in the cache, or a new one if that is outdated."""
@@ -89,14 +106,18 @@ def call_traced(
 ) -> tuple[Watch, R, list[Tensor]]:
     """Call a function on placeholders; what it did besides, its result, and the tensors in that.
 
-    CaptureError if it reads a value, or changes handles from outside, which keep their values.
+    CaptureError if it reads a value, or changes an argument. Handles from outside keep their values; `changed` and
+    `gradients` of the watch have what they would name.
     """
     outputs: list[Tensor] = []
     with watched() as watch:
-        result = function(*args, **kwargs)
-        flatten(result, outputs)
-        for tensor in outputs:
-            tensor._node  # noqa: B018  # which is recorded here if a write to another tensor has changed it
+        try:
+            result = function(*args, **kwargs)
+            flatten(result, outputs)
+            for tensor in outputs:
+                tensor._node  # noqa: B018  # which is recorded here if a write to another tensor has changed it
+        finally:
+            watch.restore()
     return watch, result, outputs
 
 
@@ -105,17 +126,27 @@ def trace_call(
 ) -> Trace:
     """What a call with these arguments records, planned for some devices. tensors: those among the arguments.
 
-    Raises CaptureError where the function reads a value or changes a tensor from outside.
+    Raises CaptureError where the function reads a value or changes an argument.
     """
     placeholders = [placeholder(tensor) for tensor in tensors]
     specs = tuple(tensor._node.spec for tensor in tensors)
     numbers = {tensor._node: number for number, tensor in enumerate(placeholders)}
     watch, result, outputs = call_traced(function, rebuild(args, placeholders), rebuild(kwargs, placeholders))
     result = rebuild(result, [BLANK] * len(outputs))
-    _realize_older([tensor._node for tensor in outputs], watch)
+    changes: list[tuple[Tensor | Leaf, Node | None, bool]] = []
+    for changed, node in watch.changed.items():
+        changes.append((changed, node, False))
+    for leaf, (new, from_none) in watch.gradients.items():
+        changes.append((leaf, None if new is None else new._node, from_none and new is not None))
+    # A value that is there is another item, which is the new value of a tensor from outside.
+    changes = [(each, same(node) if node and node.value is not None else node, none) for each, node, none in changes]
+    changed_nodes = [node for _, node, _ in changes if node is not None]
+    _realize_older([*(tensor._node for tensor in outputs), *changed_nodes], watch)
     not_computed = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
     derived = _derived(outputs, numbers, watch)
     roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
+    is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
+    roots += changed_nodes
     structure = structure_of(roots, only_roots=True)
     for _, node in structure.nodes:
         if node not in roots and _is_owned(node):
@@ -125,8 +156,12 @@ def trace_call(
         derived[p] if p in derived else not_computed[t] if t in not_computed else (items[t._node], t._node.spec)
         for p, t in enumerate(outputs)
     )
+    updates = tuple(
+        Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
+    )
     if not roots:
-        return Trace(specs, None, [], (), (), results, result, (), structure, devices)
+        none: frozenset[int] = frozenset()
+        return Trace(specs, None, [], (), (), results, result, (), structure, devices, none, updates, is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -147,7 +182,12 @@ def trace_call(
     )
     made_for = structure, devices, persistent
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
-    return trace.planned_again()
+    return trace._replace(updates=updates, is_tracked=is_tracked).planned_again()
+
+
+def _has_history(node: Node) -> bool:
+    """Whether gradients could still pass from a node to what it was computed from."""
+    return isinstance(node, Tracked) and isinstance(node.history, tuple)
 
 
 def _is_owned(node: Node) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.graph.history import histories
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, no_value_yet
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.planner import selection
@@ -33,7 +32,7 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
     chosen: for other devices than the default ones.
     """
     chosen = selection.active if chosen is None else chosen
-    if len(nodes) == 1 and not histories and (not chosen.accelerators or config.fallback == "allow"):
+    if len(nodes) == 1 and (not chosen.accelerators or config.fallback == "allow"):
         (node,) = nodes
         for repeat in chosen.repeats.get(node.call, ()):
             if repeat(node, wait):
@@ -84,8 +83,6 @@ def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> Plan |
             raise no_value_yet()
         values[item] = value
     ready.run(values, structure.nodes, wait)
-    for history in tuple(histories):
-        history.inputs.update((node, node.inputs) for _, node in structure.nodes)
     for item, node in structure.nodes:
         value = values[item]
         if value is not None and item in structure.keep:

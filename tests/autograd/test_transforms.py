@@ -12,7 +12,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import histories
+from npu_tensor.graph.history import active
 from npu_tensor.runtime.sim import host_compiler
 
 torch = pytest.importorskip("torch")
@@ -249,7 +249,7 @@ def test_reading_a_value_cuts_nothing() -> None:
     np.testing.assert_allclose(
         nt.grad(function)(nt.from_numpy(X)).numpy(), 2 * X[0] * 4 * np.array([X[1], X[0] + X[2], X[1]])
     )
-    assert not histories
+    assert not active
 
 
 def test_equal_arguments_are_two() -> None:
@@ -336,4 +336,4 @@ def test_what_has_no_gradient_is_named() -> None:
         nt.grad(lambda x: x.sum(), argnums=2)(x)
     with pytest.raises(ArgumentError, match=r"must return \(result, aux\)"):
         nt.grad(lambda x: x.sum(), has_aux=True)(x)
-    assert not histories
+    assert not active

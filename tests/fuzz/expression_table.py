@@ -214,7 +214,7 @@ READS = (
 NOT_DRAWN = {
     "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial",
     "uninitialized, or not of tensors": "empty_like rand_like randn_like empty as_tensor tensor finfo iinfo "
-    "from_dlpack from_numpy manual_seed no_grad inference_mode",
+    "from_dlpack from_numpy manual_seed no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled",
 }
 
 WORDS = {

@@ -134,8 +134,6 @@ def test_objects_show_what_they_hold() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("backward", "tensors carry no gradients"),
-        ("grad", "tensors carry no gradients"),
         ("cuda", re.escape("nt.set_default_device('npu')")),
         ("nonsense", "no attribute 'nonsense'$"),
     ],
@@ -145,11 +143,6 @@ def test_what_there_is_not_is_explained(name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=hint) as caught:
         getattr(nt.ones(2), name)
     assert caught.value.name == name
-
-
-def test_there_are_no_gradients_to_ask_for() -> None:
-    with pytest.raises(nt.ArgumentError, match="tensors carry no gradients"):
-        nt.tensor([1.0], requires_grad=True)
 
 
 def test_help_names_operators() -> None:

@@ -41,7 +41,7 @@ LAYERS = (
     ("_methods",),
     ("tensor",),
     ("functions",),
-    ("jit", "linalg", "nn"),
+    ("jit", "linalg", "nn", "optim"),
     ("autograd",),
     ("",),
     ("ggml_hsa",),

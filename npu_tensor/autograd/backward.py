@@ -1,0 +1,50 @@
+"""PyTorch's backward(): gradients that are added to the leaves of a graph."""
+
+from __future__ import annotations
+
+from threading import get_ident
+
+from npu_tensor import ops
+from npu_tensor.autograd.transforms import gradients_of, require_like
+from npu_tensor.errors import GradientError
+from npu_tensor.graph.history import GradMode, Leaf, Tracked, leaf_of, reached, same
+from npu_tensor.graph.tracing import watches
+from npu_tensor.tensor import Tensor, wrap
+
+__all__ = ["backward"]
+
+
+def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
+    """See `Tensor.backward`."""
+    node = output._node
+    if not isinstance(node, Tracked):
+        raise GradientError(f"{node.spec} does not require a gradient: nothing it was computed from does")
+    if gradient is None:
+        if node.spec.size != 1:
+            raise GradientError(f"the gradient of {node.spec} must be given, as it is no single element")
+        gradient = ops.fill(1, output.shape, output.dtype)
+    require_like("backward", output, gradient)
+    through = reached([node])
+    leaves = [each for each in through if leaf_of(each) is not None]
+    with GradMode(False):
+        used = {gradient._node}
+        for target, computed in zip(leaves, gradients_of([output], [gradient], leaves, through), strict=True):
+            leaf = leaf_of(target)
+            assert leaf is not None
+            own = computed._alias is None and computed._node not in used
+            _add(leaf, computed if own else wrap(same(computed._node)))
+            used.add(computed._node)
+    if not retain_graph:
+        for each in through:
+            if leaf_of(each) is None:
+                each.history = None
+
+
+def _add(leaf: Leaf, gradient: Tensor) -> None:
+    if leaf.gradient is not None:
+        leaf.gradient._assign(leaf.gradient + gradient)
+        return
+    watch = watches.get(get_ident())
+    if watch is not None:
+        watch.gradients.setdefault(leaf, (None, True))
+    leaf.gradient = gradient

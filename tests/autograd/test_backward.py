@@ -1,0 +1,392 @@
+"""requires_grad and backward() against torch.autograd, with its rules and errors, and the traps of others."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, GradientError
+from npu_tensor.graph.history import Tracked, active
+
+torch = pytest.importorskip("torch")
+
+X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], np.float32)
+
+
+def leaf(values: Any = X, dtype: Any = None) -> nt.Tensor:
+    return nt.tensor(values, dtype, requires_grad=True)
+
+
+def _accumulated(lib: Any, x: Any) -> Any:
+    (x * x).sum().backward()
+    (x.exp()).sum().backward()
+    return x.grad
+
+
+def _given(lib: Any, x: Any) -> Any:
+    (x.T @ x).backward(lib.ones(3, 3))
+    return x.grad
+
+
+def _retained(lib: Any, x: Any) -> Any:
+    y = x.tanh().sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    return x.grad
+
+
+def _parts_constant(lib: Any, x: Any) -> Any:
+    with lib.no_grad():
+        a = x.exp()
+        with lib.enable_grad():
+            b = x.sin()
+    (x * a * b * x.detach()).sum().backward()
+    return x.grad
+
+
+def _changed_result(lib: Any, x: Any) -> Any:
+    y = x * 2
+    y[0] = x[1] * 3
+    y += 1
+    y[1:].mul_(2)
+    (y * y).sum().backward()
+    return x.grad
+
+
+def _constant_becomes_result(lib: Any, x: Any) -> Any:
+    total = lib.zeros(3)
+    for row in x:
+        total += row * row
+    total.sum().backward()
+    return x.grad
+
+
+def _changed_leaf(lib: Any, x: Any) -> Any:
+    for _ in range(3):
+        x.grad = None
+        (x**2).sum().backward()
+        with lib.no_grad():
+            x -= 0.1 * x.grad
+            x[0].mul_(0.5)
+            x.T[1] += 1
+    (x**3).sum().backward()
+    return x.grad + x.detach()
+
+
+def _read(lib: Any, x: Any) -> Any:
+    y = x * x
+    y.sum().item(), y.tolist()
+    z = y.sin()
+    str(z)
+    z.sum().backward()
+    return x.grad
+
+
+def _decorated(lib: Any, x: Any) -> Any:
+    scale = lib.no_grad()(lambda x: x * x)
+    (scale(x) * x).sum().backward()
+    return x.grad
+
+
+def _data(lib: Any, x: Any) -> Any:
+    x.data += 1
+    x.data = x.data * 2
+    (x * x.data).sum().backward()
+    return x.grad
+
+
+def _set(lib: Any, x: Any) -> Any:
+    x.grad = lib.ones(2, 3)
+    (x * 2).sum().backward()
+    return x.grad
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        _accumulated, _given, _retained, _parts_constant, _changed_result, _constant_becomes_result, _changed_leaf,
+        _read, _decorated, _data, _set,
+    ],
+)
+def test_gradients_are_those_of_pytorch(run: Callable[[Any, Any], Any]) -> None:
+    theirs = run(torch, torch.from_numpy(X.copy()).requires_grad_())
+    np.testing.assert_allclose(run(nt, leaf()).numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_who_requires_gradients() -> None:
+    x, c = leaf(), nt.ones(3)
+    y = x * c
+    seen = [(t.requires_grad, t.is_leaf) for t in (x, c, y, y.detach(), y.argmax(), x == 1, x[0], c * 2, y.data)]
+    a, b = torch.tensor(X, requires_grad=True), torch.ones(3)
+    z = a * b
+    theirs = [(t.requires_grad, t.is_leaf) for t in (a, b, z, z.detach(), z.argmax(), a == 1, a[0], b * 2, z.data)]
+    assert seen == theirs
+    assert x.grad is None
+    assert c.grad is None
+    for creates in (nt.zeros, nt.ones, nt.randn, nt.rand, nt.empty):
+        assert creates(2, 2, requires_grad=True).requires_grad
+    assert nt.zeros_like(x, requires_grad=True).is_leaf
+    c.requires_grad = True
+    assert (c * 2).requires_grad
+    c.requires_grad_(False)
+    assert not (c * 2).requires_grad
+    y.detach_()
+    assert not y.requires_grad
+
+
+@pytest.mark.covers("is_grad_enabled", "set_grad_enabled")
+def test_modes() -> None:
+    x = leaf()
+    assert nt.is_grad_enabled()
+    with nt.no_grad():
+        assert not nt.is_grad_enabled()
+        assert not (x * 2).requires_grad
+        assert leaf().requires_grad
+        with nt.enable_grad():
+            assert (x * 2).requires_grad
+    with nt.inference_mode():
+        assert not (x * 2).requires_grad
+    with nt.inference_mode(False):
+        assert (x * 2).requires_grad
+    with nt.set_grad_enabled(False):
+        assert not nt.is_grad_enabled()
+    assert nt.is_grad_enabled()
+    nt.set_grad_enabled(False)
+    assert not (x * 2).requires_grad
+    nt.set_grad_enabled(True)
+    with pytest.raises(KeyError), nt.no_grad():
+        raise KeyError
+    assert nt.is_grad_enabled()
+
+
+@pytest.mark.covers("backward")
+def test_what_is_refused() -> None:
+    x = leaf()
+    with pytest.raises(DTypeError, match="only floats"):
+        nt.tensor([1, 2], requires_grad=True)
+    with pytest.raises(GradientError, match="does not require a gradient"):
+        nt.ones(()).backward()
+    with pytest.raises(GradientError, match="must be given"):
+        (x * 2).backward()
+    with pytest.raises(ArgumentError, match=r"float32\[2, 3\] has no gradient float32\[3\]"):
+        (x * 2).backward(nt.ones(3))
+    with pytest.raises(GradientError, match="leaves alone"):
+        (x * 2).requires_grad_(False)
+    with pytest.raises(ArgumentError, match="cannot be"):
+        x.grad = nt.ones(3)
+    with pytest.raises(GradientError, match="leaves that require"):
+        nt.ones(2).grad = nt.ones(2)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(GradientError, match=r"second time.*retain_graph=True.*test_backward\.py"):
+        y.backward()
+    for change in (lambda: x.add_(1), lambda: x.__setitem__(0, 1.0), lambda: x[0].zero_(), lambda: x.T.mul_(2)):
+        with pytest.raises(GradientError, match="leaf that requires"):
+            change()
+    assert x.tolist() == X.tolist()
+    with pytest.raises(GradientError, match="unique has no derivative"):
+        nt.unique(x)
+
+
+def test_gradients_are_recorded_and_not_computed() -> None:
+    x = leaf().realize()
+    y = (x.sin() * 2).sum()
+    y.backward()
+    assert x.grad is not None
+    assert not x.grad.is_realized
+    assert [row.op for row in nt.explain(x.grad) if "backward" in row.op]
+
+
+def test_a_tensor_that_changes_after_it_was_used_has_the_gradient_of_before() -> None:
+    x = leaf([2.0])
+    y = x * 1
+    z = y * y
+    y += 10  # PyTorch refuses backward() now, as it has lost the 2
+    z.sum().backward()
+    assert x.grad.tolist() == [4.0]
+
+
+def test_equal_leaves_are_not_merged() -> None:
+    a, b = leaf([3.0]), leaf([3.0])
+    (a * b + a).sum().backward()
+    assert (a.grad.tolist(), b.grad.tolist()) == ([4.0], [3.0])
+    a, b = nt.full((1,), 3.0, requires_grad=True), nt.full((1,), 3.0, requires_grad=True)
+    (a * b + a).sum().backward()
+    assert (a.grad.tolist(), b.grad.tolist()) == ([4.0], [3.0])
+
+
+def test_gradients_that_are_equal_are_tensors_of_their_own() -> None:
+    a, b, seed = leaf([1.0, 2.0]), leaf([1.0, 2.0]), nt.ones(2)
+    (a + b).backward(seed)
+    a.grad.zero_()
+    assert (a.grad.tolist(), b.grad.tolist(), seed.tolist()) == ([0, 0], [1, 1], [1, 1])
+    c = leaf([1.0, 2.0])
+    c.sum().backward()
+    c.sum().backward()
+    assert c.grad.tolist() == [2, 2]
+
+
+def test_memory_is_freed() -> None:
+    x = leaf(np.ones((256, 256)))
+    x.realize()
+
+    def pass_through() -> None:
+        y = x
+        for _ in range(8):
+            y = (y @ x).tanh()
+            y.realize()
+        y.sum().backward()
+        x.grad.realize()
+        x.grad = None
+
+    for _ in range(3):  # plans keep memory of their own
+        pass_through()
+    gc.collect()
+    before = nt.memory_stats()["in_use"]
+    for _ in range(3):
+        pass_through()
+        gc.collect()
+        assert nt.memory_stats()["in_use"] == before
+
+
+def test_a_graph_without_leaves_keeps_nothing() -> None:
+    other = leaf()  # another one lives
+    x = nt.ones(512, 512).realize()
+    memory = weakref.ref(x._node.value)
+    z = (x * 2).exp().realize()
+    del x
+    gc.collect()
+    assert memory() is None
+    assert not isinstance(z._node, Tracked)
+    assert z._node.inputs == ()
+    assert other.requires_grad
+
+
+def test_a_graph_is_freed_while_its_end_lives() -> None:
+    x = leaf()
+    middle = x.exp().realize()
+    memory = weakref.ref(middle._node.value)
+    y = (middle * middle).sum().realize()
+    del middle
+    gc.collect()
+    assert memory() is not None
+    y.backward()
+    x.grad.realize()
+    gc.collect()
+    assert memory() is None
+    assert y.requires_grad
+
+
+def test_functions_and_backward_are_one_graph() -> None:
+    x = leaf([1.0, 2.0])
+    penalty = nt.grad(lambda x: (x**3).sum())(x).sum()
+    penalty.backward()
+    np.testing.assert_allclose(x.grad.numpy(), [6.0, 12.0])
+    w, v = leaf([3.0]), nt.tensor([2.0])
+    value, gradient = nt.value_and_grad(lambda v: (w * v * v).sum())(v)
+    assert value.requires_grad
+    gradient.sum().backward()
+    assert w.grad.tolist() == [4.0]
+    assert not nt.grad(lambda v: (v * v).sum())(v).requires_grad
+
+
+def test_results_of_gradients_of_functions_keep_no_graph() -> None:
+    w, before = nt.ones(3), set(active)
+    for _ in range(3):
+        w = w - 0.1 * nt.grad(lambda w: (w * w).sum())(w)
+    assert not w.requires_grad
+    assert not set(active) - before
+
+
+def test_copies_and_pickles_stay_leaves() -> None:
+    x = leaf()
+    x.grad = nt.ones(2, 3)
+    for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert again.is_leaf
+        assert again.requires_grad
+        assert again.grad is None
+        assert again.tolist() == x.tolist()
+    assert not pickle.loads(pickle.dumps(x * 2)).requires_grad
+
+
+# --- jit
+
+
+def test_what_jit_returns_can_be_differentiated() -> None:
+    w = leaf([2.0])
+    double = nt.jit(lambda x: x * w)
+    for _ in range(2):
+        x = leaf([3.0])
+        double(x).sum().backward()
+        assert x.grad.tolist() == [2.0]
+        double(nt.tensor([5.0])).sum().backward()
+    assert w.grad.tolist() == [16.0]
+    with nt.no_grad():
+        assert [double(nt.tensor([5.0])).requires_grad for _ in range(2)] == [False, False]
+    assert double(nt.tensor([5.0])).requires_grad
+
+
+def test_a_captured_pass_is_right_at_each_call() -> None:
+    x, w, v = leaf(), nt.ones(3, 2, requires_grad=True), nt.ones(2, requires_grad=True)
+
+    @nt.jit
+    def both(data: nt.Tensor) -> nt.Tensor:
+        w.grad = v.grad = None
+        h = (data @ w).tanh()
+        (h @ v).sum().backward(retain_graph=True)
+        (h * h).sum().backward()
+        return h.sum().detach()
+
+    drawn = np.random.default_rng(0)
+    for _ in range(4):
+        data = drawn.standard_normal((4, 3)).astype(np.float32)
+        both(nt.from_numpy(data))
+        theirs = [torch.ones(3, 2, requires_grad=True), torch.ones(2, requires_grad=True)]
+        h = (torch.from_numpy(data) @ theirs[0]).tanh()
+        ((h @ theirs[1]).sum() + (h * h).sum()).backward()
+        for own, other in zip((w, v), theirs, strict=True):
+            np.testing.assert_allclose(own.grad.numpy(), other.grad.numpy(), rtol=1e-5, atol=1e-6)
+    assert both.captures == 1
+    assert x.grad is None
+
+
+def test_captured_gradients_accumulate() -> None:
+    w = leaf([2.0])
+    w.grad = nt.zeros(1)
+    add = nt.jit(lambda x: (w * x).sum().backward())
+    for _ in range(3):
+        add(nt.ones(1))
+    assert w.grad.tolist() == [3.0]
+    w.grad = nt.tensor([10.0])  # another tensor
+    add(nt.ones(1))
+    assert w.grad.tolist() == [11.0]
+    w.grad = None
+    fresh = nt.jit(lambda x: (w * x).sum().backward())
+    fresh(nt.ones(1))
+    with pytest.raises(CaptureError, match="zero_grad"):
+        fresh(nt.ones(1))
+    assert w.grad.tolist() == [1.0]
+
+
+def test_what_fails_while_it_is_captured_changes_no_gradient() -> None:
+    w = leaf([2.0])
+
+    @nt.jit
+    def fails(x: nt.Tensor) -> None:
+        (w * x).sum().backward()
+        with nt.no_grad():
+            w.add_(1)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fails(nt.ones(1))
+    assert w.grad is None
+    assert w.tolist() == [2.0]
