@@ -33,8 +33,8 @@ _PYTORCH: Final = (
 )
 
 _INPLACE: Final = (
-    *("celu", "dropout", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "rrelu"),
-    *("selu", "silu", "threshold"),
+    *("celu", "dropout", "dropout1d", "dropout2d", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish"),
+    *("relu", "relu6", "rrelu", "selu", "silu", "threshold"),
 )
 
 
