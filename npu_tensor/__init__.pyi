@@ -232,7 +232,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Si
 
     bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """The transpose of `conv1d`, its gradient: (batch, channels, width) with weight (channels, outputs / groups, width).
+    """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
 
     padding: elements less at both ends; output_padding: elements more at the end."""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:

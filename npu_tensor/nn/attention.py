@@ -65,7 +65,7 @@ class MultiheadAttention(Module):
         weights = (
             in_proj.chunk(3)
             if in_proj is not None
-            else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)  # type: ignore[attr-defined]
+            else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         )
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         if in_proj is not None and inputs[0] is inputs[1] is inputs[2]:  # one product

@@ -78,7 +78,8 @@ class _Function(Module):
 class _Pool(_Function):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.stride = self.kernel_size if self.stride is None else self.stride
+        if self.stride is None:
+            self.stride: Any = self.kernel_size
 
 
 # Activations.

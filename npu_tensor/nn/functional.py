@@ -44,6 +44,7 @@ def _with_inplace(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         result = function(input, *args, **kwargs)
         return input._assign(result) if inplace else result
 
+    activation.__module__ = __name__  # by which it is pickled
     signature = inspect.signature(function)
     inplace = inspect.Parameter("inplace", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
     activation.__signature__ = signature.replace(  # type: ignore[attr-defined]

@@ -109,13 +109,6 @@ class Module:
         """The module and all inside."""
         return (module for _, module in self.named_modules())
 
-    def get_submodule(self, target: str) -> Module:
-        """The module at a path such as "layers.0"; AttributeError if there is none."""
-        for path, module in self.named_modules(remove_duplicate=False):
-            if path == target:
-                return module
-        raise AttributeError(f"{type(self).__name__} has no module `{target}`")
-
     def _named(
         self, own: Callable[[Module], list[tuple[str, Any]]], prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
@@ -150,7 +143,7 @@ class Module:
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
         """Parameters and persistent buffers by path, for `npu_tensor.save`."""
-        return {name: each.detach() for name, each in self._named(Module._own_state, prefix, True, False)}
+        return {prefix + name: each.detach() for name, each in self._named(Module._own_state, "", True, False)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Write tensors, NumPy arrays or PyTorch's tensors to the parameters and buffers of these names.

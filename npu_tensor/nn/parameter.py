@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from contextlib import suppress
 from typing import Any
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, same, wrap
 
@@ -30,7 +32,7 @@ class Parameter(Tensor):
             self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
-        return f"Parameter containing:\n{super().__repr__()}"
+        return f"Parameter containing:\n{printing.shown(self, sys._getframe(1))}"
 
     def __deepcopy__(self, memo: Any) -> Parameter:
         return Parameter(self.clone(), self.requires_grad)

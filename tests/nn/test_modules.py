@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*(nested tensor|Using padding='same'|dropout option)")
 
 Case = tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[str, Any]]
-"""Name, arguments and keywords of the constructor; inputs and keywords of the call. A shape stands for a float input, an
-array for itself, "p" and a shape for probabilities."""
+"""Name, arguments and keywords of the constructor; inputs and keywords of the call. A shape stands for a float input,
+"p" and a shape for probabilities, an array for itself."""
 
 CLASSES = np.array([2, 0, -100, 1])
 SIGNS = np.array([1, -1, 1, -1])
@@ -45,7 +45,8 @@ CASES: list[Case] = [
     *cases("ReLU", ((True,), {}, ((3, 4),))),
     *cases("LeakyReLU", ((0.2,), {}, ((3, 4),))),
     *cases("PReLU", ((4,), {}, ((3, 4, 2),))),
-    *((name, (0.0,), {}, ((3, 4, 5, 2)[-ndim:],), {}) for name, ndim in (("Dropout", 2), ("Dropout1d", 3), ("Dropout2d", 4))),
+    *((name, (0.0,), {}, ((3, 4, 5),), {}) for name in ("Dropout", "Dropout1d")),
+    *cases("Dropout2d", ((0.0,), {}, ((3, 4, 5, 2),))),
     *((name, (2,), {}, ((2, 3, 6),), {}) for name in ("MaxPool1d", "AvgPool1d", "AdaptiveAvgPool1d")),
     *((name, (2,), {}, ((2, 3, 6, 7),), {}) for name in ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")),
     *cases("MaxPool2d", (((3, 2), 2), {"padding": (1, 0), "ceil_mode": True}, ((2, 3, 6, 7),))),
@@ -62,7 +63,10 @@ CASES: list[Case] = [
     *cases("CrossEntropyLoss", ((), {}, ((4, 3), CLASSES)), ((WEIGHTS,), {"label_smoothing": 0.1}, ((4, 3), CLASSES))),
     *cases("NLLLoss", ((), {"ignore_index": 1}, ((4, 3), np.abs(CLASSES) % 3)), ((WEIGHTS,), {}, ((4, 3), CLASSES))),
     *cases("BCELoss", ((), {}, (("p", (3, 4)), ("p", (3, 4))))),
-    *cases("BCEWithLogitsLoss", ((), {}, ((4, 3), ("p", (4, 3)))), ((), {"pos_weight": WEIGHTS}, ((4, 3), ("p", (4, 3))))),
+    *(
+        ("BCEWithLogitsLoss", (), keywords, ((4, 3), ("p", (4, 3))), {})
+        for keywords in ({}, {"pos_weight": WEIGHTS}, {"reduction": "none"})
+    ),
     *cases("KLDivLoss", ((), {"reduction": "batchmean"}, ((3, 4), ("p", (3, 4))))),
     *cases("CosineEmbeddingLoss", ((), {"margin": 0.1}, ((4, 3), (4, 3), SIGNS))),
     *cases("Linear", ((4, 5), {}, ((3, 4),)), ((4, 5), {"bias": False}, ((2, 3, 4),))),
@@ -128,19 +132,19 @@ CASES: list[Case] = [
     *cases("LSTM", ((3, 4, 2), {}, ((5, 2, 3), [(2, 2, 4), (2, 2, 4)]))),
 ]
 TOLERANCE = {"float32": 3e-5, "float64": 1e-10}
-PLAIN = ("MaxPool1d", "MaxPool2d")
-"""Modules with options that ours lack: `return_indices`."""
+PYTORCH_ROUNDS = {"Hardsigmoid": 3.1e-8}
+"""Errors of PyTorch's own gradients in float64: it has 1 / 6 in float32."""
 
 
 def values(generator: np.random.Generator, description: Any, dtype: str) -> Any:
-    """The NumPy array, or list of arrays, of an input."""
+    """The NumPy array, or list of arrays, that is described; others as they are."""
     if isinstance(description, np.ndarray):
         return description.astype(dtype) if description.dtype.kind == "f" else description
     if isinstance(description, list):
         return [values(generator, each, dtype) for each in description]
-    if description[0] == "p":
+    if description[:1] == ("p",):
         return generator.uniform(0.1, 0.9, description[1]).astype(dtype)
-    return generator.standard_normal(description).astype(dtype)
+    return np.asarray(generator.standard_normal(description), dtype)
 
 
 def torch_of(value: Any, **options: Any) -> Any:
@@ -163,15 +167,23 @@ def leaves(value: Any) -> list[Any]:
     return [value] if value is not None and value.is_floating_point() else []
 
 
+def cast(value: Any, dtype: str) -> Any:
+    """Float arrays of the dtype, others as they are."""
+    return value.astype(dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+
+
+def called(function: Any, convert: Any, dtype: str, arguments: Any, keywords: dict[str, Any]) -> Any:
+    return function(
+        *(convert(cast(each, dtype)) for each in arguments),
+        **{key: convert(cast(each, dtype)) for key, each in keywords.items()},
+    )
+
+
 def pair(case: Case, dtype: str) -> tuple[Any, Any]:
     """PyTorch's module with random weights, and ours with the same."""
     name, arguments, keywords, _, _ = case
-    kinds = {key: values(np.random.default_rng(0), each, dtype) for key, each in keywords.items() if key == "pos_weight"}
-    arguments = tuple(each.astype(dtype) if isinstance(each, np.ndarray) else each for each in arguments)
-    theirs = getattr(torch.nn, name)(*map(torch_of, arguments), **keywords | {k: torch_of(v) for k, v in kinds.items()})
-    ours = getattr(nn, name)(*map(ours_of, arguments), **keywords | {k: ours_of(v) for k, v in kinds.items()})
-    theirs.to(getattr(torch, dtype))
-    ours.to(dtype)
+    theirs = called(getattr(torch.nn, name), torch_of, dtype, arguments, keywords).to(getattr(torch, dtype))
+    ours = called(getattr(nn, name), ours_of, dtype, arguments, keywords).to(dtype)
     with torch.no_grad():
         for each in theirs.parameters():
             each += 0.1 * torch.randn_like(each)  # also what begins as 0 or 1
@@ -179,30 +191,31 @@ def pair(case: Case, dtype: str) -> tuple[Any, Any]:
     return theirs, ours
 
 
-def check(ours: Any, theirs: Any, dtype: str, what: str) -> None:
+def check(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
     expected = theirs.detach().double().numpy()
     assert ours.dtype.name == str(theirs.dtype).removeprefix("torch."), what
-    tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(
         ours.double().numpy(), expected, tolerance, tolerance * max(1, abs(expected).max(initial=0)), err_msg=what
     )
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize(
+    ("training", "dtype"), [(True, "float32"), (True, "float64"), (False, "float32")], ids=lambda each: str(each)
+)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}"[:60])
 def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
     torch.manual_seed(0)
-    _, _, _, inputs, keywords = case
+    name, _, _, inputs, keywords = case
+    tolerance = max(TOLERANCE[dtype], PYTORCH_ROUNDS.get(name, 0))
     theirs, ours = pair(case, dtype)
     theirs.train(training)
     ours.train(training)
     generator = np.random.default_rng(len(inputs))
     arrays = [values(generator, each, dtype) for each in inputs]
-    masks = {key: values(generator, each, dtype) if isinstance(each, np.ndarray) else each for key, each in keywords.items()}
     own = [torch_of(each, requires_grad=True) for each in arrays]
-    is_in_place = getattr(theirs, "inplace", False)
-    expected = leaves(theirs(*([each.clone() for each in own] if is_in_place else own), **{k: torch_of(v) for k, v in masks.items()}))
+    # PyTorch changes no leaf in place.
+    first = [each.clone() if getattr(theirs, "inplace", False) else each for each in own]
+    expected = leaves(called(theirs, torch_of, dtype, first, keywords))
     seeds = [values(generator, tuple(each.shape), dtype) for each in expected]
     if expected[0].requires_grad:
         torch.autograd.backward(expected, [torch_of(each) for each in seeds])
@@ -216,33 +229,33 @@ def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
             return next(remaining) if value.is_floating_point() else value
 
         arguments = tuple(filled(ours_of(each)) for each in arrays)
-        return leaves(nn.functional_call(ours, parameters, arguments, {k: ours_of(v) for k, v in masks.items()}))
+        options = {key: ours_of(cast(each, dtype)) for key, each in keywords.items()}
+        return leaves(nn.functional_call(ours, parameters, arguments, options))
 
     parameters = dict(ours.named_parameters())
     results, pull_back = nt.vjp(function, parameters, leaves([ours_of(each) for each in arrays]))
     assert len(results) == len(expected)
     for number, (result, each) in enumerate(zip(results, expected, strict=True)):
-        check(result, each, dtype, f"result {number}")
+        check(result, each, tolerance, f"result {number}")
     by_parameter, by_input = pull_back([nt.from_numpy(each) for each in seeds])
     own_parameters = dict(theirs.named_parameters())
     assert list(by_parameter) == list(own_parameters)
     for name, gradient in by_parameter.items():
-        check(gradient, own_parameters[name].grad, dtype, name)
+        check(gradient, own_parameters[name].grad, tolerance, name)
     for number, (gradient, leaf) in enumerate(zip(by_input, leaves(own), strict=True)):
         if leaf.grad is not None:
-            check(gradient, leaf.grad, dtype, f"input {number}")
+            check(gradient, leaf.grad, tolerance, f"input {number}")
     ours_state, their_state = ours.state_dict(), theirs.state_dict()
     assert list(ours_state) == list(their_state)
     for name, tensor in their_state.items():  # the running statistics
-        check(ours_state[name], tensor, dtype, name)
+        check(ours_state[name], tensor, tolerance, name)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}"[:60])
 def test_text(case: Case) -> None:
-    name, arguments, keywords, _, _ = case
     theirs, ours = pair(case, "float32")
     expected = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")
-    if name == "AvgPool1d":
+    if case[0] == "AvgPool1d":
         expected = re.sub(r"\((\d),\)", r"\1", expected)
     assert repr(ours) == expected
 
