@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paths import ROOT
 
 import npu_tensor as nt
 from npu_tensor import nn
@@ -357,3 +358,9 @@ def test_dropout_between_recurrent_layers_and_in_attention() -> None:
 def test_what_layers_do_not_take(make: Any, text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         make()
+
+
+def test_the_page_of_layers_names_all() -> None:
+    text = (ROOT / "docs" / "layers.md").read_text("utf-8")
+    listed = {name for line in text.splitlines() if line.startswith("| ") for name in re.findall(r"`(\w+)`", line)}
+    assert listed == {name for name in nn.__all__ if name[0].isupper()}
