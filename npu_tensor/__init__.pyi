@@ -90,6 +90,8 @@ def acos(input: Operand) -> Tensor:
     """Inverse cosine in radians; NaN beyond -1 and 1."""
 def acosh(input: Operand) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
+def adaptive_avg_pool1d(input: Tensor, output_size: builtins.int | Sequence[builtins.int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
 def adaptive_avg_pool2d(input: Tensor, output_size: builtins.int | Sequence[builtins.int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
@@ -164,10 +166,10 @@ def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
     count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
-def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float = 0.1, eps: builtins.float = 1e-05) -> Tensor:
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float | Tensor = 0.1, eps: builtins.float = 1e-05) -> Tensor:
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
-    The running statistics are not updated: there is no training here."""
+    Training moves the running statistics, where they are passed, in place towards those of the input."""
 def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
@@ -230,10 +232,20 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Si
     """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
 
     bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch."""
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
+    """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
+
+    padding: elements less at both ends; output_padding: elements more at the end."""
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
+    """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
+
+    padding: elements less on all sides; output_padding: elements more at the ends."""
 def cos(input: Operand) -> Tensor:
     """Cosine of radians."""
 def cosh(input: Operand) -> Tensor:
     """Hyperbolic cosine."""
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
+    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
     """Cosine of the angle between x1 and x2 over dim."""
 def count_equal(input: Operand, other: Operand) -> Tensor:
@@ -266,8 +278,12 @@ def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None
     """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors."""
-def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
-    """input itself: there is no training here. ArgumentError if training is asked for, or if p is no probability."""
+def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
+    """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
+def dropout1d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
+    """As dropout, of whole channels of (batch, channels, width)."""
+def dropout2d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
+    """As dropout, of whole channels of (batch, channels, height, width)."""
 def einsum(equation: builtins.str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
@@ -278,7 +294,7 @@ def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
-    padding_idx matters for training only."""
+    The row at padding_idx has no gradient."""
 def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -584,6 +600,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: builtins.int) -> Tensor:
     """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor)."""
 def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1)."""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Product over dim (None = all); integers give int64."""
 def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
@@ -649,8 +667,9 @@ def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, scale: builtins.float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
 
-    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0. scale
-    defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a group of query heads."""
+    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
+    dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
+    group of query heads."""
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
     """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 

@@ -615,7 +615,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
     node = view_node(call, inputs[0], depth, where, bool(active) and is_tracked(call, inputs))
     tensor = wrap(node)
-    if type(viewed) is Tensor:
+    if isinstance(viewed, Tensor):
         storage, view = viewed._alias or Storage.of(viewed)
         try:
             child = view.children[call]

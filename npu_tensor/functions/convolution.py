@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -72,7 +72,11 @@ def _framed(
     widths = []
     for extent, span, step, count, (before, _) in zip(extents, spans, stride, counts, padding, strict=True):
         widths += [max((count - 1) * step + span - extent - before, 0), before]
-    return _Framed(pad(input, widths[::-1], value=fill) if any(widths) else input, counts)
+    return _Framed(_padded(input, widths[::-1], fill), counts)
+
+
+def _padded(input: Tensor, widths: Sequence[int], fill: float = 0) -> Tensor:
+    return pad(input, widths, value=fill) if any(widths) else input
 
 
 def _windows(framed: _Framed, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
@@ -195,6 +199,105 @@ def conv2d(
     bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
     """
     return _convolved(input, weight, bias, stride, padding, dilation, groups, 2)
+
+
+def _transposed(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    groups: int,
+    dilation: Sizes,
+    places: int,
+) -> Tensor:
+    """One convolution for each position between two steps, whose kernel is every stride-th element, interleaved."""
+    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+        raise ShapeError(f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places")
+    *lead, channels = input.shape[:-places]
+    outputs = weight.shape[1] * groups
+    if groups < 1 or channels != weight.shape[0] or channels % groups:
+        raise ShapeError(f"a weight for {weight.shape[0]} channels in {groups} groups does not fit {channels} channels")
+    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+    cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
+    if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
+        raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
+    front, terms = list(weight.shape[:2]), []
+    widths: list[int] = []
+    for dim, (gap, step, crop, extra) in enumerate(zip(dilations, steps, cropped, added, strict=True)):
+        size, extent = weight.shape[2 + dim], input.shape[dim - places]
+        span = gap * (size - 1) + 1
+        terms.append(-(-span // step))
+        front += [terms[-1], step]
+        end = (extent - 1) * step + span + extra - crop
+        widths = [-crop, end - (extent + terms[-1] - 1) * step, *widths]
+    if min(terms) < 1:
+        raise ShapeError(f"a kernel of extents {list(weight.shape[2:])}")
+    kernel = _dilated(weight, dilations)
+    ends = [count * step - extent for count, step, extent in zip(terms, steps, kernel.shape[2:], strict=True)]
+    kernel = _padded(kernel, [width for end in reversed(ends) for width in (0, end)]).reshape(*front)
+    kernel = kernel.flip(tuple(range(2, kernel.ndim, 2)))
+    # (groups, channels, outputs, *(terms, step)) to (groups, outputs, *step, channels, *terms)
+    kernel = kernel.reshape(groups, channels // groups, *kernel.shape[1:])
+    kernel = kernel.permute(0, 2, *range(4, kernel.ndim, 2), 1, *range(3, kernel.ndim, 2))
+    kernel = kernel.reshape(outputs * math.prod(steps), channels // groups, *terms)
+    result = _convolved(wide(input), wide(kernel), None, 1, [count - 1 for count in terms], 1, groups, places)
+    extents = result.shape[-places:]
+    result = result.reshape(*lead, outputs, *steps, *extents)
+    dims, first = range(len(lead) + 1), len(lead) + 1
+    result = result.permute(*dims, *(dim for place in range(first, first + places) for dim in (place + places, place)))
+    whole = (extent * step for extent, step in zip(extents, steps, strict=True))
+    result = _padded(result.reshape(*lead, outputs, *whole), widths)
+    if bias is not None:
+        result = result + wide(bias).reshape(outputs, *(1 for _ in extents))
+    return result.to(input.dtype)
+
+
+def _dilated(weight: Tensor, dilations: Sequence[int]) -> Tensor:
+    """A kernel (.., *places) with dilation - 1 zeros between its elements."""
+    for dim, gap in enumerate(dilations, 2):
+        if gap > 1:
+            after = (0, 0) * (weight.ndim - dim - 1)
+            apart = pad(weight.unsqueeze(dim + 1), (*after, 0, gap - 1))
+            weight = apart.flatten(dim, dim + 1).narrow(dim, 0, gap * (weight.shape[dim] - 1) + 1)
+    return weight
+
+
+@composite(method=False, ggml="CONV_TRANSPOSE_1D")
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
+
+    padding: elements less at both ends; output_padding: elements more at the end.
+    """
+    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 1)
+
+
+@composite(method=False, ggml="CONV_TRANSPOSE_2D")
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
+
+    padding: elements less on all sides; output_padding: elements more at the ends.
+    """
+    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 2)
 
 
 @composite(method=False, ggml="IM2COL")
@@ -366,15 +469,14 @@ def avg_pool2d(
     return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 2, divisor_override)
 
 
-@composite(method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
-    require_places(input, 2)
+def _adapted(input: Tensor, output_size: int | Sequence[int | None] | None, places: int) -> Tensor:
+    require_places(input, places)
     dtype, result = require_float(input), wide(input)
-    sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    if len(sizes) != 2 or any(parts is not None and parts < 0 for parts in sizes):
-        raise ArgumentError(f"output_size must be one integer or two, none negative, or None, not {output_size!r}")
-    for dim, parts in zip((-2, -1), sizes, strict=True):
+    several = isinstance(output_size, (tuple, list))
+    sizes: Sequence[Any] = output_size if several else (output_size,) * places  # type: ignore[assignment]
+    if len(sizes) != places or any(parts is not None and parts < 0 for parts in sizes):
+        raise ArgumentError(f"output_size must be one integer or {places}, none negative, or None, not {output_size!r}")
+    for dim, parts in enumerate(sizes, -places):
         extent = result.shape[dim]
         if parts is None or parts == extent:
             continue
@@ -386,3 +488,15 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] |
         means = [result.narrow(dim, start, end - start).mean(dim, True) for start, end in bounds]
         result = joined(means, result.ndim + dim)
     return result.to(dtype)
+
+
+@composite(method=False)
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
+    return _adapted(input, output_size, 1)
+
+
+@composite(method=False)
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
+    return _adapted(input, output_size, 2)

@@ -88,3 +88,17 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     if reduction == "batchmean":
         return (losses.sum() / input.shape[0]).to(dtype)
     return reduced(losses, reduction).to(dtype)
+
+
+@composite(method=False)
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1."""
+    if input1.ndim != target.ndim + 1:
+        raise ShapeError(f"{list(target.shape)} targets do not fit rows of {list(input1.shape)}")
+    a, b = wide(input1), wide(input2)
+    # PyTorch adds 1e-12 to the squared lengths.
+    cosine = (a * b).sum(-1) * (((a * a).sum(-1) + 1e-12) * ((b * b).sum(-1) + 1e-12)).rsqrt()
+    apart = ops.where_op(target == -1, (cosine - margin).clamp(min=0), 0.0)
+    return reduced(ops.where_op(target == 1, 1 - cosine, apart), reduction).to(ops.mul(input1, input2).dtype)

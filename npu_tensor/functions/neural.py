@@ -14,8 +14,9 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, float32
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.creation import arange
+from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
+from npu_tensor.graph.history import constants
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor
 
@@ -113,20 +114,27 @@ def batch_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     training: bool = False,
-    momentum: float = 0.1,
+    momentum: float | Tensor = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
-    The running statistics are not updated: there is no training here.
+    Training moves the running statistics, where they are passed, in place towards those of the input.
     """
     dtype = require_float(input)
     if input.ndim < 2:
         raise ShapeError("needs two dimensions or more")
     x = wide(input)
     if training:
+        if math.prod((input.shape[0], *input.shape[2:])) == 1:
+            raise ShapeError(f"expected more than 1 value per channel when training, not {list(input.shape)}")
         others = tuple(axis for axis in range(input.ndim) if axis != 1)
         normal = ops.norm_rows(x, others, eps)
+        if running_mean is not None and running_var is not None:
+            with constants():
+                moved = _moved(running_mean, x.mean(others), momentum) + _moved(running_var, x.var(others), momentum)
+            # So that the result reads them: they are computed with it, and nothing is kept to compute them later.
+            weight = ops.where_op(True, 1.0 if weight is None else weight, moved)
     else:
         if running_mean is None or running_var is None:
             raise ArgumentError("needs running_mean and running_var unless training")
@@ -135,6 +143,11 @@ def batch_norm(
         assert variance is not None
         normal = (x - wide(mean)) * (wide(variance) + eps).rsqrt()
     return _affine(normal, _per_channel(weight, input), _per_channel(bias, input), dtype)
+
+
+def _moved(running: Tensor, present: Tensor, momentum: float | Tensor) -> Tensor:
+    """A running statistic after it has moved towards the present one."""
+    return running._assign(wide(running) * (1 - momentum) + present * momentum)
 
 
 @composite(method=False)
@@ -163,13 +176,41 @@ def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 @composite(method=False)
-def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """input itself: there is no training here. ArgumentError if training is asked for, or if p is no probability."""
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1)."""
+    factor = _per_channel(weight, input) if weight.numel() != 1 else weight.reshape(())
+    return ops.where_op(input > 0, input, input * factor)
+
+
+# --- dropout
+
+
+@composite(method=False)
+def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
+    return _dropped(input, p, training, input.shape)
+
+
+@composite(method=False)
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """As dropout, of whole channels of (batch, channels, width)."""
+    return _dropped(input, p, training, (*input.shape[:-1], 1))
+
+
+@composite(method=False)
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """As dropout, of whole channels of (batch, channels, height, width)."""
+    return _dropped(input, p, training, (*input.shape[:-2], 1, 1))
+
+
+def _dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+    """Dropout with a random number for each element of `shape`, which is broadcast to the input's."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"p must be from 0 to 1, not {p}")
-    if training:
-        raise ArgumentError("there is no training here; pass training=False")
-    return input
+    if not training or p == 0:
+        return input
+    require_float(input)
+    return ops.where_op(rand(shape) < p, 0.0, input * (1 / (1 - p) if p < 1 else 0.0))
 
 
 # --- losses
@@ -301,11 +342,19 @@ def cross_entropy(
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
-    padding_idx matters for training only.
+    The row at padding_idx has no gradient.
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
-    return ops.take(weight, input, 0)
+    rows = ops.take(weight, input, 0)
+    if padding_idx is None:
+        return rows
+    if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise ArgumentError(f"padding_idx {padding_idx} is not one of {weight.shape[0]} entries")
+    constant = rows.detach()
+    if constant is rows:  # no gradients here
+        return rows
+    return ops.where_op((input == padding_idx % weight.shape[0]).unsqueeze(-1), constant, rows)
 
 
 @composite(method=False)
@@ -351,11 +400,10 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
 
-    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0. scale
-    defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a group of query heads.
+    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
+    dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
+    group of query heads.
     """
-    if dropout_p:
-        raise ArgumentError("there is no training here; dropout_p must be 0")
     if is_causal and attn_mask is not None:
         raise ArgumentError("give attn_mask or is_causal, not both")
     if min(query.ndim, key.ndim, value.ndim) < 2:
@@ -372,7 +420,7 @@ def scaled_dot_product_attention(
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
-    return weights.to(dtype) @ value
+    return _dropped(weights.to(dtype), dropout_p, True, weights.shape) @ value
 
 
 @composite(method=False)

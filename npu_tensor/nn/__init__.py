@@ -1,9 +1,22 @@
-"""The place of PyTorch's torch.nn, for `import npu_tensor.nn.functional as F`. There are no modules, only functions."""
+"""Layers, as PyTorch's torch.nn: modules with parameters, losses, initial values, and `nn.functional`."""
 
-from npu_tensor.nn import functional
+from npu_tensor.nn import functional, init, utils
+from npu_tensor.nn.attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
+from npu_tensor.nn.containers import ModuleDict, ModuleList, Sequential
+from npu_tensor.nn.function_layers import *  # noqa: F403
+from npu_tensor.nn.function_layers import __all__ as _of_functions
+from npu_tensor.nn.layers import *  # noqa: F403
+from npu_tensor.nn.layers import __all__ as _with_weights
+from npu_tensor.nn.module import Module, functional_call
+from npu_tensor.nn.parameter import Parameter
+from npu_tensor.nn.recurrent import GRU, LSTM, RNN
 
-__all__ = ["functional"]
+__all__ = [
+    "GRU", "LSTM", "RNN", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter", "Sequential",
+    "TransformerEncoder", "TransformerEncoderLayer", "functional", "functional_call", "init", "utils",
+]
+__all__ += _of_functions + _with_weights
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(f"npu_tensor.nn has no {name}, only `functional`: layers are functions of their weights here")
+    raise AttributeError(f"npu_tensor.nn has no {name}; see docs/layers.md for the layers that there are")

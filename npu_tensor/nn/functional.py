@@ -33,8 +33,8 @@ _PYTORCH: Final = (
 )
 
 _INPLACE: Final = (
-    *("celu", "dropout", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "rrelu"),
-    *("selu", "silu", "threshold"),
+    *("celu", "dropout", "dropout1d", "dropout2d", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish"),
+    *("relu", "relu6", "rrelu", "selu", "silu", "threshold"),
 )
 
 
@@ -44,6 +44,7 @@ def _with_inplace(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         result = function(input, *args, **kwargs)
         return input._assign(result) if inplace else result
 
+    activation.__module__ = __name__  # by which it is pickled
     signature = inspect.signature(function)
     inplace = inspect.Parameter("inplace", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
     activation.__signature__ = signature.replace(  # type: ignore[attr-defined]

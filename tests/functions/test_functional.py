@@ -83,6 +83,7 @@ E = normal(2, 0, 3)
 I = integers(100, 4, 6)  # noqa: E741
 NAN = torch.tensor([[1.0, math.nan, -2.0], [math.nan, math.nan, 0.0], [3.0, 3.0, -3.0]])
 ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
+SIGNS = torch.tensor([1, -1, -1, 1])
 TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
 
 # (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
@@ -328,7 +329,10 @@ CASES: list[Case] = [
     *calls("gelu", (M,), (M, {"approximate": "tanh"})),
     *calls("glu", (M,), (M, 0)),
     ("softmin", (M, 1), {}),
-    ("dropout", (M,), {"training": False}),
+    *((name, (X,), {"training": False}) for name in ("dropout", "dropout1d")),
+    ("dropout2d", (normal(2, 3, 4, 5),), {"training": False}),
+    *calls("prelu", (X, normal(4)), (M, normal(1))),
+    *(("cosine_embedding_loss", (M, V.expand(4, 6), SIGNS), {"margin": 0.1, "reduction": r}) for r in ("mean", "none")),
     *(("mse_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
     *(("l1_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
     *(("cross_entropy", (M, torch.tensor([0, 5, -100, 2])), {"reduction": r}) for r in ("mean", "sum", "none")),
@@ -355,6 +359,15 @@ CASES: list[Case] = [
     ("conv2d", (normal(2, 3, 5, 5), normal(2, 3, 5, 5)), {}),
     ("conv1d", (normal(2, 4, 9), normal(6, 4, 3), normal(6)), {"stride": 2, "padding": 1}),
     ("conv1d", (normal(4, 9), normal(6, 2, 4)), {"groups": 2, "padding": "same", "dilation": 2}),
+    *calls("conv_transpose1d", (normal(2, 4, 5), normal(4, 3, 3), normal(3), {"stride": 2, "output_padding": 1})),
+    *calls("conv_transpose1d", (normal(4, 5), normal(4, 1, 2), {"groups": 2, "stride": 3, "padding": 1})),
+    *calls(
+        "conv_transpose2d",
+        (normal(2, 4, 5, 3), normal(4, 3, 3, 2), normal(3)),
+        (normal(1, 4, 5, 6), normal(4, 2, 4, 4), {"stride": 2, "padding": 1}),
+        (normal(4, 5, 6), normal(4, 1, 3, 2), normal(4), {"groups": 4, "stride": (3, 1), "padding": 2}),
+        (normal(2, 4, 5, 6), normal(4, 2, 2, 3), {"groups": 2, "dilation": (3, 2), "stride": 2, "output_padding": 1}),
+    ),
     ("unfold", (normal(2, 3, 7, 6), (2, 3)), {"stride": (2, 1), "padding": 1, "dilation": (1, 2)}),
     ("unfold", (normal(3, 4, 4), 2), {}),
     *(
@@ -380,6 +393,7 @@ CASES: list[Case] = [
     ("max_pool2d", (normal(3, 60, 61), (27, 9), (1, 3)), {"dilation": (2, 6), "padding": (13, 4)}),
     ("max_pool2d", (integers(100, 1, 2, 30, 30) - 50, (28, 9), (2, 3)), {"padding": (1, 4)}),
     ("max_pool2d", (NAN.reshape(1, 3, 3).repeat(2, 14, 10), (26, 9), (3, 4)), {}),
+    *(("adaptive_avg_pool1d", (normal(2, 3, 7), size), {}) for size in (1, 3, (5,), 9)),
     *(("adaptive_avg_pool2d", (normal(2, 3, 7, 9), size), {}) for size in (1, 3, (5, None), (7, 4), (10, 12))),
     *(
         ("interpolate", (normal(2, 3, 5, 4),), keywords)

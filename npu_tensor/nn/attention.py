@@ -1,0 +1,194 @@
+"""Attention with several heads, and the encoder of a transformer."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+from npu_tensor import ops
+from npu_tensor.errors import ArgumentError
+from npu_tensor.functions.creation import zeros
+from npu_tensor.nn import functional, init
+from npu_tensor.nn.containers import ModuleList
+from npu_tensor.nn.function_layers import Dropout
+from npu_tensor.nn.layers import LayerNorm, Linear
+from npu_tensor.nn.module import Module
+from npu_tensor.nn.parameter import Parameter
+from npu_tensor.tensor import Tensor
+
+__all__ = ["MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer"]
+
+F: Any = functional
+Mask = Tensor | None
+
+
+class MultiheadAttention(Module):
+    """Attention of queries (tokens, batch, embed_dim) to keys and values; kdim, vdim: the features of these.
+
+    batch_first: the batch is dimension 0; it may be left out.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        **like: Any,
+    ) -> None:
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ArgumentError(f"embed_dim {embed_dim} must be divisible by num_heads {num_heads}")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        features = embed_dim, embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        if set(features) == {embed_dim}:
+            self.in_proj_weight = Parameter(zeros(3 * embed_dim, embed_dim, **like))
+        else:
+            for name, count in zip("qkv", features, strict=True):
+                setattr(self, f"{name}_proj_weight", Parameter(zeros(embed_dim, count, **like)))
+        self.in_proj_bias = Parameter(zeros(3 * embed_dim, **like)) if bias else None
+        for weight in self._own(Parameter):
+            if weight[1].ndim == 2:
+                init.xavier_uniform_(weight[1])
+        self.out_proj = Linear(embed_dim, embed_dim, bias, **like)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def _projected(self, inputs: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
+        """Queries, keys and values, (batch, heads, tokens, features)."""
+        in_proj = getattr(self, "in_proj_weight", None)
+        weights = (
+            in_proj.chunk(3)
+            if in_proj is not None
+            else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        )
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        if in_proj is not None and inputs[0] is inputs[1] is inputs[2]:  # one product
+            results = F.linear(inputs[0], in_proj, self.in_proj_bias).chunk(3, -1)
+        else:
+            results = [F.linear(*each) for each in zip(inputs, weights, biases, strict=True)]
+        heads = (self.num_heads, self.embed_dim // self.num_heads)
+        return [each.unflatten(-1, heads).transpose(-2, -3) for each in results]
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Mask = None,
+        need_weights: bool = True,
+        attn_mask: Mask = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The result, of the shape of query, and if need_weights the weights (batch, queries, keys), else None.
+
+        Masks are True where a query must not look, or floats that are added: key_padding_mask (batch, keys), attn_mask
+        (queries, keys) or (batch * num_heads, queries, keys). average_attn_weights: the mean over the heads; if False
+        the weights are (batch, num_heads, queries, keys). is_causal: what attn_mask is, which must be passed.
+        """
+        if is_causal and attn_mask is None:
+            raise ArgumentError("Need attn_mask if specifying the is_causal hint.")
+        inputs = (query, key, value)
+        has_batch = query.ndim == 3
+        if not self.batch_first and has_batch:
+            moved = {each: each.transpose(0, 1) for each in inputs}
+            inputs = (moved[query], moved[key], moved[value])
+        q, k, v = self._projected(inputs)
+        mask = self._mask(key_padding_mask, attn_mask, q)
+        dropout = self.dropout if self.training else 0.0
+        if need_weights:
+            scores = q @ k.mT * (1 / math.sqrt(q.shape[-1]))
+            weights = F.dropout((scores if mask is None else scores + mask).softmax(-1), dropout)
+            result = weights @ v
+            weights = weights.mean(-3) if average_attn_weights else weights
+        else:
+            result, weights = F.scaled_dot_product_attention(q, k, v, mask, dropout), None
+        result = self.out_proj(result.transpose(-2, -3).flatten(-2))
+        return (result if self.batch_first or not has_batch else result.transpose(0, 1)), weights
+
+    def _mask(self, key_padding_mask: Mask, attn_mask: Mask, query: Tensor) -> Mask:
+        """What is added to the scores (batch, heads, queries, keys)."""
+        masks = []
+        if attn_mask is not None:
+            split = attn_mask.ndim == 3 and query.ndim == 4
+            masks.append(attn_mask.unflatten(0, (-1, self.num_heads)) if split else attn_mask)
+        if key_padding_mask is not None:
+            masks.append(key_padding_mask.unsqueeze(-2).unsqueeze(-2))
+        added = [
+            each if each.is_floating_point() else ops.where_op(each, -math.inf, 0.0).to(query.dtype) for each in masks
+        ]
+        return None if not added else added[0] if len(added) == 1 else added[0] + added[1]
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and a network of two linear layers, each with dropout, a residual and a norm.
+
+    activation: "relu", "gelu" or a function. norm_first: norms before and not behind.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        **like: Any,
+    ) -> None:
+        if activation not in ("relu", "gelu") and not callable(activation):
+            raise ArgumentError(f"activation should be relu/gelu, not {activation}")
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **like)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **like)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **like)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **like)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **like)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = getattr(F, activation) if isinstance(activation, str) else activation
+
+    def forward(
+        self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
+    ) -> Any:
+        """The layer of src; masks as in `MultiheadAttention`."""
+
+        def attention(x: Tensor) -> Any:
+            return self.dropout1(self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0])
+
+        def network(x: Tensor) -> Any:
+            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+        if self.norm_first:
+            src = src + attention(self.norm1(src))
+            return src + network(self.norm2(src))
+        src = self.norm1(src + attention(src))
+        return self.norm2(src + network(src))
+
+
+class TransformerEncoder(Module):
+    """Copies of a layer, one after the other, and a norm behind them."""
+
+    def __init__(
+        self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+
+    def forward(
+        self, src: Tensor, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
+    ) -> Any:
+        """All layers of src; masks as in `MultiheadAttention`."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        return src if self.norm is None else self.norm(src)

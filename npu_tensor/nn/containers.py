@@ -1,0 +1,134 @@
+"""Modules that hold modules."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, overload
+
+from npu_tensor.nn.module import Module
+
+__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+
+
+class ModuleList(Module):
+    """Modules as a list."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        self.extend(modules)
+
+    def _set(self, modules: Iterable[Module]) -> None:
+        for name, _ in self._own(Module):
+            delattr(self, name)
+        self.extend(modules)
+
+    def extend(self, modules: Iterable[Module]) -> None:
+        """Add modules at the end."""
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        """Add a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index: int, module: Module) -> None:
+        """Add a module before another one."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._set(modules)
+
+    def __len__(self) -> int:
+        return len(self._own(Module))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (module for _, module in self._own(Module))
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> ModuleList: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        chosen = list(self)[index]
+        return type(self)(chosen) if isinstance(index, slice) else chosen
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, self._own(Module)[index][0], module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = list(self)
+        del modules[index]
+        self._set(modules)
+
+    def _parts_shown(self) -> Iterable[tuple[str, str]]:
+        """Equal modules that follow each other as one."""
+        number = 0
+        for text, equal in itertools.groupby(map(repr, self)):
+            count = len(list(equal))
+            yield (f"({number}-{number + count - 1}): {count} x " if count > 1 else f"({number}): "), text
+            number += count
+
+
+class Sequential(ModuleList):
+    """Modules that are called one after the other, each with the result of the one before; or a dict of them."""
+
+    def __init__(self, *modules: Any) -> None:
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            for name, module in modules[0].items():
+                self.add_module(name, module)
+        else:
+            self.extend(modules)
+
+    def forward(self, input: Any) -> Any:
+        """The result of the last module."""
+        for module in self:
+            input = module(input)
+        return input
+
+    def __getitem__(self, index: Any) -> Any:
+        own = self._own(Module)[index]
+        return Sequential(dict(own)) if isinstance(index, slice) else own[1]
+
+    _parts_shown = Module._parts_shown
+
+
+class ModuleDict(Module):
+    """Modules by name."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        self.update(modules or {})
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Add or replace modules."""
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return dict(self._own(Module)).keys()
+
+    def values(self) -> ValuesView[Any]:
+        """The modules."""
+        return dict(self._own(Module)).values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and modules."""
+        return dict(self._own(Module)).items()
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self._own(Module))[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self.add_module(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        del vars(self)[name]

@@ -1,0 +1,365 @@
+"""Layers with weights: linear, convolutions, norms, embedding. Weights begin as PyTorch's do, but for random streams.
+
+like: the `dtype` and `device` of the parameters, as `npu_tensor.empty` takes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.functions.convolution import Sizes, each_place
+from npu_tensor.functions.creation import full, ones, tensor, zeros
+from npu_tensor.nn import functional, init
+from npu_tensor.nn.module import Module
+from npu_tensor.nn.parameter import Parameter
+from npu_tensor.tensor import Tensor
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d", "Embedding", "GroupNorm",
+    "Identity", "LayerNorm", "Linear", "PReLU", "RMSNorm", "Unflatten",
+]
+F: Any = functional
+
+
+class Identity(Module):
+    """Returns its input; takes any arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def forward(self, input: Any) -> Any:
+        """The input."""
+        return input
+
+
+class Unflatten(Module):
+    """One dimension as several."""
+
+    shown = "dim unflattened_size"
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input in another shape."""
+        return input.unflatten(self.dim, self.unflattened_size)
+
+
+class PReLU(Module):
+    """`relu` with a slope below 0 that is trained: one, or one for each channel."""
+
+    shown = "num_parameters"
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, **like: Any) -> None:
+        self.num_parameters = num_parameters
+        self.weight = _weights(init, (num_parameters,), True, like)
+
+    def forward(self, input: Tensor) -> Any:
+        """prelu."""
+        return F.prelu(input, self.weight)
+
+
+def _weights(value: float, shape: tuple[int, ...], exist: bool, like: Any) -> Parameter | None:
+    return Parameter(full(shape, value, **like)) if exist else None
+
+
+def _reset(weight: Parameter, bias: Parameter | None) -> None:
+    init.kaiming_uniform_(weight, a=math.sqrt(5))
+    inputs = math.prod(weight.shape[1:])
+    if bias is not None and inputs:
+        init.uniform_(bias, -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+
+
+class Linear(Module):
+    """input @ weight.T + bias, with the weight (out_features, in_features)."""
+
+    shown = "in_features out_features bias"
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, **like: Any) -> None:
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(zeros(out_features, in_features, **like))
+        self.bias = _weights(0.0, (out_features,), bias, like)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """New random weights."""
+        _reset(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Any:
+        """linear."""
+        return F.linear(input, self.weight, self.bias)
+
+
+class _Conv(Module):
+    places: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        **like: Any,
+    ) -> None:
+        self._set_sizes(kernel_size=kernel_size, stride=stride, dilation=dilation)
+        self.padding = padding if isinstance(padding, str) else each_place("padding", padding, self.places, 0)
+        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ArgumentError(f"padding_mode must be zeros, reflect, replicate or circular, not {padding_mode!r}")
+        self.padding_mode = padding_mode
+        self._set_weights((out_channels, in_channels), in_channels, out_channels, groups, bias, like)
+
+    def _set_sizes(self, **sizes: Sizes) -> None:
+        for name, value in sizes.items():
+            setattr(self, name, each_place(name, value, self.places))
+
+    def _set_weights(
+        self, first: tuple[int, int], in_channels: int, out_channels: int, groups: int, bias: bool, like: Any
+    ) -> None:
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ArgumentError(f"{groups} groups do not divide {in_channels} input and {out_channels} output channels")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.weight = Parameter(zeros(first[0], first[1] // groups, *self.kernel_size, **like))
+        self.bias = _weights(0.0, (out_channels,), bias, like)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """New random weights."""
+        _reset(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Any:
+        """The convolution."""
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            total = [gap * (size - 1) for gap, size in zip(self.dilation, self.kernel_size, strict=True)]
+            before = [each // 2 for each in total] if padding == "same" else padding
+            after = [each - each // 2 for each in total] if padding == "same" else padding
+            widths = [width for pair in zip(reversed(before), reversed(after), strict=True) for width in pair]
+            input, padding = F.pad(input, widths, self.padding_mode), 0
+        convolve = getattr(F, f"conv{self.places}d")
+        return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def extra_repr(self) -> str:
+        """Channels, sizes, and what is not the default."""
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        defaults = {"padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
+        for name, default in defaults.items():
+            value = getattr(self, name, default)
+            if value not in (default, (default,) * self.places):
+                text += f", {name}={value}"
+        text += ", bias=False" if self.bias is None else ""
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
+
+
+class Conv1d(_Conv):
+    """`conv1d` with a weight (out_channels, in_channels / groups, width)."""
+
+    places = 1
+
+
+class Conv2d(_Conv):
+    """`conv2d` with a weight (out_channels, in_channels / groups, height, width)."""
+
+    places = 2
+
+
+class _ConvTranspose(_Conv):
+    padding_mode = "zeros"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        **like: Any,
+    ) -> None:
+        self._set_sizes(kernel_size=kernel_size, stride=stride, dilation=dilation)
+        self.padding = each_place("padding", padding, self.places, 0)
+        self.output_padding = each_place("output_padding", output_padding, self.places, 0)
+        self._set_weights((in_channels, out_channels), in_channels, out_channels, groups, bias, like)
+
+    def forward(self, input: Tensor) -> Any:
+        """The transposed convolution."""
+        convolve = getattr(F, f"conv_transpose{self.places}d")
+        options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
+        return convolve(input, self.weight, self.bias, *options)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """`conv_transpose1d` with a weight (in_channels, out_channels / groups, width)."""
+
+    places = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """`conv_transpose2d` with a weight (in_channels, out_channels / groups, height, width)."""
+
+    places = 2
+
+
+class LayerNorm(Module):
+    """`layer_norm` over the last dimensions."""
+
+    shown = "normalized_shape : eps elementwise_affine bias"
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-05,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        **like: Any,
+    ) -> None:
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, like)
+        self.bias = _weights(0.0, self.normalized_shape, elementwise_affine and bias, like)
+
+    def forward(self, input: Tensor) -> Any:
+        """layer_norm."""
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    """`rms_norm` over the last dimensions."""
+
+    shown = "normalized_shape : eps elementwise_affine"
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        **like: Any,
+    ) -> None:
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, like)
+
+    def forward(self, input: Tensor) -> Any:
+        """rms_norm."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+
+class GroupNorm(Module):
+    """`group_norm`: over groups of channels."""
+
+    shown = "num_groups num_channels : eps affine bias"
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-05,
+        affine: bool = True,
+        *,
+        bias: bool = True,
+        **like: Any,
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self.weight = _weights(1.0, (num_channels,), affine, like)
+        self.bias = _weights(0.0, (num_channels,), affine and bias, like)
+
+    def forward(self, input: Tensor) -> Any:
+        """group_norm."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+
+class _BatchNorm(Module):
+    """`batch_norm`, whose running statistics are buffers. momentum None: they are the means of all batches."""
+
+    shown = "num_features : eps momentum affine bias track_running_stats"
+    dims: ClassVar[tuple[int, ...]]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        bias: bool = True,
+        **like: Any,
+    ) -> None:
+        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
+        self.track_running_stats = track_running_stats
+        self.weight = _weights(1.0, (num_features,), affine, like)
+        self.bias = _weights(0.0, (num_features,), affine and bias, like)
+        self.register_buffer("running_mean", zeros(num_features, **like) if track_running_stats else None)
+        self.register_buffer("running_var", ones(num_features, **like) if track_running_stats else None)
+        self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
+
+    def forward(self, input: Tensor) -> Any:
+        """batch_norm, in training mode with the statistics of the batch."""
+        if input.ndim not in self.dims:
+            expected = " or ".join(f"{each}D" for each in self.dims)
+            raise ShapeError(f"expected {expected} input (got {input.ndim}D input)")
+        momentum: Any = self.momentum
+        if self.training and self.track_running_stats:
+            batches = self.num_batches_tracked.add_(1)
+            if momentum is None:
+                momentum = 1 / batches.double()
+        statistics = self.running_mean, self.running_var
+        by_batch = self.training or self.running_mean is None
+        return F.batch_norm(input, *statistics, self.weight, self.bias, by_batch, momentum, self.eps)
+
+
+class BatchNorm1d(_BatchNorm):
+    """`batch_norm` of (batch, channels) or (batch, channels, width)."""
+
+    dims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """`batch_norm` of (batch, channels, height, width)."""
+
+    dims = (4,)
+
+
+class Embedding(Module):
+    """`embedding`: rows of the weight (num_embeddings, embedding_dim) by index. That at padding_idx is not trained."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, **like: Any) -> None:
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(f"padding_idx {padding_idx} must be within num_embeddings {num_embeddings}")
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(zeros(num_embeddings, embedding_dim, **like))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """New random weights, zeros at padding_idx."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+        """An embedding with these rows; freeze: which are not trained."""
+        layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, dtype=embeddings.dtype)
+        layer.weight = Parameter(embeddings, not freeze)
+        return layer
+
+    def forward(self, input: Tensor) -> Any:
+        """embedding."""
+        return F.embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"

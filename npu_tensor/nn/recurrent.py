@@ -1,0 +1,151 @@
+"""Recurrent layers. The loop over the time steps is Python's; it records the ops of every step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.functions.creation import zeros
+from npu_tensor.functions.shape import cat, stack
+from npu_tensor.nn import functional, init
+from npu_tensor.nn.module import Module
+from npu_tensor.nn.parameter import Parameter
+from npu_tensor.tensor import Tensor
+
+__all__ = ["GRU", "LSTM", "RNN"]
+
+F: Any = functional
+State = tuple[Tensor, ...]
+
+
+class _Recurrent(Module):
+    """gates: how many products with the weights a cell has. states: how many tensors it hands on."""
+
+    gates: ClassVar[int]
+    states: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        **like: Any,
+    ) -> None:
+        if min(input_size, hidden_size, num_layers) < 1:
+            raise ArgumentError("input_size, hidden_size and num_layers must be greater than zero")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
+        rows = self.gates * hidden_size
+        for layer in range(num_layers):
+            features = hidden_size * len(self._suffixes()) if layer else input_size
+            for suffix in self._suffixes():
+                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, features), "weight_hh": (rows, hidden_size)}
+                shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+                for name, shape in shapes.items():
+                    setattr(self, f"{name}_l{layer}{suffix}", Parameter(zeros(*shape, **like)))
+        self.reset_parameters()
+
+    def _suffixes(self) -> tuple[str, ...]:
+        return ("", "_reverse") if self.bidirectional else ("",)
+
+    def reset_parameters(self) -> None:
+        """New random weights."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
+        """The next states, (batch, hidden) each, from the products of the input (batch, gates * hidden)."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        """The last layer's results at all steps (steps, batch, directions * hidden), and the last states of all layers.
+
+        input: (steps, batch, features), or (batch, steps, features) if batch_first; the batch may be left out. hx: the
+        first states (layers * directions, batch, hidden), for an LSTM a tuple of two; zeros if None.
+        """
+        if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
+            raise ShapeError(f"needs (steps, batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
+        has_batch = input.ndim == 3
+        x = input if not has_batch else input.transpose(0, 1) if self.batch_first else input
+        count = self.num_layers * len(self._suffixes())
+        expected = (count, *x.shape[1:-1], self.hidden_size)
+        first = (zeros(*expected, dtype=input.dtype),) * self.states if hx is None else hx
+        first = (first,) if isinstance(first, Tensor) else first
+        for each in first:
+            if each.shape != expected:
+                raise ShapeError(f"Expected hidden size {list(expected)}, got {list(each.shape)}")
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            results = []
+            for suffix in self._suffixes():
+                number = len(last)
+                result, states = self._run(x, f"l{layer}{suffix}", tuple(each[number] for each in first))
+                results.append(result)
+                last.append(states)
+            x = results[0] if len(results) == 1 else cat(results, -1)
+            if layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        final = tuple(stack(each) for each in zip(*last, strict=True))
+        return (x.transpose(0, 1) if self.batch_first and has_batch else x), final if self.states > 1 else final[0]
+
+    def _run(self, x: Tensor, place: str, states: State) -> tuple[Tensor, State]:
+        """The results of a layer in one direction at all steps, and the last states."""
+        weight, weight_h = getattr(self, f"weight_ih_{place}"), getattr(self, f"weight_hh_{place}")
+        bias, bias_h = (getattr(self, f"bias_{each}_{place}", None) for each in ("ih", "hh"))
+        products = F.linear(x, weight, bias)  # of all steps at once
+        results = []
+        for step in range(len(x))[:: -1 if place.endswith("reverse") else 1]:
+            states = self._step(products[step], weight_h, bias_h, states)
+            results.append(states[0])
+        return stack(results[::-1] if place.endswith("reverse") else results), states
+
+    def extra_repr(self) -> str:
+        """Sizes, and what is not the default."""
+        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
+        others = [f"{name}={value}" for name, each in defaults.items() if (value := getattr(self, name)) != each]
+        return ", ".join([str(self.input_size), str(self.hidden_size), *others])
+
+
+class RNN(_Recurrent):
+    """tanh(W x + b + U h + c), or relu of it."""
+
+    gates = 1
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(*args, **kwargs)
+
+    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
+        return (getattr(F, self.nonlinearity)(input + F.linear(states[0], weight, bias)),)
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory; the states are the results and the cells."""
+
+    gates, states = 4, 2
+
+    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
+        enter, forget, content, leave = (input + F.linear(states[0], weight, bias)).chunk(4, -1)
+        cell = forget.sigmoid() * states[1] + enter.sigmoid() * content.tanh()
+        return leave.sigmoid() * cell.tanh(), cell
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units."""
+
+    gates = 3
+
+    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
+        (hidden,) = states
+        products = F.linear(hidden, weight, bias)
+        (r, z, n), (reset, keep, content) = input.chunk(3, -1), products.chunk(3, -1)
+        kept = (z + keep).sigmoid()
+        return ((1 - kept) * (n + (r + reset).sigmoid() * content).tanh() + kept * hidden,)

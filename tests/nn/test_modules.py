@@ -1,0 +1,282 @@
+"""Every module against PyTorch's: from its state dict, results, states and gradients, in training and after it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import nn
+from npu_tensor.nn import function_layers
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(nested tensor|Using padding='same'|dropout option)")
+
+Case = tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[str, Any]]
+"""Name, arguments and keywords of the constructor; inputs and keywords of the call. A shape stands for a float input,
+"p" and a shape for probabilities, an array for itself."""
+
+CLASSES = np.array([2, 0, -100, 1])
+SIGNS = np.array([1, -1, 1, -1])
+TOKENS = np.array([[0, 3, 1], [1, 1, 2]])
+HIDDEN = np.triu(np.ones((5, 5), bool), 1)
+PADDED = np.array([[False] * 4 + [True], [False] * 5])
+MASK = np.linspace(-1, 1, 25).reshape(5, 5)
+WEIGHTS = np.array([0.5, 1.0, 2.0])
+
+
+def cases(name: str, *rest: Any) -> list[Case]:
+    """(arguments, keywords, inputs[, keywords of the call]) of a module."""
+    return [(name, *each, {}) if len(each) == 3 else (name, *each) for each in rest]
+
+
+CASES: list[Case] = [
+    *((name, (), {}, ((3, 4),), {}) for name in ("ELU", "GELU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU")),
+    *((name, (), {}, ((3, 4),), {}) for name in ("LogSigmoid", "Mish", "ReLU", "ReLU6", "SELU", "Sigmoid", "SiLU")),
+    *((name, (), {}, ((3, 4),), {}) for name in ("Softplus", "Softsign", "Tanh", "GLU", "Identity", "PReLU")),
+    *((name, (1,), {}, ((3, 4),), {}) for name in ("Softmax", "LogSoftmax", "Softmin")),
+    *cases("ELU", ((0.5,), {"inplace": True}, ((3, 4),))),
+    *cases("GELU", (("tanh",), {}, ((3, 4),))),
+    *cases("ReLU", ((True,), {}, ((3, 4),))),
+    *cases("LeakyReLU", ((0.2,), {}, ((3, 4),))),
+    *cases("PReLU", ((4,), {}, ((3, 4, 2),))),
+    *((name, (0.0,), {}, ((3, 4, 5),), {}) for name in ("Dropout", "Dropout1d")),
+    *cases("Dropout2d", ((0.0,), {}, ((3, 4, 5, 2),))),
+    *((name, (2,), {}, ((2, 3, 6),), {}) for name in ("MaxPool1d", "AvgPool1d", "AdaptiveAvgPool1d")),
+    *((name, (2,), {}, ((2, 3, 6, 7),), {}) for name in ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")),
+    *cases("MaxPool2d", (((3, 2), 2), {"padding": (1, 0), "ceil_mode": True}, ((2, 3, 6, 7),))),
+    *cases("AvgPool2d", ((3, 2, 1), {"count_include_pad": False}, ((2, 3, 6, 7),))),
+    *cases("Flatten", ((), {}, ((2, 3, 4),)), ((0, 1), {}, ((2, 3, 4),))),
+    *cases("Unflatten", ((1, (2, 3)), {}, ((4, 6, 2),))),
+    *cases("PixelShuffle", ((2,), {}, ((2, 8, 3, 3),))),
+    *cases("PixelUnshuffle", ((3,), {}, ((2, 2, 3, 6),))),
+    *cases("Unfold", ((3,), {"padding": 1, "stride": 2}, ((2, 3, 5, 6),))),
+    *cases("Upsample", ((), {"scale_factor": 2.0}, ((2, 3, 4, 5),)), ((7,), {"mode": "bilinear"}, ((2, 3, 4, 5),))),
+    *cases("CosineSimilarity", ((), {}, ((3, 4), (3, 4)))),
+    *((name, (), {}, ((3, 4), (3, 4)), {}) for name in ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")),
+    *cases("SmoothL1Loss", ((), {"beta": 0.3, "reduction": "sum"}, ((3, 4), (3, 4)))),
+    *cases("CrossEntropyLoss", ((), {}, ((4, 3), CLASSES)), ((WEIGHTS,), {"label_smoothing": 0.1}, ((4, 3), CLASSES))),
+    *cases("NLLLoss", ((), {"ignore_index": 1}, ((4, 3), np.abs(CLASSES) % 3)), ((WEIGHTS,), {}, ((4, 3), CLASSES))),
+    *cases("BCELoss", ((), {}, (("p", (3, 4)), ("p", (3, 4))))),
+    *(
+        ("BCEWithLogitsLoss", (), keywords, ((4, 3), ("p", (4, 3))), {})
+        for keywords in ({}, {"pos_weight": WEIGHTS}, {"reduction": "none"})
+    ),
+    *cases("KLDivLoss", ((), {"reduction": "batchmean"}, ((3, 4), ("p", (3, 4))))),
+    *cases("CosineEmbeddingLoss", ((), {"margin": 0.1}, ((4, 3), (4, 3), SIGNS))),
+    *cases("Linear", ((4, 5), {}, ((3, 4),)), ((4, 5), {"bias": False}, ((2, 3, 4),))),
+    *cases(
+        "Conv1d",
+        ((3, 4, 3), {}, ((2, 3, 8),)),
+        ((4, 6, 3, 2), {"groups": 2, "padding": 2, "padding_mode": "circular"}, ((2, 4, 8),)),
+        ((3, 4, 4), {"padding": "same", "dilation": 2, "padding_mode": "reflect"}, ((2, 3, 12),)),
+    ),
+    *cases(
+        "Conv2d",
+        ((3, 4, (3, 2)), {"stride": (2, 1), "padding": 1, "bias": False}, ((2, 3, 6, 7),)),
+        ((4, 4, 3), {"groups": 4, "padding": (1, 2), "padding_mode": "replicate"}, ((2, 4, 6, 7),)),
+        ((3, 4, 3), {"padding": "same"}, ((3, 6, 7),)),
+    ),
+    *cases("ConvTranspose1d", ((4, 3, 3, 2), {"output_padding": 1}, ((2, 4, 5),))),
+    *cases("ConvTranspose2d", ((4, 6, (3, 2), 2, 1), {"groups": 2, "dilation": 2, "bias": False}, ((2, 4, 5, 6),))),
+    *cases(
+        "BatchNorm1d",
+        ((3,), {}, ((6, 3),)),
+        ((3,), {"momentum": None}, ((4, 3, 5),)),
+        ((3,), {"affine": False, "momentum": 0.3, "eps": 1e-3}, ((6, 3),)),
+        ((3,), {"track_running_stats": False}, ((6, 3),)),
+    ),
+    *cases("BatchNorm2d", ((3,), {}, ((4, 3, 5, 2),)), ((3,), {"bias": False}, ((4, 3, 5, 2),))),
+    *cases("LayerNorm", ((4,), {}, ((3, 4),)), (((3, 4),), {"bias": False}, ((2, 3, 4),))),
+    *cases("LayerNorm", ((4,), {"elementwise_affine": False, "eps": 1e-2}, ((3, 4),))),
+    *cases("RMSNorm", ((4,), {}, ((3, 4),)), ((4,), {"eps": 1e-5, "elementwise_affine": False}, ((3, 4),))),
+    *cases("GroupNorm", ((2, 4), {}, ((3, 4, 5),)), ((2, 4), {"affine": False}, ((3, 4, 5),))),
+    *cases("Embedding", ((4, 3), {}, (TOKENS,)), ((4, 3), {"padding_idx": -3}, (TOKENS,))),
+    *cases(
+        "MultiheadAttention",
+        ((8, 2), {}, ((5, 2, 8), (4, 2, 8), (4, 2, 8))),
+        ((8, 2), {"batch_first": True, "bias": False}, ((2, 5, 8),) * 3, {"need_weights": False}),
+        ((8, 2), {"batch_first": True}, ((2, 5, 8),) * 3, {"key_padding_mask": PADDED, "attn_mask": HIDDEN}),
+        (
+            (8, 2),
+            {"batch_first": True},
+            ((2, 5, 8),) * 3,
+            {"key_padding_mask": PADDED, "need_weights": False, "average_attn_weights": False},
+        ),
+        ((8, 2), {"kdim": 3, "vdim": 5}, ((5, 8), (5, 3), (5, 5)), {"average_attn_weights": False}),
+        ((8, 2), {}, ((5, 2, 8),) * 3, {"attn_mask": np.stack([MASK] * 4), "need_weights": False}),
+        ((8, 2), {}, ((5, 2, 8),) * 3, {"attn_mask": HIDDEN, "is_causal": True}),
+    ),
+    *cases(
+        "TransformerEncoderLayer",
+        ((8, 2, 16, 0.0), {}, ((5, 2, 8),)),
+        ((8, 2, 16, 0.0, "gelu"), {"norm_first": True, "batch_first": True}, ((2, 5, 8),), {"src_mask": HIDDEN}),
+        ((8, 2, 16, 0.0), {"bias": False, "batch_first": True}, ((2, 5, 8),), {"src_key_padding_mask": PADDED}),
+    ),
+    *(
+        (name, arguments, keywords, inputs, {})
+        for name in ("RNN", "LSTM", "GRU")
+        for arguments, keywords, inputs in (
+            ((3, 4), {}, ((5, 2, 3),)),
+            ((3, 4, 2), {"bidirectional": True, "batch_first": True}, ((2, 5, 3),)),
+            ((3, 4), {"bias": False}, ((5, 3),)),
+        )
+    ),
+    *cases("RNN", ((3, 4), {"nonlinearity": "relu"}, ((5, 2, 3), (1, 2, 4)))),
+    *cases("GRU", ((3, 4, 2), {}, ((5, 2, 3), (2, 2, 4)))),
+    *cases("LSTM", ((3, 4, 2), {}, ((5, 2, 3), [(2, 2, 4), (2, 2, 4)]))),
+]
+TOLERANCE = {"float32": 3e-5, "float64": 1e-10}
+PYTORCH_ROUNDS = {"Hardsigmoid": 3.1e-8}
+"""Errors of PyTorch's own gradients in float64: it has 1 / 6 in float32."""
+
+
+def values(generator: np.random.Generator, description: Any, dtype: str) -> Any:
+    """The NumPy array, or list of arrays, that is described; others as they are."""
+    if isinstance(description, np.ndarray):
+        return description.astype(dtype) if description.dtype.kind == "f" else description
+    if isinstance(description, list):
+        return [values(generator, each, dtype) for each in description]
+    if description[:1] == ("p",):
+        return generator.uniform(0.1, 0.9, description[1]).astype(dtype)
+    return np.asarray(generator.standard_normal(description), dtype)
+
+
+def torch_of(value: Any, **options: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(torch_of(each, **options) for each in value)
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return torch.tensor(value, **(options if is_float else {})) if isinstance(value, np.ndarray) else value
+
+
+def ours_of(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(ours_of, value))
+    return nt.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+def leaves(value: Any) -> list[Any]:
+    """The float tensors in nested tuples."""
+    if isinstance(value, (tuple, list)):
+        return [leaf for each in value for leaf in leaves(each)]
+    return [value] if value is not None and value.is_floating_point() else []
+
+
+def cast(value: Any, dtype: str) -> Any:
+    """Float arrays of the dtype, others as they are."""
+    return value.astype(dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+
+
+def called(function: Any, convert: Any, dtype: str, arguments: Any, keywords: dict[str, Any]) -> Any:
+    return function(
+        *(convert(cast(each, dtype)) for each in arguments),
+        **{key: convert(cast(each, dtype)) for key, each in keywords.items()},
+    )
+
+
+def pair(case: Case, dtype: str) -> tuple[Any, Any]:
+    """PyTorch's module with random weights, and ours with the same."""
+    name, arguments, keywords, _, _ = case
+    theirs = called(getattr(torch.nn, name), torch_of, dtype, arguments, keywords).to(getattr(torch, dtype))
+    ours = called(getattr(nn, name), ours_of, dtype, arguments, keywords).to(dtype)
+    with torch.no_grad():
+        for each in theirs.parameters():
+            each += 0.1 * torch.randn_like(each)  # also what begins as 0 or 1
+    assert ours.load_state_dict(theirs.state_dict()) == ([], [])
+    return theirs, ours
+
+
+def check(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
+    expected = theirs.detach().double().numpy()
+    assert ours.dtype.name == str(theirs.dtype).removeprefix("torch."), what
+    np.testing.assert_allclose(
+        ours.double().numpy(), expected, tolerance, tolerance * max(1, abs(expected).max(initial=0)), err_msg=what
+    )
+
+
+@pytest.mark.parametrize(
+    ("training", "dtype"), [(True, "float32"), (True, "float64"), (False, "float32")], ids=lambda each: str(each)
+)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}"[:60])
+def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
+    torch.manual_seed(0)
+    name, _, _, inputs, keywords = case
+    tolerance = max(TOLERANCE[dtype], PYTORCH_ROUNDS.get(name, 0))
+    theirs, ours = pair(case, dtype)
+    theirs.train(training)
+    ours.train(training)
+    generator = np.random.default_rng(len(inputs))
+    arrays = [values(generator, each, dtype) for each in inputs]
+    own = [torch_of(each, requires_grad=True) for each in arrays]
+    # PyTorch changes no leaf in place.
+    first = [each.clone() if getattr(theirs, "inplace", False) else each for each in own]
+    expected = leaves(called(theirs, torch_of, dtype, first, keywords))
+    seeds = [values(generator, tuple(each.shape), dtype) for each in expected]
+    if expected[0].requires_grad:
+        torch.autograd.backward(expected, [torch_of(each) for each in seeds])
+
+    def function(parameters: dict[str, nt.Tensor], floats: list[nt.Tensor]) -> Any:
+        remaining = iter(floats)
+
+        def filled(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(filled, value))
+            return next(remaining) if value.is_floating_point() else value
+
+        arguments = tuple(filled(ours_of(each)) for each in arrays)
+        options = {key: ours_of(cast(each, dtype)) for key, each in keywords.items()}
+        return leaves(nn.functional_call(ours, parameters, arguments, options))
+
+    parameters = dict(ours.named_parameters())
+    results, pull_back = nt.vjp(function, parameters, leaves([ours_of(each) for each in arrays]))
+    assert len(results) == len(expected)
+    for number, (result, each) in enumerate(zip(results, expected, strict=True)):
+        check(result, each, tolerance, f"result {number}")
+    by_parameter, by_input = pull_back([nt.from_numpy(each) for each in seeds])
+    own_parameters = dict(theirs.named_parameters())
+    assert list(by_parameter) == list(own_parameters)
+    for name, gradient in by_parameter.items():
+        check(gradient, own_parameters[name].grad, tolerance, name)
+    for number, (gradient, leaf) in enumerate(zip(by_input, leaves(own), strict=True)):
+        if leaf.grad is not None:
+            check(gradient, leaf.grad, tolerance, f"input {number}")
+    ours_state, their_state = ours.state_dict(), theirs.state_dict()
+    assert list(ours_state) == list(their_state)
+    for name, tensor in their_state.items():  # the running statistics
+        check(ours_state[name], tensor, tolerance, name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}"[:60])
+def test_text(case: Case) -> None:
+    theirs, ours = pair(case, "float32")
+    expected = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")
+    if case[0] == "AvgPool1d":
+        expected = re.sub(r"\((\d),\)", r"\1", expected)
+    assert repr(ours) == expected
+
+
+@pytest.mark.parametrize("name", function_layers.__all__)
+def test_options(name: str) -> None:
+    """Names, order and defaults of PyTorch's options."""
+    no_options = ("self", "size_average", "reduce", "return_indices", "device", "dtype", "args", "kwargs")
+    no_options += ("min_value", "max_value", "recompute_scale_factor")
+    theirs = {
+        key: each.default
+        for key, each in inspect.signature(getattr(torch.nn, name).__init__).parameters.items()
+        if key not in no_options
+    }
+    ours = {key: each.default for key, each in inspect.signature(getattr(nn, name)).parameters.items()}
+    if name.startswith(("Softm", "LogSoftm")):
+        theirs["dim"] = inspect.Parameter.empty  # None, deprecated
+    assert list(ours) == list(theirs)
+    assert ours == theirs
+
+
+def test_every_module_has_a_case() -> None:
+    rest = {"Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "TransformerEncoder"}
+    assert {case[0] for case in CASES} == {name for name in nn.__all__ if name[0].isupper()} - rest
