@@ -16,7 +16,7 @@ from npu_tensor.dtypes import DType, float32
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
-from npu_tensor.graph.history import constants
+from npu_tensor.graph.history import GradMode
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor
 
@@ -131,7 +131,7 @@ def batch_norm(
         others = tuple(axis for axis in range(input.ndim) if axis != 1)
         normal = ops.norm_rows(x, others, eps)
         if running_mean is not None and running_var is not None:
-            with constants():
+            with GradMode(False):
                 moved = _moved(running_mean, x.mean(others), momentum) + _moved(running_var, x.var(others), momentum)
             # So that the result reads them: they are computed with it, and nothing is kept to compute them later.
             weight = ops.where_op(True, 1.0 if weight is None else weight, moved)

@@ -6,9 +6,10 @@ import sys
 import weakref
 from typing import Any
 
+from npu_tensor.graph.history import same
 from npu_tensor.observe import printing
 from npu_tensor.ops import registry
-from npu_tensor.tensor import Tensor, same, wrap
+from npu_tensor.tensor import Tensor, wrap
 
 __all__ = ["Parameter"]
 
