@@ -69,7 +69,10 @@ class _RowwiseDesign:
             inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}
             outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
             self.streams.append((inputs, outputs))
-        self.words = [ObjectType("int32", (words,))] if (words := len(row.numbers) + len(self.counts)) else []
+        words = len(row.numbers) + len(self.counts)
+        # mlir-aie adds a word per fifo; which of two buffers of equal size it puts first is not known.
+        self.spare = [0] * (words == len(types) + len(self.results))
+        self.words = [ObjectType("int32", (words + len(self.spare),))] if words else []
         self.pointers_to_words = self.words if row.numbers else []
         self.source = source
         carrier = plan.carrier_type
@@ -92,7 +95,7 @@ class _RowwiseDesign:
         resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
         words = [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
         for parameter in words:
-            self.builder.write(parameter, list(self.counts.values()))
+            self.builder.write(parameter, [*self.counts.values(), *self.spare])
         counts = {name: words[0][len(self.row.numbers) + place] for place, name in enumerate(self.counts)}
         return resident, words if self.row.numbers else [], counts
 

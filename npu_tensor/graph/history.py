@@ -116,7 +116,7 @@ def track(node: Node, history: tuple[Any, ...] | Leaf) -> Node:
 def same(node: Node) -> Node:
     """Another node of the same value: a view of all of it."""
     spec = node.spec
-    return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, None)
+    return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, node.where)
 
 
 def leaf_node(node: Node, leaf: Leaf) -> Node:

@@ -20,7 +20,7 @@ import npu_tensor as nt
 from npu_tensor._util import forks
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Builder
+from npu_tensor.dataflow import design
 from npu_tensor.errors import DeviceError
 from npu_tensor.ggml_hsa.kernel_log import _Recorder
 from npu_tensor.planner import selection
@@ -94,9 +94,13 @@ def simulator(directory: Path) -> Case:
     return Case((device.lock,), use)
 
 
+def empty_design() -> design.Design:
+    return design.Builder("empty", "aie2p", 1).build()
+
+
 def offer(directory: Path) -> Case:
-    design = Builder("empty", "aie2p", 1).build()
-    return Case((offered._lock,), lambda: offered.known_design(design))
+    empty = empty_design()
+    return Case((offered._lock,), lambda: offered.known_design(empty))
 
 
 def logical(directory: Path) -> Case:
@@ -159,6 +163,7 @@ def no_pyxrt(directory: Path) -> Case:
 
 CASES: dict[str, Callable[[Path], Case]] = {
     "config": lambda _: Case((config._lock,), lambda: config.reset("debug")),
+    "dataflow.design": lambda _: Case((design._lock,), lambda: empty_design().configuration),
     "planner.selection": lambda _: Case((selection.lock,), lambda: (nt.ones(3) * 2 + 1).tolist()),
     "ggml_hsa.kernel_log": recorder,
     "runtime.build.progress": bar,

@@ -139,7 +139,7 @@ def test_force_builds_what_an_earlier_process_left_in_the_cache(tmp_path: Path, 
         command = ["-m", "npu_tensor.cli.gen_kernels", "--config", two, "--arch", "npu1"]
         command += ["--output-dir", tmp_path / "out", "--target", "host", *more]
         python(*command, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
-        times = [path.stat().st_ctime_ns for path in (tmp_path / "cache").rglob("add-*.so")]
+        times = [path.stat().st_ctime_ns for path in (tmp_path / "cache").rglob("add_*.so")]
         assert len(times) == 1
         return times
 

@@ -34,6 +34,7 @@ CALLS = (
     Call("nt.gelu({f}, approximate='tanh')", "gelu", 8, "whole"),
     Call("nt.NAME({f}, {number})", "elu leaky_relu softplus", 8, "whole"),
     Call("nt.hardtanh({f}, {low}, {high})", "hardtanh"),
+    Call("nt.prelu({f}, nt.tensor(0.25))", "prelu", 8, "whole"),
     Call("nt.glu({f}, {dim})", "glu", 8, "whole"),
     Call("nt.NAME({x}, {y})", "add sub subtract mul multiply maximum minimum fmax fmin div divide true_divide"),
     Call("nt.NAME({x}, {y})", "eq ne not_equal lt less le less_equal gt greater ge greater_equal isclose"),
@@ -184,6 +185,7 @@ CALLS = (
     Call("nt.NAME({image}, {pool})", "avg_pool2d", 4, "terms"),
     Call("nt.NAME({signal}, {pool})", "max_pool1d"),
     Call("nt.NAME({signal}, {pool})", "avg_pool1d", 4, "terms"),
+    Call("nt.adaptive_avg_pool1d({signal}, {count})", "adaptive_avg_pool1d", 4, "terms"),
     Call("nt.adaptive_avg_pool2d({image}, {count})", "adaptive_avg_pool2d", 4, "terms"),
     Call("nt.unfold({image}, 2)", "unfold"),
     Call("nt.interpolate({image}, size=({count}, 3), mode='nearest')", "interpolate"),
@@ -212,7 +214,9 @@ READS = (
 """What looks at values, which a captured function cannot do."""
 
 NOT_DRAWN = {
-    "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial",
+    "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial "
+    "dropout1d dropout2d",
+    "operands of shapes and values that are not drawn": "conv_transpose1d conv_transpose2d cosine_embedding_loss",
     "uninitialized, or not of tensors": "empty_like rand_like randn_like empty as_tensor tensor finfo iinfo "
     "from_dlpack from_numpy manual_seed no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled",
 }

@@ -23,7 +23,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import HEADER, WRITE, WRITE_VALUE, WRITE_WORDS
 from npu_tensor.runtime.build.iron_program import parameter_words
 
-__all__ = ["Block", "addresses", "placed", "predicted"]
+__all__ = ["CoreMemory", "addresses", "placed", "predicted"]
 
 BANKS: Final = 4
 """Of a core's memory, equally large."""
@@ -50,8 +50,8 @@ def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
     return result
 
 
-class Block(NamedTuple):
-    """What a core's memory holds under a name."""
+class CoreMemory(NamedTuple):
+    """A buffer in a core's memory."""
 
     name: str
     nbytes: int
@@ -61,8 +61,9 @@ def predicted(design: Design) -> dict[str, int]:
     """Of each runtime parameter that a worker uses, as mlir-aie will place it.
 
     Its bank-aware allocation goes through the buffers of a core, the largest first, and puts each at the end of the
-    next bank that has room for it; the stack comes before all. Raises BuildError where that is not all that decides: a
-    buffer that fits into no bank, or one of the compiler's own that is as large as a parameter.
+    next bank that has room for it; the stack comes before all. Where one fits into no bank, they lie one behind the
+    other. Raises BuildError where that is not all that decides: a buffer of the compiler's own that is as large as a
+    parameter.
     """
     index = Index(design)
     result: dict[str, int] = {}
@@ -74,30 +75,44 @@ def predicted(design: Design) -> dict[str, int]:
     return result
 
 
-def placed(blocks: Sequence[Block], stack: int, arch: str) -> dict[str, int]:
-    """The address of each block in a core's memory, of which `stack` bytes come first. Raises BuildError."""
-    bank = LIMITS["core"].memory // BANKS
+def placed(buffers: Sequence[CoreMemory], stack: int, arch: str) -> dict[str, int]:
+    """The address of each buffer in a core's memory, of which `stack` bytes come first."""
+    largest_first = sorted(buffers, key=lambda buffer: -buffer.nbytes)
     alignment = ARRAYS[arch].vector_bytes
+    return _in_banks(largest_first, stack, alignment) or _in_a_row(largest_first, stack, alignment)
+
+
+def _in_banks(buffers: Sequence[CoreMemory], stack: int, alignment: int) -> dict[str, int] | None:
+    """In turns in each bank; None where a buffer fits into none."""
+    bank = LIMITS["core"].memory // BANKS
     free = [stack, bank, 2 * bank, 3 * bank]
     result: dict[str, int] = {}
     turn = 0
-    for name, nbytes in sorted(blocks, key=lambda block: -block.nbytes):
+    for name, nbytes in buffers:
         for place in (*range(turn, BANKS), *range(turn)):
             start = -(-free[place] // alignment) * alignment
             if start + nbytes <= (place + 1) * bank:
                 free[place], result[name], turn = start + nbytes, start, (place + 1) % BANKS
                 break
         else:
-            raise BuildError(f"{name} has {nbytes} bytes and fits into no bank of a core's memory")
+            return None
     return result
 
 
-def _blocks(index: Index, worker: Worker) -> list[Block]:
+def _in_a_row(buffers: Sequence[CoreMemory], stack: int, alignment: int) -> dict[str, int]:
+    result, free = {}, stack
+    for name, nbytes in buffers:
+        result[name] = -(-free // alignment) * alignment
+        free = result[name] + nbytes
+    return result
+
+
+def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:
     """What a core's memory holds besides the stack, in the order of the compiler's module."""
     pools = [pool for pool in index.pools if pool.tile == worker.tile and pool.buffers]
-    blocks = [Block(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
+    blocks = [CoreMemory(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
     # How far each end of a fifo is, for cores that choose their buffers while they run.
-    counters = Block("the counters of fifos", WORD * len(worker.fifos))
+    counters = CoreMemory("the counters of fifos", WORD * len(worker.fifos))
     used: dict[str, None] = {}
     for statement, _ in walk(worker.body):
         if isinstance(statement, FunctionCall):
@@ -108,4 +123,4 @@ def _blocks(index: Index, worker: Worker) -> list[Block]:
     memory = [index.memory[name] for name in used]
     if any(item.type.nbytes == counters.nbytes for item in memory):
         raise BuildError(f"{worker.tile}: which of two buffers of {counters.nbytes} bytes comes first is not known")
-    return [*blocks, counters, *(Block(item.name, item.type.nbytes) for item in memory)]
+    return [*blocks, counters, *(CoreMemory(item.name, item.type.nbytes) for item in memory)]

@@ -183,5 +183,6 @@ def test_ten_processes_that_need_the_same_kernels_build_each_once(tmp_path: Path
     names = [f"neg{n}-256i32-256i32" for n in range(KERNELS)]
     assert sorted(name for name in began if name in names) == sorted(names)  # others are of what they are made from
     assert (tmp_path / "compiled").read_text().split() == ["compiled"] * KERNELS
-    assert sorted(path.name.rpartition("_")[0] for path in cache.rglob("neg[0-9]*.so")) == sorted(names)
+    # Each is there under the key of its configuration, and under that of its source.
+    assert len(list(cache.rglob("negate_*.so"))) == 2 * KERNELS
     assert {path.suffix for path in cache.rglob("*") if path.is_file()} <= {".so", ".json", ".log", ".lock"}
