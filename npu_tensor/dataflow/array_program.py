@@ -52,6 +52,14 @@ class ArrayProgram:
     runs: tuple[DesignRun, ...]
     arguments: tuple[int, ...]
 
+    @classmethod
+    def of(cls, design: Design, name: str | None = None, arguments: tuple[int, ...] | None = None) -> ArrayProgram:
+        """One run of a design, whose host buffers are the arguments, of these sizes or just as large as they are."""
+        buffers = design.host_buffers
+        run = DesignRun(design, tuple([HostSlice(number, 0) for number in range(len(buffers))]))
+        sizes = tuple([buffer.type.nbytes for buffer in buffers]) if arguments is None else arguments
+        return cls(name or design.name, (run,), sizes)
+
     def __post_init__(self) -> None:
         arrays = sorted({run.design.arch for run in self.runs})
         if len(arrays) != 1:

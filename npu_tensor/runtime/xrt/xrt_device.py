@@ -20,8 +20,9 @@ from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.devices.system import tool_output
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
+from npu_tensor.runtime.npu.npu_kernel import NpuDevice
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
@@ -97,7 +98,7 @@ class XrtDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """By what was measured with this NPU, driver and power mode, else by priors."""
-        return NpuCosts(npu_rates(self.target.array.device, self.identity), processor_rates())
+        return NpuCosts(npu_rates(self.target.array.device, self.identity), processor_rates(), None)
 
     @property
     def engine(self) -> NpuEngine:
@@ -136,18 +137,14 @@ class XrtDevice(NpuDevice):
             self.engine.check_process()
             super().prepare(kernels)
 
-    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
-        """The step that launches the program. Raises BuildError."""
-        program = self.engine.program(kernel.request, artifact)
-        operands = kernel.offer.operands
-        if len(program.sizes) != len(operands):
-            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
-        results = sorted(operand.number for operand in operands if operand.output and operand.number is not None)
-        if results != list(range(len(kernel.task.outputs))):
-            raise BuildError(f"{program.name} does not make every result in one host buffer")
+    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
+        """See `NpuDevice.step`."""
+        if len(plan.program.configurations) > 1:
+            raise BuildError("several configurations in one launch need a full ELF, which is not built yet")
+        program = self.engine.program(plan.program, artifacts[0])
         if not config.self_check or program.key in self.checked:
             program.checked = True
-        return LaunchStep(kernel, self.engine, program, self.checked, self.on_host).run
+        return LaunchStep(plan, self, self.engine, program, self.checked, self.on_host, steps).run
 
     def submit(self) -> None:
         """Let what was launched begin."""

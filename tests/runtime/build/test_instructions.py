@@ -199,7 +199,7 @@ def test_no_descriptor_is_left() -> None:
 
 
 def test_a_parameter_without_an_address() -> None:
-    with pytest.raises(ArgumentError, match="copy: the address of the runtime parameter limits is not known"):
+    with pytest.raises(ArgumentError, match="copy: the address of runtime parameter limits is not known"):
         instructions(copy(AccessPattern.linear(64)), {})
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import npu_images
 
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.runtime.build.iron import IronBackend, kernel_format
 from npu_tensor.runtime.build.iron_worker import FILES, Format
@@ -54,7 +55,8 @@ class StandinBackend:
         design = request.design
         format = kernel_format(design)
         paths = {suffix: directory / f"kernel{suffix}" for suffix in FILES[format]}
-        image = npu_images.write(paths[f".{format}"], design, format)
+        declared = HOST_BUFFERS if format == "xclbin" else None
+        image = npu_images.write(paths[f".{format}"], design, format, declared)
         (directory / "build.log").touch()
         if format == "xclbin":
             paths[".pdi"].write_bytes(image.digest.encode())

@@ -21,7 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-from npu_tensor.dataflow.design import Design, Transfer
+from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron_worker import Format
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry
@@ -43,6 +43,7 @@ class Image:
             self.design: Design = pickle.loads(archive.read("design.pickle"))
             self._libraries = [archive.read(name) for name in description["libraries"]]
         self.format: Format = description["format"]
+        self.declared: int = description["declared"]
         self.digest: str = description["digest"]
         self.uuid = str(uuid.UUID(self.digest[:32]))
         self.kernel = KERNELS[self.format]
@@ -52,7 +53,7 @@ class Image:
     @property
     def arguments(self) -> int:
         """How many its kernel takes."""
-        return self.first_buffer + len(self.design.host_buffers)
+        return self.first_buffer + self.declared
 
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
@@ -65,16 +66,6 @@ class Image:
         return found
 
     @cached_property
-    def outputs(self) -> tuple[int, ...]:
-        """The numbers of the buffers that the NPU writes."""
-        drained = {
-            step.buffer
-            for step in self.design.sequence
-            if isinstance(step, Transfer) and self.design.fifo(step.fifo).producer.kind != "shim"
-        }
-        return tuple(number for number, buffer in enumerate(self.design.host_buffers) if buffer.name in drained)
-
-    @cached_property
     def addresses(self) -> dict[str, int]:
         """Where a compiler has put the runtime parameters: each in a place of its own."""
         return {parameter.name: 0x400 + 0x100 * n for n, parameter in enumerate(self.design.parameters)}
@@ -84,8 +75,11 @@ def _sources(design: Design) -> list[Any]:
     return list(dict.fromkeys(function.source for function in design.functions))
 
 
-def write(path: Path, design: Design, format: Format) -> Image:
-    """Compile a design for this machine, pack it into a file, and return what was written. Raises BuildError."""
+def write(path: Path, design: Design, format: Format, declared: int | None = None) -> Image:
+    """Compile a design for this machine, pack it into a file, and return what was written. Raises BuildError.
+
+    declared: host buffers that its kernel takes; by default those of the design.
+    """
     libraries = []
     for source in _sources(design):
         functions = [function for function in design.functions if function.source == source]
@@ -93,7 +87,12 @@ def write(path: Path, design: Design, format: Format) -> Image:
         libraries.append(library.files[host_compiler.SUFFIX].read_bytes())
     pickled = pickle.dumps(design)
     names = [f"library_{number}.so" for number in range(len(libraries))]
-    description = {"format": format, "digest": hashlib.sha256(pickled).hexdigest(), "libraries": names}
+    description = {
+        "format": format,
+        "declared": declared or len(design.host_buffers),
+        "digest": hashlib.sha256(pickled).hexdigest(),
+        "libraries": names,
+    }
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(DESCRIPTION, json.dumps(description))
         archive.writestr("design.pickle", pickled)
