@@ -62,7 +62,10 @@ REASON: Final = "reason.txt"
 KERNEL: Final = "kernel"
 PROGRAM: Final = "_program.py"
 
-OBJECT: Final = (".o", ".su")
+OBJECT: Final = "object"
+"""What the object of a source is called in the cache."""
+
+COMPILED: Final = (".o", ".su")
 """What the compiler makes of a source: the second are the figures of its stack, if it gives them."""
 
 OLD_HOST_BUFFERS: Final = 5
@@ -145,10 +148,11 @@ def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
             mlir_aie.compile_core(copy, copy.with_suffix(".o"), arch, [f"-I{HEADERS}", *stack.FLAGS, *flags])
         except BuildError as error:
             raise BuildError(str(error), transient=True) from error  # It is remembered of the kernel.
-        return {path.suffix: path for path in map(copy.with_suffix, OBJECT) if path.exists()}
+        return {path.suffix: path for path in map(copy.with_suffix, COMPILED) if path.exists()}
 
+    # A source is called otherwise in a program, and is the same all the same.
     stored, _ = store.get_or_build(
-        f"{arch}-{config.toolchain_version}", source.stem, kernel_key(made_from), build, made_from
+        f"{arch}-{config.toolchain_version}", OBJECT, kernel_key(made_from), build, made_from
     )
     for suffix, path in stored.files.items():
         shutil.copyfile(path, source.with_suffix(suffix))
