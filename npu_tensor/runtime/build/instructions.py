@@ -75,7 +75,7 @@ def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uin
 
 def stream(
     program: ArrayProgram, addresses: Sequence[Mapping[str, int]]
-) -> tuple[NDArray[np.uint32], list[list[int]]]:
+) -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
     """The words of a program, and the places of each word that its runs are given, in order.
 
     addresses: by configuration of the program, of each runtime parameter by name, in bytes from the start of its tile's
@@ -93,7 +93,7 @@ def stream(
             operations.load()
             loaded = number
         places += operations.run(run.design, run.slices, addresses[number])
-    return operations.with_header(program), places
+    return operations.with_header(program), tuple(places)
 
 
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:

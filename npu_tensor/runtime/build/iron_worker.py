@@ -22,6 +22,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
@@ -30,7 +31,8 @@ import numpy as np
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.dataflow.design import Design, HostBuffer, ObjectType
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
@@ -93,7 +95,8 @@ def build(directory: Path, format: Format) -> None:
     else:
         if len(made.host_buffers) > OLD_HOST_BUFFERS and installed != "1.4":
             raise BuildError(f"{len(made.host_buffers)} host buffers need mlir-aie 1.4.0 or later")
-        lowered = _prepare(made, directory, "", installed)
+        declared = _with_spare_buffers(made) if format == "xclbin" and installed == "1.4" else made
+        lowered = _prepare(declared, directory, "", installed)
         module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
@@ -111,6 +114,16 @@ def build(directory: Path, format: Format) -> None:
             " other shapes; install mlir-aie 1.4.1"
         )
     files["_parameters.json"].write_text(json.dumps(places, indent=1) + "\n", "utf-8")
+
+
+def _with_spare_buffers(design: Design) -> Design:
+    """The design with as many host buffers as a launch can have.
+
+    An xclbin declares those of its program, and its configuration may run in launches of several kernels, with more.
+    """
+    names = [f"spare_{number}" for number in range(len(design.host_buffers), HOST_BUFFERS)]
+    spare = [HostBuffer(name, ObjectType("int32", (1,))) for name in names]
+    return replace(design, host_buffers=(*design.host_buffers, *spare))
 
 
 def _prepare(design: Design, directory: Path, number: str, installed: str) -> Any:

@@ -77,7 +77,7 @@ def test_the_words_of_a_program_are_the_compilers(arch: Arch) -> None:
     program = ArrayProgram("exp_exp_softmax_exp", (first, first, second, first), (16384, 16384, 4096))
     words, places = stream(program, [{}, {}])
     assert words.tolist() == np.fromfile(DATA / "programs" / f"{arch}-{program.name}.insts", "<u4").tolist()
-    assert places == []
+    assert places == ()
 
 
 def test_a_program_of_one_configuration_loads_nothing() -> None:
@@ -85,7 +85,7 @@ def test_a_program_of_one_configuration_loads_nothing() -> None:
     words, places = stream(ArrayProgram("twice", ArrayProgram.of(design).runs * 2, (2**22, 2**22)), [{"limits": 0}])
     alone = instructions(design, {"limits": 0})
     assert words[4:].tolist() == alone[4:].tolist() * 2
-    assert places == [[8], [4 + len(alone)]]
+    assert places == ([8], [4 + len(alone)])
 
 
 # --- where runtime parameters are
