@@ -85,26 +85,29 @@ class IronBackend:
         """Compile what the request is for in a process of its own; its output goes to build.log.
 
         force: whether to compile the C++ of its cores, too, if the cache has that. Raises BuildError with what failed,
-        if it takes longer than NPU_TENSOR_BUILD_SECONDS, or if no ELF can hold a program.
+        if it takes longer than NPU_TENSOR_BUILD_SECONDS per configuration, or if no ELF can hold a program.
         """
         toolchain = mlir_aie.find()
         if isinstance(toolchain, str):
             raise BuildError(toolchain)
-        format = kernel_format(request.design)
-        kept = (".mlir",) if isinstance(request.design, ArrayProgram) else (PROGRAM,)
+        design = request.design
+        format = kernel_format(design)
+        several = isinstance(design, ArrayProgram)
+        seconds = config.build_seconds * (len(design.configurations) if several else 1)
         work = directory / "build"
         work.mkdir()
-        (work / DESIGN).write_bytes(pickle.dumps(request.design))
+        (work / DESIGN).write_bytes(pickle.dumps(design))
         command = [sys.executable, "-m", WORKER, str(work), format]
         try:
-            run(command, work, directory / "build.log", config.build_seconds, _environment(toolchain, work, force))
+            run(command, work, directory / "build.log", seconds, _environment(toolchain, work, force))
         except BuildError as error:
             if not (work / REASON).is_file():
                 raise
             reason = (work / REASON).read_text("utf-8")
             transient = error.transient or _ENDED.search(reason) is not None
             raise BuildError(reason, transient=transient) from None
-        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], *kept)}
+        text = ".mlir" if several else PROGRAM
+        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], text)}
 
 
 def kernel_format(design: Design | ArrayProgram) -> Format:
