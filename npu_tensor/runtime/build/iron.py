@@ -92,8 +92,9 @@ class IronBackend:
             raise BuildError(toolchain)
         design = request.design
         format = kernel_format(design)
-        several = isinstance(design, ArrayProgram)
-        seconds = config.build_seconds * (len(design.configurations) if several else 1)
+        text, seconds = PROGRAM, config.build_seconds
+        if isinstance(design, ArrayProgram):
+            text, seconds = ".mlir", seconds * len(design.configurations)
         work = directory / "build"
         work.mkdir()
         (work / DESIGN).write_bytes(pickle.dumps(design))
@@ -106,7 +107,6 @@ class IronBackend:
             reason = (work / REASON).read_text("utf-8")
             transient = error.transient or _ENDED.search(reason) is not None
             raise BuildError(reason, transient=transient) from None
-        text = ".mlir" if several else PROGRAM
         return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], text)}
 
 

@@ -30,10 +30,9 @@ from npu_tensor.errors import BuildError
 __all__ = ["OPTIONS", "module", "parts"]
 
 OPTIONS: Final = ("--expand-load-pdis",)
-"""Of aiecc: a change of configuration is an empty PDI, whose loading resets the array, and the registers that are not
-as after a reset. Loading the PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.7 for
-PDIs of 120 to 440 KB on an HX 370 (measured by others, September 2026), as much as another context. amd/IRON and
-mlir-air build this way too.
+"""Of aiecc: a change of configuration loads an empty PDI, which resets the array, and writes the registers. Loading the
+PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.8 for PDIs of 120 to 440 KB on an HX
+370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air build this way too.
 """
 
 _DEVICE: Final = re.compile(r"^( *)aie\.device\((\w+)\) @main \{\n(.*?)^\1\}\n", re.MULTILINE | re.DOTALL)
@@ -58,11 +57,12 @@ def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
     devices: dict[int, list[str]] = {}
     for (number, name), text in zip(sequences.values(), resolved, strict=True):
         kind, body, sequence = _taken_apart(text)
-        start = f"  aie.device({kind}) @configuration_{number} {{\n{body}"
-        devices.setdefault(number, [start]).append(f"    aie.runtime_sequence @{name}{sequence}")
-    others = "".join("".join([*device, "  }\n"]) for device in devices.values())
-    main = "\n".join(_main(program, sequences))
-    return f"module {{\n  aie.device({kind}) @main {{\n{main}\n  }}\n  aie.device({kind}) @reset {{\n  }}\n{others}}}\n"
+        device = devices.setdefault(number, [f"  aie.device({kind}) @configuration_{number} {{\n", body])
+        device.append(f"    aie.runtime_sequence @{name}{sequence}")
+    lines = [f"  aie.device({kind}) @main {{", *_main(program, sequences), "  }"]
+    lines += [f"  aie.device({kind}) @reset {{", "  }"]
+    lines += ["".join([*device, "  }"]) for device in devices.values()]
+    return "\n".join(["module {", *lines, "}\n"])
 
 
 def _sequences(program: ArrayProgram) -> dict[Design, tuple[int, str]]:
