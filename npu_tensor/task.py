@@ -25,7 +25,7 @@ __all__ = [
     "HostDevice",
     "Input",
     "Kernel",
-    "Launches",
+    "Launch",
     "Move",
     "Output",
     "Prologue",
@@ -36,11 +36,16 @@ __all__ = [
 
 T = TypeVar("T")
 
-Launches = list[tuple[int, "Step"]]
-"""Of kernels that follow each other: how many are launched together, and the step that runs them."""
-
 Step = Callable[[list[Any]], None]
 """A bound kernel: reads and writes the values of a plan, a list indexed by item."""
+
+
+class Launch(NamedTuple):
+    """What a step of a plan runs at once. kernels: how many. pending: whether it will be more when that is built."""
+
+    kernels: int
+    step: Step
+    pending: bool = False
 
 
 class Input(NamedTuple):
@@ -272,11 +277,13 @@ class Accelerator(Device, Protocol):
         """Whether kernels of several contexts can be one launch."""
         ...
 
-    def launches(self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]) -> Launches:
-        """How many of its bound kernels, which follow each other, are one launch, and the step for these.
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[Launch]:
+        """Its bound kernels, which follow each other, in as few launches as it can.
 
-        dying: by kernel, the items that nobody reads after it. What is made and dies in a launch is in no list of
-        values.
+        steps: of each kernel by itself. dying: by kernel, the items that nobody reads after it. A value that is made
+        and dies in a launch is in no list of values.
         """
         ...
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dataflow.array import Array
-from npu_tensor.dataflow.design import Configuration, Design
+from npu_tensor.dataflow.design import Configuration, Design, KernelFunction
 from npu_tensor.errors import ArgumentError
 
 __all__ = ["ArrayProgram", "DesignRun", "HostSlice"]
@@ -77,6 +77,16 @@ class ArrayProgram:
     def array(self) -> Array:
         """What it is for."""
         return self.runs[0].design.array
+
+    @property
+    def columns(self) -> int:
+        """How many it takes, as many as the widest of its designs."""
+        return max(run.design.columns for run in self.runs)
+
+    @cached_property
+    def functions(self) -> tuple[KernelFunction, ...]:
+        """What its cores call, of all configurations."""
+        return tuple(dict.fromkeys(f for configuration in self.configurations for f in configuration.functions))
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:

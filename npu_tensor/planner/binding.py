@@ -18,7 +18,7 @@ from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.selection import before_reset
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import finish_builds
-from npu_tensor.task import AsynchronousDevice, Kernel, Launches, Refusal, Task
+from npu_tensor.task import AsynchronousDevice, Kernel, Launch, Refusal, Task
 
 __all__ = ["bind", "prepare"]
 
@@ -59,12 +59,13 @@ def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) 
         device for device in conditions.accelerators if isinstance(device, AsynchronousDevice) and device.uri in used
     )
     pending = any(isinstance(each, Refusal) and each.pending for entry in placed for each in entry.refusals)
-    ends = [*accumulate(count for count, _ in launches)]
-    dead = [(*chain(*dying[end - count : end]),) for (count, _), end in zip(launches, ends, strict=True)]
+    pending = pending or any(launch.pending for launch in launches)
+    ends = accumulate(launch.kernels for launch in launches)
+    dead = [(*chain(*dying[end - launch.kernels : end]),) for launch, end in zip(launches, ends, strict=True)]
     return Plan(
         placed,
-        tuple([(step, items) for (_, step), items in zip(launches, dead, strict=True)]),
-        tuple([count for count, _ in launches]),
+        tuple([(launch.step, items) for launch, items in zip(launches, dead, strict=True)]),
+        tuple([launch.kernels for launch in launches]),
         aliases,
         size,
         asynchronous,
@@ -72,18 +73,17 @@ def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) 
     )
 
 
-def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditions: Conditions) -> Launches:
-    """How many of all kernels are one launch, and the step for them: on the processor each kernel by itself."""
+def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditions: Conditions) -> list[Launch]:
+    """The launches of all kernels: on the processor one for each."""
     accelerators = {device.uri: device for device in conditions.accelerators}
-    launches: Launches = []
+    launches: list[Launch] = []
     for uri, group in groupby(range(len(placed)), key=lambda number: placed[number].kernel.device):
         numbers = [*group]
-        device = accelerators.get(uri)
+        device, steps = accelerators.get(uri), [placed[n].step for n in numbers]
         if device is None:
-            launches += [(1, placed[number].step) for number in numbers]
+            launches += [Launch(1, step) for step in steps]
         else:
-            kernels, steps = [placed[n].kernel for n in numbers], [placed[n].step for n in numbers]
-            launches += device.launches(kernels, steps, [dying[n] for n in numbers])
+            launches += device.launches([placed[n].kernel for n in numbers], steps, [dying[n] for n in numbers])
     return launches
 
 

@@ -2,7 +2,7 @@
 
     words = instructions(design, {"scale_0_2": 0x4800})  # where the compiler has put the runtime parameter: `placement`
     words.astype("<u4").tofile("kernel_insts.bin")
-    words, places = stream(program, addresses)           # of runs of one configuration, one after another
+    words, places = stream(program, [addresses])         # of runs one after another
 
 The words are those that mlir-aie 1.3.4 and 1.4.1 emit for the IRON program of the design: a header of four words, the
 writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ __all__ = ["HEADER", "WRITE", "WRITE_VALUE", "WRITE_WORDS", "buffer_descriptor",
 WRITE: Final = 0x00
 BLOCK_WRITE: Final = 0x01
 MASK_WRITE: Final = 0x03
+LOAD_PDI: Final = 0x08
 SYNC: Final = 0x80
 ADDRESS_PATCH: Final = 0x81
 
@@ -70,22 +70,30 @@ VALID: Final = 1 << 25
 
 def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uint32]:
     """The words of the sequence of a design that `check` accepts: of a launch of it alone. See `stream`."""
-    return stream(ArrayProgram.of(design), addresses)[0]
+    return stream(ArrayProgram.of(design), [addresses])[0]
 
 
-def stream(program: ArrayProgram, addresses: Mapping[str, int]) -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
-    """The words of a program with one configuration, and the places of each word that its runs are given, in order.
+def stream(
+    program: ArrayProgram, addresses: Sequence[Mapping[str, int]]
+) -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
+    """The words of a program, and the places of each word that its runs are given, in order.
 
-    addresses: of each runtime parameter by name, in bytes from the start of its tile's memory. Of their words, those
-    that a run is given are markers, in the place of which its values are put. Raises ArgumentError, which names what
-    has no address or what of a transfer does not fit into a buffer descriptor, or says that there are several
-    configurations.
+    addresses: by configuration of the program, of each runtime parameter by name, in bytes from the start of its tile's
+    memory. Of their words, those that a run is given are markers, in the place of which its values are put. A program
+    of several configurations loads each where it begins. The words are then those of the sequence of `iron_launch`
+    before aiecc numbers the configurations and writes out what loading them means. Raises ArgumentError, which names
+    what has no address or what of a transfer does not fit into a buffer descriptor.
     """
-    if len(program.configurations) > 1:
-        raise ArgumentError(f"{program.name} has {len(program.configurations)} configurations, and words are of one")
     operations = _Stream()
-    places = [operations.run(run.design, run.slices, addresses) for run in program.runs]
-    return operations.with_header(program.runs[0].design), tuple(chain.from_iterable(places))
+    places: list[list[int]] = []
+    loaded = 0 if len(program.configurations) == 1 else None
+    for run in program.runs:
+        number = program.configurations.index(run.design.configuration)
+        if number != loaded:
+            operations.load()
+            loaded = number
+        places += operations.run(run.design, run.slices, addresses[number])
+    return operations.with_header(program), tuple(places)
 
 
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
@@ -201,16 +209,20 @@ class _Stream:
                 words = buffer_descriptor(step.pattern, itemsize, BURST[design.arch])
             except ArgumentError as error:
                 raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
-            words[1] += place.offset
-            self._start(end, descriptor, words, place.argument, step.pattern.sizes[0] - 1, step.wait)
+            self._start(end, descriptor, words, place, step.pattern.sizes[0] - 1, step.wait)
             groups[step.group].append(_Task(end, descriptor, step.wait))
         return places
 
-    def with_header(self, design: Design) -> NDArray[np.uint32]:
-        """All words. design: one of the runs."""
-        rows, nbytes = 2 + design.array.core_rows, WORD * (HEADER + len(self.words))
-        first = rows << 24 | DEVICE[design.arch] << 16 | VERSION
-        header = [first, MEMTILE_ROWS << 8 | device_columns(design), self.operations, nbytes]
+    def load(self) -> None:
+        """Configure the array anew."""
+        self._add([LOAD_PDI, 0, 0, 0])
+
+    def with_header(self, made: Design | ArrayProgram) -> NDArray[np.uint32]:
+        """All words. made: what they are of."""
+        array = made.array
+        rows, nbytes = 2 + array.core_rows, WORD * (HEADER + len(self.words))
+        first = rows << 24 | DEVICE[array.arch] << 16 | VERSION
+        header = [first, MEMTILE_ROWS << 8 | device_columns(made), self.operations, nbytes]
         return np.array(header + self.words, np.uint32)
 
     def _parameters(self, design: Design, addresses: Mapping[str, int]) -> list[list[int]]:
@@ -229,15 +241,17 @@ class _Stream:
     def _write(self, address: int, value: int) -> None:
         self._add([WRITE, 0, address, 0, value, 24])
 
-    def _start(self, end: _End, descriptor: int, words: Sequence[int], argument: int, repeat: int, token: bool) -> None:
-        """Write a buffer descriptor, have the address of a host buffer added to it, and queue it."""
-        base, offset = _tile(Tile(end.column, 0)), words[1]
-        if argument >= TRANSLATED:
+    def _start(
+        self, end: _End, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
+    ) -> None:
+        """Write a buffer descriptor, have the address of where a host buffer lies added to it, and queue it."""
+        base, offset = _tile(Tile(end.column, 0)), words[1] + place.offset
+        if place.argument >= TRANSLATED:
             _within("the offset in a buffer that firmware does not translate", offset, 0, APERTURE - 1)
             offset += APERTURE
         address = base + DESCRIPTORS + DESCRIPTOR_BYTES * descriptor
         self._add([BLOCK_WRITE, 0, address, 48, *words])
-        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, argument, 0, offset, 0])
+        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, place.argument, 0, offset, 0])
         control = base + CHANNELS[end.direction] + CHANNEL_BYTES * end.channel
         if token:
             self._add([MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28])

@@ -18,7 +18,7 @@ from npu_tensor import events
 from npu_tensor._util.forks import in_child, new_lock
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Launches, Refusal, Step, Task
+from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Launch, Refusal, Step, Task
 
 __all__ = ["LogicalDevice", "LogicalKernel", "Member"]
 
@@ -85,30 +85,33 @@ class LogicalDevice:
         """Whether kernels of several contexts can be one launch."""
         return self.members[0].mixes
 
-    def launches(self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]) -> Launches:
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[Launch]:
         """See `task.Accelerator`. Each launch goes to one member, divided as a member that has all kernels divides."""
         own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
         number = next((n for n in range(len(self.members)) if all(n in kernel.bound for kernel in own)), None)
         if number is None:
-            return [(1, step) for step in steps]
-        launches: Launches = []
-        end = 0
-        for count, _ in self._on_member(number, own, dying):
-            first, end = end, end + count
-            step = steps[first] if count == 1 else self._together(own[first:end], dying[first:end])
-            launches.append((count, step))
+            return [Launch(1, step) for step in steps]
+        launches: list[Launch] = []
+        first = 0
+        for launch in self._on_member(number, own, dying):
+            end = first + launch.kernels
+            step = steps[first] if launch.kernels == 1 else self._together(own[first:end], dying[first:end])
+            launches.append(launch._replace(step=step))
+            first = end
         return launches
 
-    def _on_member(self, number: int, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> Launches:
+    def _on_member(self, number: int, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> list[Launch]:
         """The launches of a member for kernels that it has."""
         bound = [kernel.bound[number] for kernel in kernels]
         return self.members[number].launches([kernel for kernel, _ in bound], [step for _, step in bound], dying)
 
     def _together(self, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> Step:
         """The step that runs kernels on one member, with as few launches as that one needs."""
-        made = {output.item for kernel in kernels for output in kernel.task.outputs}
+        results = {output.item for kernel in kernels for output in kernel.task.outputs}
         read = dict.fromkeys(source.item for kernel in kernels for source in kernel.task.inputs)
-        launches: dict[int, Launches] = {}
+        launches: dict[int, list[Launch]] = {}
         refused: set[int] = set()
 
         def step_of(number: int) -> Step | None:
@@ -120,12 +123,12 @@ class LogicalDevice:
                     launches[number] = self._on_member(number, kernels, dying)
 
             def run(values: list[Any]) -> None:
-                for _, step in launches[number]:
-                    step(values)
+                for launch in launches[number]:
+                    launch.step(values)
 
             return run
 
-        return self.on_one_member([item for item in read if item not in made], refused, step_of)
+        return self.on_one_member([item for item in read if item not in results], refused, step_of)
 
     def on_one_member(
         self, items: Sequence[int], refused: Container[int], step_of: Callable[[int], Step | None]

@@ -24,7 +24,7 @@ from npu_tensor.runtime.npu.packing import word
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.task import Cost, Expense, Kernel, Launches, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Kernel, Launch, Refusal, Step, Task
 
 __all__ = ["NpuDevice", "NpuKernel", "known_design", "summary"]
 
@@ -120,24 +120,29 @@ class NpuDevice(ABC):
         """Whether kernels of several configurations can be one launch."""
         return self.costs.change_seconds is not None
 
-    def launches(self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]) -> Launches:
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[Launch]:
         """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
         own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
-        launches: Launches = []
+        launches: list[Launch] = []
+        first = 0
         for plan in launch_plans(own, dying, self.mixes):
-            first = sum(count for count, _ in launches)
-            single = steps[first : first + len(plan.kernels)]
-            if len(single) > 1:
-                try:
-                    step = self.step(plan, [kernel.artifact for kernel in plan.kernels], single)
-                except (BuildError, DeviceError) as error:
-                    if events.listeners:
-                        events.emit(events.Fallback(plan.name, self.uri, f"launched one by one: {error}"))
-                else:
-                    launches.append((len(single), step))
-                    continue
-            launches += [(1, step) for step in single]
+            count = len(plan.kernels)
+            launches += self._launched(plan, steps[first : first + count])
+            first += count
         return launches
+
+    def _launched(self, plan: LaunchPlan, steps: Sequence[Step]) -> list[Launch]:
+        if len(steps) == 1:
+            return [Launch(1, steps[0])]
+        try:
+            return [Launch(len(steps), self.step(plan, [kernel.artifact for kernel in plan.kernels], steps))]
+        except (BuildError, DeviceError) as error:
+            if events.listeners:
+                events.emit(events.Fallback(plan.name, self.uri, f"launched one by one: {error}"))
+            pending = isinstance(error, BuildError) and error.pending
+            return [Launch(1, step, pending) for step in steps]
 
     def fetch(self, nbytes: int) -> Expense:
         """What it is predicted to take to bring a value back that lies in its memory only."""

@@ -79,10 +79,10 @@ def read_program(program: ArrayProgram, artifact: Artifact) -> NpuProgram:
             raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
         return NpuProgram(program.name, artifact.key, artifact.key, elf, None, (), program.arguments)
     path = artifact.files["_parameters.json"]
-    names = {parameter.name for run in program.runs for parameter in run.design.parameters}
+    (configuration,) = program.configurations
     try:
         places = json.loads(path.read_bytes())
-        words, parameters = stream(program, {name: int(places[name]) for name in names})
+        words, parameters = stream(program, [{each.name: int(places[each.name]) for each in configuration.parameters}])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are: {error}") from None
     key = hashlib.sha256(artifact.key.encode() + words.tobytes()).hexdigest()

@@ -83,7 +83,7 @@ class Core:
         self.machine, self.npu, self.image = machine, npu, image
         self.broken = False
         self.generation = npu.generation
-        self._loaded: LoadedDesign | None = None
+        self._loaded: list[LoadedDesign] | None = None
         self._note: Path | None = None
         with machine.lock, _processes(npu):
             settle(npu)
@@ -104,7 +104,7 @@ class Core:
         note: Path | None = getattr(self, "_note", None)
         if note is not None and note.name.startswith(f"{os.getpid()}-"):  # not in a forked process
             note.unlink(missing_ok=True)
-        loaded: LoadedDesign | None = getattr(self, "_loaded", None)
+        loaded: list[LoadedDesign] | None = getattr(self, "_loaded", None)
         if loaded is not None:
             npu_simulation.give_back(self.npu, self.image, loaded)
 
@@ -281,14 +281,16 @@ class Core:
         try:
             if self._loaded is None:
                 self._loaded = npu_simulation.load(self.npu, image)
-            runs = [self._loaded]
             if image.format == "xclbin":
                 designs = self._started(command)
                 if designs is None:
                     raise StreamError(f"{image.design.name}: these are not its instructions")
-                runs = [LoadedDesign(self._loaded.configuration, design, strict=True) for design in designs]
-            for loaded in runs:
-                loaded.run([region.device for region in regions])
+                for design in designs:
+                    loaded = LoadedDesign(self._loaded[0].configuration, design, strict=True)
+                    loaded.run([region.device for region in regions])
+            else:
+                for loaded, run in zip(self._loaded, image.program.runs, strict=True):
+                    loaded.run([regions[part.argument].device[part.offset :] for part in run.slices])
         except (NpuTensorError, StreamError) as error:
             machine.failures.append(str(error))
             return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
@@ -296,8 +298,10 @@ class Core:
 
     def written(self, command: Command) -> Sequence[int]:
         """The numbers of the buffers that a command writes."""
-        designs = self._started(command) if self.image.format == "xclbin" else [self.image.design]
-        return written(designs or [self.image.design])
+        if self.image.format == "xclbin":
+            return written(self._started(command) or [self.image.design])
+        runs = self.image.program.runs
+        return sorted({run.slices[number].argument for run in runs for number in written([run.design])})
 
     def _started(self, command: Command) -> list[Design] | None:
         """What the instructions of a command say; None if the controller stops at them."""

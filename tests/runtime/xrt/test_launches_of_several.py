@@ -56,7 +56,10 @@ def test_what_somebody_reads_later_is_a_result_and_not_scratch(machine: Machine)
             np.testing.assert_array_equal(first.numpy(), right)
 
 
-@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.GARBAGE, Fault.START, Fault.LOST])
+FAULTS = [Fault.ERROR, Fault.TIMEOUT, Fault.GARBAGE, Fault.START, Fault.LOST]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_faults_recover(machine: Machine, fault: Fault) -> None:
     with nt.default_device("npu"):
         if fault is not Fault.GARBAGE:  # which only the comparison of the first launch tells
@@ -77,6 +80,35 @@ def test_a_file_that_declares_fewer_buffers_is_launched_kernel_by_kernel(
         before = machine.submissions
         both()
         assert machine.submissions - before == 2
+
+
+def block(x: nt.Tensor, w: nt.Tensor) -> nt.Tensor:
+    """Several configurations, with values that die inside."""
+    return ((x @ w).softmax(-1) @ w).relu() + x
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_several_configurations_are_one_launch_of_a_full_elf(machine: Machine, fault: Fault | None) -> None:
+    generator = np.random.default_rng(0)
+    x, w = (nt.from_numpy(generator.standard_normal((64, 64), np.float32)).to(nt.bfloat16) for _ in range(2))
+    right = block(x.float(), w.float()).numpy()
+    with nt.default_device("npu"):
+        explanation = nt.explain(block(x, w))
+        assert explanation.launches == 1
+        assert explanation.configuration_changes > 1
+        assert explanation.context_switches == 0
+        if fault is not Fault.GARBAGE:
+            np.testing.assert_allclose(block(x, w).float().numpy(), right, rtol=0.05, atol=0.1)
+        before = machine.submissions
+        if fault is None:
+            result = block(x, w).float().numpy()
+            assert machine.submissions - before == 1
+        else:
+            machine.inject(fault)
+            with pytest.warns(RuntimeWarning, match="failed on npu"):
+                result = block(x, w).float().numpy()
+        np.testing.assert_allclose(result, right, rtol=0.05, atol=0.1)
+    assert machine.warnings == []
 
 
 def both() -> None:
