@@ -167,11 +167,11 @@ def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) ->
 def _part(program: ArrayProgram, part: HostSlice, size: int, name: str) -> tuple[str, list[str]]:
     """The value for so many words of an argument, and the lines that make it unless it is the argument itself."""
     argument, whole = f"%arg{part.argument}", _words(program.arguments[part.argument])
-    if size == whole:
-        return argument, []
     offset, rest = divmod(part.offset, WORD)
     if rest:
         raise BuildError(f"{program.name}: a part of argument {part.argument} begins with byte {part.offset}")
+    if size == whole:
+        return argument, []
     cut = f"memref<{size}xi32, strided<[1], offset: {offset}>>"
     return name, [
         f"        {name}_cut = memref.subview {argument}[{offset}] [{size}] [1] : {_memref(whole)} to {cut}",

@@ -173,8 +173,9 @@ def test_real_designs() -> None:
     assert [[part.offset for part in each.parts] for each in runs] == [[0, 64], [64, 0]]
 
 
-def test_a_part_that_begins_inside_of_a_word() -> None:
-    made = mixed(run(BYTES, (0, 2), (1, 0)), run(NUMBERS, (0, 0), (1, 0)))
+@pytest.mark.parametrize("size", [4096, 4 * 64 + 2])
+def test_a_part_that_begins_inside_of_a_word(size: int) -> None:
+    made = ArrayProgram("mixed", (run(BYTES, (0, 2), (1, 0)), run(NUMBERS, (1, 0), (1, 4096))), (size, 8192))
     with pytest.raises(BuildError, match="mixed: a part of argument 0 begins with byte 2"):
         module(made, resolved(made))
 
