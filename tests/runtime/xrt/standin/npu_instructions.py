@@ -101,7 +101,7 @@ class _Reader:
         self.ends = _shim_ends(configuration)
         self.runs: list[tuple[dict[Word, int], list[Transfer | Finish]]] = [({}, [])]
         self.descriptors: dict[int, list[int]] = {}
-        self.arguments: dict[int, int] = {}
+        self.arguments: dict[int, tuple[int, int]] = {}
         self.tokens: set[int] = set()
         self.tasks: defaultdict[tuple[int, str, int], deque[int]] = defaultdict(deque)
         """Groups, of one transfer each, whose tokens nobody has waited for, by channel."""
@@ -120,10 +120,10 @@ class _Reader:
                     raise StreamError(f"a token of more than one tile: {end:#x}")
                 self._wait((channel >> 16, "out" if channel & 0xFF else "in", end >> 24))
             case [0x81, 48, _, _, _, _, address, _, argument, _, offset, _]:
+                if address - 4 not in self.descriptors:
+                    raise StreamError(f"the patch of {address:#x}, where no descriptor is")
                 # From the sixth on, firmware does not translate addresses of host buffers.
-                if self.descriptors.get(address - 4, [0, -1])[1] != offset - (argument >= 5) * 0x8000_0000:
-                    raise StreamError(f"the patch of {address:#x} moves another offset")
-                self.arguments[address - 4] = argument
+                self.arguments[address - 4] = argument, offset - (argument >= 5) * 0x8000_0000
             case _:
                 raise StreamError(f"an operation that is none: {words}")
 
@@ -146,8 +146,9 @@ class _Reader:
             raise StreamError(f"the tokens of channel {end} go nowhere")
         steps = self.runs[-1][1]
         group = len(steps)
-        pattern = _pattern(self.descriptors[base], 1 + (value >> 16 & 0xFF))
-        steps.append(Transfer(self.ends[end].name, f"b{self.arguments[base]}", pattern, group, bool(waited)))
+        argument, offset = self.arguments[base]
+        pattern = _pattern(self.descriptors[base], offset, 1 + (value >> 16 & 0xFF))
+        steps.append(Transfer(self.ends[end].name, f"b{argument}", pattern, group, bool(waited)))
         if waited:
             self.tasks[end].append(group)
 
@@ -172,9 +173,9 @@ def _shim_ends(configuration: Configuration) -> dict[tuple[int, str, int], Objec
     return ends
 
 
-def _pattern(descriptor: list[int], repeat: int) -> AccessPattern:
-    """What a buffer descriptor of a shim walks, in words."""
-    length, offset, packet, inner, middle, outer, iteration, valid = descriptor
+def _pattern(descriptor: list[int], offset: int, repeat: int) -> AccessPattern:
+    """What a buffer descriptor of a shim walks, in words. offset: of its patch, in bytes, in place of its own."""
+    length, _, packet, inner, middle, outer, iteration, valid = descriptor
     if packet or not valid >> 25 & 1 or offset % 4:
         raise StreamError(f"a descriptor that is not valid: {descriptor}")
     width = inner >> 20
