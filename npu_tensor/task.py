@@ -7,7 +7,7 @@ or a `Refusal` that says why not. Claiming is a look-up and must not raise; a ke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from npu_tensor.dtypes import DType
@@ -278,12 +278,17 @@ class Accelerator(Device, Protocol):
         ...
 
     def launches(
-        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+        self,
+        kernels: Sequence[Kernel],
+        steps: Sequence[Step],
+        dying: Sequence[Sequence[int]],
+        numbers: Mapping[int, Any],
     ) -> list[Launch]:
         """Its bound kernels, which follow each other, in as few launches as it can.
 
         steps: of each kernel by itself. dying: by kernel, the items that nobody reads after it. A value that is made
-        and dies in a launch is in no list of values.
+        and dies in a launch is in no list of values. numbers: operands that are numbers, by item, as they are now. A
+        launch may be made for these; a run with others then is one of its kernels one by one.
         """
         ...
 

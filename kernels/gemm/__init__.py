@@ -1,8 +1,8 @@
 """The matrix product family: batches of products with float32 or int32 sums and an element-wise epilogue.
 
 bfloat16, int8 and int16 operands are native; float32 is emulated or rounded to bfloat16, and float16 passes through
-bfloat16, if the target says so. Extents are padded with zeros by the host, which also brings a transposed A into order;
-B is read as it lies, by rows or by columns.
+bfloat16, if the target says so. Matrices whose rows are whole are read where the tensor has them, B by rows or by
+columns. The host pads K with zeros to whole tiles and brings a transposed A into order.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from npu_tensor.dataflow.checks.limits import LIMITS, WORD
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
-from npu_tensor.kernels.gemm.design import MatrixBatch, design
+from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, choose
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
@@ -28,7 +29,7 @@ MOST_TRANSFERS: Final = 1 << 14
 """Of one run: each takes 120 bytes of instructions."""
 
 
-class Matrices(NamedTuple):
+class Folded(NamedTuple):
     """The tensors of a product over a batch: extents of the batch, and layouts over it and the matrix."""
 
     batch: tuple[int, ...]
@@ -110,9 +111,11 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     transfers = tiling.transfers(problem)
     if transfers > MOST_TRANSFERS:
         return Refusal(f"{transfers} transfers in one run; {MOST_TRANSFERS} are the most")
-    padded_m, padded_n, padded_k = tiling.padded(problem)
-    a, b = (_without(layout, layout.strides, 0) for layout in (operands.a, _swapped(operands.b, transposed)))
+    padded_m, padded_n, padded_k = map(int, tiling.padded(problem))
     b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
+    b_stored, b_depth = _swapped(operands.b, transposed), 1 if transposed else 0
+    a, in_a = _read(0, task.inputs[0], operands.a, (padded_m, padded_k), 1, problem, tiling.a_run)
+    b, in_b = _read(1, task.inputs[1], b_stored, b_padded, b_depth, problem, tiling.memtile_k)
     word = SUMS[operand]
     vectors = [
         HostOperand(number, False, _vector(task.inputs[number], dim), (elements,), word)
@@ -125,10 +128,10 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     return Offer(
         "gemm",
         _reason(task, problem, tiling),
-        partial(design, problem, tiling, code, _batch(operands)),
+        partial(design, problem, tiling, code, in_a, in_b, operands.batch),
         (
-            HostOperand(0, False, a, (*a.shape[:-2], padded_m, padded_k), problem.stored),
-            HostOperand(1, False, b, (*b.shape[:-2], *b_padded), problem.stored),
+            a,
+            b,
             *vectors,
             HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result),
         ),
@@ -145,7 +148,7 @@ _RESULTS: Final = {
 """Dtype of a result in its host buffer."""
 
 
-def _folded(task: Task) -> Matrices:
+def _folded(task: Task) -> Folded:
     """The operands without batch dimensions of extent 1, and with those that are more rows of A joined to its rows."""
     left, right = (operand.layout for operand in task.inputs[:2])
     assert left is not None
@@ -154,7 +157,7 @@ def _folded(task: Task) -> Matrices:
     while len(a.shape) > 2 and b.strides[-3] == 0 and _joins(a) and _joins(result):
         a, result = _joined(a), _joined(result)
         b = Layout((*b.shape[:-3], *b.shape[-2:]), (*b.strides[:-3], *b.strides[-2:]), b.offset)
-    return Matrices(a.shape[:-2], a, b, result)
+    return Folded(a.shape[:-2], a, b, result)
 
 
 def _without(layout: Layout, values: Sequence[int], value: int) -> Layout:
@@ -182,14 +185,40 @@ def _swapped(layout: Layout, transposed: bool) -> Layout:
     return Layout((*batch, columns, rows), (*steps, right, down), layout.offset)
 
 
-def _batch(operands: Matrices) -> MatrixBatch:
-    """Which matrix of A and of B belongs to each product."""
-    strides = []
-    for layout in (operands.a, operands.b):
-        shape = [extent if stride else 1 for extent, stride in zip(operands.batch, layout.strides, strict=False)]
-        steps = zip(contiguous_strides(tuple(shape)), layout.strides, strict=False)
-        strides.append(tuple(step if stride else 0 for step, stride in steps))
-    return MatrixBatch(operands.batch, *strides)
+def _read(
+    number: int, operand: Input, layout: Layout, padded: tuple[int, int], depth: int, problem: GemmProblem, run: int
+) -> tuple[HostOperand, Matrices]:
+    """How an operand is brought to the array, and how its matrices lie there: where the tensor has them, if it can be.
+
+    layout: over the batch and the matrix as it is stored. padded: extents of the stored matrix in the host buffer.
+    depth: which of the two is K. run: elements that are read at once along K.
+    """
+    (*batch, rows, columns), (*steps, row, _) = layout.shape, layout.strides
+    assert operand.dtype is not None
+    if operand.dtype.name == problem.stored and padded[depth] == problem.k and _walks(layout, padded, problem, run):
+        # What is read behind the last row, or behind the last column but of K, gives results that nobody reads.
+        last = layout.offset + sum((extent - 1) * step for extent, step in zip(batch, steps, strict=True))
+        used, elements = (last + (tall - 1) * row + wide for tall, wide in ((rows, columns), padded))
+        host = HostOperand(number, False, Layout((used,), (1,)), (max(used, elements),), problem.stored, None)
+        return host, Matrices(layout.offset, tuple(steps), row, host.padded[0])
+    held = _without(layout, layout.strides, 0)
+    dense = contiguous_strides(tuple([extent if step else 1 for extent, step in zip(batch, steps, strict=True)]))
+    strides = tuple([math.prod(padded) * each if step else 0 for each, step in zip(dense, steps, strict=True)])
+    host = HostOperand(number, False, held, (*held.shape[:-2], *padded), problem.stored)
+    return host, Matrices(0, strides, padded[1], math.prod(host.padded))
+
+
+def _walks(layout: Layout, padded: tuple[int, int], problem: GemmProblem, run: int) -> bool:
+    """Whether the DMA can read a stored matrix where the tensor has it, in words and within its strides."""
+    *steps, row, column = layout.strides
+    size, shim = problem.sizes[0], LIMITS["shim"]
+    farthest = row if problem.transposed else row * run
+    return (
+        column == 1
+        and all(step >= 0 and step * size % WORD == 0 for step in (layout.offset, row, *steps))
+        and farthest * size <= shim.stride * WORD
+        and (row == padded[1] or run * size <= shim.wrap * WORD)
+    )
 
 
 def _vector(operand: Input, dim: int) -> Layout:

@@ -39,7 +39,7 @@ from npu_tensor.kernels.gemm.tiling import (
     store_cycles,
 )
 
-__all__ = ["MatrixBatch", "design"]
+__all__ = ["Matrices", "design"]
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 BLOCK_FLOATS: Final = "#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1\n"
@@ -48,19 +48,17 @@ SMALL_BYTES: Final = 256
 """Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
 
 
-class MatrixBatch(NamedTuple):
-    """Extents of the batch, and for each dimension how many matrices of A and of B one step goes on; 0 if none."""
+class Matrices(NamedTuple):
+    """How the matrices of an operand lie in its host buffer, in elements of rows that are whole.
 
-    extents: tuple[int, ...] = ()
-    a: tuple[int, ...] = ()
-    b: tuple[int, ...] = ()
+    offset: of the first one. batch: from one to the next along each dimension of the batch; 0 where it is the same.
+    row: from one row to the next. elements: of the buffer.
+    """
 
-    def matrices(self, steps: tuple[int, ...]) -> int:
-        """How many an operand has."""
-        return 1 + sum(step * (extent - 1) for extent, step in zip(self.extents, steps, strict=True))
-
-
-SINGLE: Final = MatrixBatch()
+    offset: int
+    batch: tuple[int, ...]
+    row: int
+    elements: int
 
 
 def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
@@ -122,12 +120,16 @@ extern "C" void nt_gemm_spread_column(const {operand} *__restrict slice, {total}
     return Source("nt_gemm", text)
 
 
-def design(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch = SINGLE) -> Design:
-    """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, column operands, C [batch, M, N].
-
-    All extents are padded.
-    """
-    return _Sequence(problem, tiling, batch, configuration(problem.unshaped, tiling, epilogue)).build()
+def design(
+    problem: GemmProblem,
+    tiling: Tiling,
+    epilogue: Epilogue,
+    a: Matrices,
+    b: Matrices,
+    batch: tuple[int, ...] = (),
+) -> Design:
+    """Host buffers: A, B, row operands, column operands, C [batch, M, N], whose extents are padded."""
+    return _Sequence(problem, tiling, a, b, batch, configuration(problem.unshaped, tiling, epilogue)).build()
 
 
 @lru_cache(maxsize=64)
@@ -302,12 +304,21 @@ class _ConfigurationBuilder:
 class _Sequence:
     """The transfers of one product. m, n, k: padded extents."""
 
-    def __init__(self, problem: GemmProblem, tiling: Tiling, batch: MatrixBatch, configuration: Configuration) -> None:
+    def __init__(
+        self,
+        problem: GemmProblem,
+        tiling: Tiling,
+        a: Matrices,
+        b: Matrices,
+        batch: tuple[int, ...],
+        configuration: Configuration,
+    ) -> None:
         self.problem, self.tiling, self.batch = problem, tiling, batch
-        self.m, self.n, self.k = tiling.padded(problem)
+        self.in_a, self.in_b = a, b
+        self.m, self.n, self.k = map(int, tiling.padded(problem))
         self.builder = d = SequenceBuilder(configuration)
-        self.a = d.host_buffer("a", problem.stored, batch.matrices(batch.a) * self.m * self.k)
-        self.b = d.host_buffer("b", problem.stored, batch.matrices(batch.b) * self.k * self.n)
+        self.a = d.host_buffer("a", problem.stored, a.elements)
+        self.b = d.host_buffer("b", problem.stored, b.elements)
         wide, tall = tiling.row_elements(problem), tiling.column_elements(problem)
         self.rows = [d.host_buffer(f"row{i}", problem.word, wide) for i in range(problem.row_operands)]
         self.columns = [d.host_buffer(f"column{i}", problem.word, tall) for i in range(problem.column_operands)]
@@ -326,22 +337,25 @@ class _Sequence:
         return self.builder.build()
 
     def _array_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Numbers of the matrices A, B, C, and first row and column."""
-        tiling, batch = self.tiling, self.batch
-        for c, index in enumerate(product(*map(range, batch.extents))):
-            a, b = (sum(i * stride for i, stride in zip(index, strides, strict=True)) for strides in batch[1:])
-            for i in range(0, self.m, tiling.rows * tiling.m):
-                for j in range(0, self.n, tiling.columns * tiling.n):
-                    yield a, b, c, i, j
+        """Where the matrices A and B begin, the number of C, and first row and column."""
+        tiling = self.tiling
+        height, width = tiling.rows * tiling.m, tiling.columns * tiling.n
+        for c, index in enumerate(product(*map(range, self.batch))):
+            a, b = (
+                matrices.offset + sum(i * step for i, step in zip(index, matrices.batch, strict=True))
+                for matrices in (self.in_a, self.in_b)
+            )
+            for i in range(0, self.problem.m, height):
+                for j in range(0, self.problem.n, width):
+                    yield a, b, c, min(i, self.m - height), min(j, self.n - width)
 
     def _steps(self, a: int, b: int, c: int, i: int, j: int) -> Iterator[Step]:
         """The transfers of one array tile."""
-        tiling, step = self.tiling, self.tiling.a_run
+        tiling, step, row = self.tiling, self.tiling.a_run, self.in_a.row
         rows = tiling.shared * tiling.m
         for number, fifo in enumerate(self.a_in):
             top = i + number * rows
-            start = (a * self.m + top) * self.k
-            yield Step(fifo, self.a, AccessPattern(start, (1, self.k // step, rows, step), (0, step, self.k, 1)))
+            yield Step(fifo, self.a, AccessPattern(a + top * row, (1, self.k // step, rows, step), (0, step, row, 1)))
             yield from (Step(fifo, column, self._begin_rows(top, rows, step)) for column in self.columns)
         for number, fifo in enumerate(self.b_in):
             left = j + number * tiling.n
@@ -355,10 +369,10 @@ class _Sequence:
         return AccessPattern(first, (1, 1, rows, elements * self.problem.sizes[0] // 4), (0, 0, 1, 1))
 
     def _b_pattern(self, b: int, j: int) -> AccessPattern:
-        k, n, step = self.k, self.tiling.n, self.tiling.memtile_k
+        k, n, step, row = self.k, self.tiling.n, self.tiling.memtile_k, self.in_b.row
         if self.problem.transposed:
-            return AccessPattern((b * self.n + j) * k, (1, k // step, n, step), (0, step, k, 1))
-        return AccessPattern(b * k * self.n + j, (1, k // step, step, n), (0, step * self.n, self.n, 1))
+            return AccessPattern(b + j * row, (1, k // step, n, step), (0, step, row, 1))
+        return AccessPattern(b + j, (1, k // step, step, n), (0, step * row, row, 1))
 
     def _row_pattern(self, j: int) -> AccessPattern:
         """An object of B's fifo: its rows begin with one word each, or the words lie one after another."""

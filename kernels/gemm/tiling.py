@@ -44,6 +44,13 @@ STEPS: Final = (1, 2, 3, 4, 6, 8)
 TIE: Final = 0.01
 """What is searched. The resources that do not limit count a little, which decides between equals."""
 
+WHOLE_WORDS: Final = 4
+"""Rows of a result are so many elements or a multiple, so that each begins with a word whatever their dtype."""
+
+PACK_SECONDS: Final = 1e-9
+"""Of an element of A that the host brings into rows of whole tiles of K, or of a result that it takes out of whole
+tiles, as of other conversions (priors.json)."""
+
 BLOCK_CYCLES: Final = 11
 """Cycles around one register block: start and end of its software pipeline.
 
@@ -152,12 +159,19 @@ class Tiling(NamedTuple):
         return _where(self.shared == 1, blocks.r, blocks.r * blocks.rows)
 
     def padded(self, problem: GemmProblem) -> tuple[Any, Any, Any]:
-        """Extents M, N, K in whole tiles."""
+        """Extents M, N, K of the host buffers: at least one tile of M and N, and whole tiles of K.
+
+        Where the last tile of M or N would be cut, it begins sooner: what two tiles have in common is computed twice.
+        """
         return (
-            _up(problem.m, self.rows * self.m),
-            _up(problem.n, self.columns * self.n),
+            np.maximum(problem.m, self.rows * self.m),
+            np.maximum(_up(problem.n, WHOLE_WORDS), self.columns * self.n),
             _up(problem.k, self.memtile_k),
         )
+
+    def tiles(self, problem: GemmProblem) -> Any:
+        """How many the array computes."""
+        return problem.batch * -(-problem.m // (self.rows * self.m)) * -(-problem.n // (self.columns * self.n))
 
     def row_elements(self, problem: GemmProblem) -> int:
         """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
@@ -169,10 +183,8 @@ class Tiling(NamedTuple):
 
     def transfers(self, problem: GemmProblem) -> int:
         """How many the host starts in a run."""
-        m, n, _ = self.padded(problem)
-        tiles = problem.batch * (m // (self.rows * self.m)) * (n // (self.columns * self.n))
         a, b = 1 + problem.column_operands, 1 + problem.row_operands
-        return int(tiles * (self.rows // self.shared * a + self.columns * (b + 1)))
+        return int(self.tiles(problem) * (self.rows // self.shared * a + self.columns * (b + 1)))
 
 
 def _where(condition: Any, one: Any, other: Any) -> Any:
@@ -228,13 +240,16 @@ MODELS: Final = (
     (32, 256, 256),
     (512, 256, 256),
     (128, 1024, 1024),
+    (128, 512, 32),
+    (512, 64, 512),
 )
 """Extents M, N, K of the products whose best tiles of powers of two serve all others: a binary has tiles of one size.
 
 Powers of two, because extents are multiples of them and then need no padding. Chosen one after another from 49 products
 for the least predicted time of 70 others, with M from 8 to 2048, N and K from 64 to 5632, of bfloat16, int8 and
 float32, on both arrays: with tiles of their own these are predicted to be 1.06 times as fast in the geometric mean, and
-1.18 times at the 90th percentile.
+1.18 times at the 90th percentile. The last two are for K that is a multiple of 32 only, and for narrow results, as
+those of attention.
 """
 
 
@@ -341,8 +356,10 @@ def _seconds(problem: GemmProblem, tiles: Tiling) -> Any:
         ddr += tiles.columns * (full_k * _run(n * size) + across * tiles.memtile_k * n * size)
     ddr += tiles.rows * m * tiles.columns * _run(n * result_size)
     parts = (cycles / array.clock_hz, stream / array.clock_hz, ddr / array.ddr_bytes_per_second)
-    count = problem.batch * (full_m // (tiles.rows * m)) * (full_n // (tiles.columns * n))
-    return count * (np.maximum.reduce(parts) + TIE * sum(parts))
+    whole_results = (full_n == problem.n) & ((full_m == problem.m) | (problem.batch == 1))
+    packing = np.where(full_k == problem.k, 0.0, problem.k) + np.where(whole_results, 0.0, problem.n)
+    packing *= problem.batch * problem.m * PACK_SECONDS
+    return tiles.tiles(problem) * (np.maximum.reduce(parts) + TIE * sum(parts)) + packing
 
 
 def _run(nbytes: Any) -> Any:

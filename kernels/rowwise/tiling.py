@@ -154,7 +154,9 @@ class RowwisePlan:
                 operands.append(layout.host_numbers(slot, False, operand.dtype, self.padded_rows, (operand.vector,)))
             elif operand.access == "same":
                 elements = self.resident_type(slot).elements
-                operands.append(layout.host(slot, False, operand.dtype, self.resident_copies, elements))
+                resident = layout.host(slot, False, operand.dtype, self.resident_copies, elements)
+                # What is brought behind a row that is not padded itself is not read.
+                operands.append(resident._replace(padding=None) if self.pitch == self.task.length else resident)
             else:
                 operands.append(layout.host(slot, False, operand.dtype, self.host_rows(slot), self.pitch))
         for number, (operand, layout) in enumerate(zip(self.row.outputs, self.task.outputs, strict=True)):

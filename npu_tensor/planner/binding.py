@@ -83,7 +83,8 @@ def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditio
         if device is None:
             launches += [Launch(1, step) for step in steps]
         else:
-            launches += device.launches([placed[n].kernel for n in numbers], steps, [dying[n] for n in numbers])
+            kernels, dead = [placed[n].kernel for n in numbers], [dying[n] for n in numbers]
+            launches += device.launches(kernels, steps, dead, conditions.numbers)
     return launches
 
 

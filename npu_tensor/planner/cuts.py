@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor.config import Fallback
@@ -34,14 +34,16 @@ class Conditions(NamedTuple):
 
     accelerators: in order of preference, before the processor. measure: what decides between devices; None for the
     first one that takes a task. resident: where values from outside are. persistent: items from outside that stay the
-    same from run to run, as what a function under jit reads, so that bringing them to a device does not count. uris:
-    what was asked for. without_host: whether the processor may take nothing.
+    same from run to run, as what a function under jit reads, so that bringing them to a device does not count. numbers:
+    those from outside, as they are now: later runs may have others, and what is made for these must notice. uris: what
+    was asked for. without_host: whether the processor may take nothing.
     """
 
     accelerators: tuple[Accelerator, ...]
     measure: Measure | None
     resident: tuple[DeviceValue, ...]
     persistent: frozenset[int]
+    numbers: Mapping[int, Any]
     uris: str
     without_host: bool
     fallback: Fallback

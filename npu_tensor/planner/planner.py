@@ -71,6 +71,7 @@ def _planned(
             chosen.measure,
             resident,
             persistent,
+            {item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
             chosen.key.uris,
             chosen.key.without_host,
             config.fallback,

@@ -21,7 +21,7 @@ from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
-from npu_tensor.kernels.gemm.design import MatrixBatch, design
+from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import GemmProblem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
@@ -273,9 +273,17 @@ def test_what_is_refused() -> None:
 # --- designs with given tiles: one compilation serves many extents
 
 
+def dense(problem: GemmProblem, tiling: Tiling) -> tuple[Matrices, Matrices]:
+    """A and B, each whole and padded."""
+    m, n, k = map(int, tiling.padded(problem))
+    rows, columns = (n, k) if problem.transposed else (k, n)
+    return Matrices(0, (), k, m * k), Matrices(0, (), columns, rows * columns)
+
+
 def product(problem: GemmProblem, tiling: Tiling, a: Array, b: Array, made: Design | None = None) -> Array:
     """A matrix product by a design, with operands padded here. b: as it is stored."""
-    made = made or design(problem, tiling, PLAIN_INT if problem.operand.startswith("int") else PLAIN)
+    code = PLAIN_INT if problem.operand.startswith("int") else PLAIN
+    made = made or design(problem, tiling, code, *dense(problem, tiling))
     assert check(made) == []
     m, n, k = tiling.padded(problem)
     rows, columns = (n, k) if problem.transposed else (k, n)
@@ -312,7 +320,7 @@ def test_extents_around_those_of_the_tiles(arch: Arch, tiling: Tiling, transpose
 
 def test_a_run_leaves_nothing_for_the_next() -> None:
     problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
-    loaded = SIMULATED["aie2"].load(design(problem, tiling, PLAIN))
+    loaded = SIMULATED["aie2"].load(design(problem, tiling, PLAIN, *dense(problem, tiling)))
     results = []
     for _ in range(3):
         a, b = operands(problem)
@@ -326,7 +334,7 @@ def test_forgetting_the_rounding_mode_shows() -> None:
     problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
     a, b = operands(problem)
     once = (a.astype(np.float32) @ b.astype(np.float32).T).astype(ml_dtypes.bfloat16)
-    right = design(problem, tiling, PLAIN)
+    right = design(problem, tiling, PLAIN, *dense(problem, tiling))
     assert nmse(product(problem, tiling, a, b, right), once) <= ROUNDED_ONCE
 
     def forgetful(source: Source) -> Source:
@@ -390,7 +398,7 @@ def epilogue(problem: GemmProblem) -> Epilogue:
 def test_every_tiling_found_makes_a_design_within_all_limits(problem: GemmProblem) -> None:
     tiling = search(problem)
     assert tiling is not None
-    made = design(problem, tiling, epilogue(problem), MatrixBatch())
+    made = design(problem, tiling, epilogue(problem), *dense(problem, tiling))
     assert check(made) == []
     m, n, k = tiling.padded(problem)
     assert m >= problem.m
@@ -439,11 +447,11 @@ def test_no_other_tiling_is_much_faster(problem: GemmProblem, data: st.DataObjec
         s * data.draw(st.integers(1, 16)),
         data.draw(st.sampled_from([1, 2, 3, 4])),
     )
-    made = design(problem, other, epilogue(problem))
+    made = design(problem, other, epilogue(problem), *dense(problem, other))
     if check(made):
         return
     array = ARRAYS[problem.arch]
-    chosen = predict(count(design(problem, best, epilogue(problem))), array).seconds
+    chosen = predict(count(design(problem, best, epilogue(problem), *dense(problem, best))), array).seconds
     assert chosen <= 1.03 * predict(count(made), array).seconds
 
 
@@ -463,7 +471,7 @@ def test_predicted_throughput_at_4096(arch: Arch, operand: str, result: str, ter
     problem = GemmProblem(arch, array.columns, operand, result, n, n, n)
     tiling = search(problem)
     assert tiling is not None
-    made = design(problem, tiling, PLAIN)
+    made = design(problem, tiling, PLAIN, *dense(problem, tiling))
     assert check(made) == []
     found = predict(count(made), array)
     assert 2 * n**3 / (found.seconds + array.dispatch_seconds) >= tera * 1e12
@@ -547,5 +555,5 @@ def test_block_floats_are_predicted_to_be_several_times_as_fast() -> None:
         problem = GemmProblem("aie2p", 8, operand, "bfloat16", n, n, n)
         tiling = search(problem)
         assert tiling is not None
-        busy[operand] = predict(count(design(problem, tiling, PLAIN)), ARRAYS["aie2p"]).seconds
+        busy[operand] = predict(count(design(problem, tiling, PLAIN, *dense(problem, tiling))), ARRAYS["aie2p"]).seconds
     assert 3 < busy["bfloat16"] / busy["bfp16"] < 8

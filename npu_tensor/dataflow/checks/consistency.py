@@ -137,9 +137,16 @@ def counts(index: Index) -> Iterator[Violation]:
                 f" write all but the first {given}, which every run gives to all parameters."
             )
             yield Violation("runtime parameter", parameter.name, written, parameter.words - given, message)
+    counts = {
+        statement.rounds
+        for worker in index.design.workers
+        for statement, _ in walk(worker.body)
+        if isinstance(statement, Loop)
+    }
     for word, value in index.design.values:
-        if not 0 <= value < 1 << 31:
-            message = f"parameter {word.parameter} gets {value} from the sequence, which is no count of 31 bits."
+        least, what = (0, "count of 31 bits") if word in counts else (-(1 << 31), "word of 32 bits")
+        if not least <= value < 1 << 31:
+            message = f"parameter {word.parameter} gets {value} from the sequence, which is no {what}."
             yield Violation("runtime parameter", word.parameter, value, (1 << 31) - 1, message)
     for worker in index.design.workers:
         where = str(worker.tile)

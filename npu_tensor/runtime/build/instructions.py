@@ -239,7 +239,7 @@ class _Stream:
         return places
 
     def _write(self, address: int, value: int) -> None:
-        self._add([WRITE, 0, address, 0, value, 24])
+        self._add([WRITE, 0, address, 0, value & 0xFFFFFFFF, 24])
 
     def _start(
         self, end: _End, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool

@@ -9,7 +9,7 @@ A kernel is never split.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -86,7 +86,11 @@ class LogicalDevice:
         return self.members[0].mixes
 
     def launches(
-        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+        self,
+        kernels: Sequence[Kernel],
+        steps: Sequence[Step],
+        dying: Sequence[Sequence[int]],
+        numbers: Mapping[int, Any],
     ) -> list[Launch]:
         """See `task.Accelerator`. Each launch goes to one member, divided as a member that has all kernels divides."""
         own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
@@ -95,19 +99,27 @@ class LogicalDevice:
             return [Launch(1, step) for step in steps]
         launches: list[Launch] = []
         first = 0
-        for launch in self._on_member(number, own, dying):
+        for launch in self._on_member(number, own, dying, numbers):
             end = first + launch.kernels
-            step = steps[first] if launch.kernels == 1 else self._together(own[first:end], dying[first:end])
+            step = steps[first] if launch.kernels == 1 else self._together(own[first:end], dying[first:end], numbers)
             launches.append(launch._replace(step=step))
             first = end
         return launches
 
-    def _on_member(self, number: int, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> list[Launch]:
+    def _on_member(
+        self,
+        number: int,
+        kernels: Sequence[LogicalKernel],
+        dying: Sequence[Sequence[int]],
+        numbers: Mapping[int, Any],
+    ) -> list[Launch]:
         """The launches of a member for kernels that it has."""
-        bound = [kernel.bound[number] for kernel in kernels]
-        return self.members[number].launches([kernel for kernel, _ in bound], [step for _, step in bound], dying)
+        own, steps = zip(*(kernel.bound[number] for kernel in kernels), strict=True)
+        return self.members[number].launches(own, steps, dying, numbers)
 
-    def _together(self, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> Step:
+    def _together(
+        self, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]], numbers: Mapping[int, Any]
+    ) -> Step:
         """The step that runs kernels on one member, with as few launches as that one needs."""
         results = {output.item for kernel in kernels for output in kernel.task.outputs}
         read = dict.fromkeys(source.item for kernel in kernels for source in kernel.task.inputs)
@@ -120,7 +132,7 @@ class LogicalDevice:
                     refused.add(number)
                     return None
                 with self.binding:
-                    launches[number] = self._on_member(number, kernels, dying)
+                    launches[number] = self._on_member(number, kernels, dying, numbers)
 
             def run(values: list[Any]) -> None:
                 for launch in launches[number]:

@@ -1,6 +1,6 @@
 """Launches: which kernels of a plan are one, what its arguments are, and where values inside of it lie.
 
-    for plan in launch_plans(kernels, dying, mixes=True):
+    for plan in launch_plans(kernels, dying, mixes=True, numbers={3: 0.125}):
         plan.kernels, plan.arguments, plan.program
 
 A value that one kernel makes and others of the same launch read stays in the NPU's memory: in an argument if somebody
@@ -10,13 +10,15 @@ reads it afterwards, else in a part of the scratch buffer, which serves another 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand, room
 from npu_tensor.ops.declare import Call, Layout
@@ -51,11 +53,15 @@ class Argument(NamedTuple):
 
 
 class LaunchPlan(NamedTuple):
-    """kernels: in order. arguments: of the launch. program: what runs on them."""
+    """kernels: in order. arguments: of the launch. program: what runs on them.
+
+    words: those of the runtime parameters, if the program has them. A run with others cannot be this launch.
+    """
 
     kernels: tuple[NpuKernel, ...]
     arguments: tuple[Argument, ...]
     program: ArrayProgram
+    words: tuple[int, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -74,17 +80,20 @@ def alone(kernel: NpuKernel) -> LaunchPlan:
     return LaunchPlan((kernel,), tuple(arguments), ArrayProgram.of(design, kernel.request.name, sizes))
 
 
-def launch_plans(kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], mixes: bool) -> list[LaunchPlan]:
+def launch_plans(
+    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], mixes: bool, numbers: Mapping[int, Any]
+) -> list[LaunchPlan]:
     """The launches of kernels that follow each other, as few as possible.
 
-    dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations. A
+    dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations. It
+    is then made for these numbers, by item, as it has no instructions of ours, into which a run writes its own. A
     launch ends before a kernel that reads what the host must look at or convert first, and where it would have more
     arguments or take longer than a launch may.
     """
     plans, first = [], 0
     for end in range(1, len(kernels) + 1):
         if end == len(kernels) or not _continues(kernels[first:end], kernels[end], dying[first : end + 1], mixes):
-            plans.append(_together(kernels[first:end], dying[first:end]))
+            plans.append(_together(kernels[first:end], dying[first:end], numbers))
             first = end
     return plans
 
@@ -94,9 +103,7 @@ def _continues(
 ) -> bool:
     """Whether a kernel can belong to the launch in front of it."""
     longer = (*launch, kernel)
-    configurations = {id(each.request.design.configuration) for each in longer}
-    # The words of a run are written into instructions of ours, and a launch with several configurations has others.
-    if len(configurations) > 1 and not (mixes and all(not each.offer.scalars for each in longer)):
+    if not mixes and _configurations(longer) > 1:
         return False
     if sum(each.cost.expense.seconds for each in longer) > config.launch_milliseconds / 1e3:
         return False
@@ -113,7 +120,8 @@ def _continues(
         assert source.dtype is not None
         if source.item in made and (host.indexes or made[source.item] or form_of(host, source.dtype)):
             return False
-    return len(_together(longer, dying).arguments) <= HOST_BUFFERS
+    values, _ = _values_of(longer, dying)
+    return len([value for value in values if not value.inside]) < HOST_BUFFERS  # One may be for scratch.
 
 
 @dataclass
@@ -126,9 +134,51 @@ class _Value:
     last: int = 0
 
 
-def _together(kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]]) -> LaunchPlan:
+def _configurations(kernels: Sequence[NpuKernel]) -> int:
+    return len({id(kernel.request.design.configuration) for kernel in kernels})
+
+
+def _together(
+    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], numbers: Mapping[int, Any]
+) -> LaunchPlan:
     if len(kernels) == 1:
         return alone(kernels[0])
+    values, used = _values_of(kernels, dying)
+    outside = [value for value in values if not value.inside]
+    offsets, scratch = _laid_out([value for value in values if value.inside])
+    where = {id(value): HostSlice(number, 0) for number, value in enumerate(outside)}
+    where |= {number: HostSlice(len(outside), offset) for number, offset in offsets.items()}
+    arguments = [value.argument for value in outside]
+    if scratch:
+        host = HostOperand(None, True, Layout((scratch,), (1,)), (scratch,), "uint8", None)
+        arguments.append(Argument(None, True, host, None, scratch))
+    designs = [kernel.request.design for kernel in kernels]
+    words = None
+    if _configurations(kernels) > 1:
+        each = [kernel.words(numbers) for kernel in kernels]
+        designs = [_with_words(design, own) for design, own in zip(designs, each, strict=True)]
+        words = tuple(chain.from_iterable(each))
+    runs = [
+        DesignRun(design, tuple([where[id(value)] for value in own]))
+        for design, own in zip(designs, used, strict=True)
+    ]
+    name = "+".join(kernel.task.name for kernel in kernels)
+    program = ArrayProgram(name, tuple(runs), tuple([argument.nbytes for argument in arguments]))
+    return LaunchPlan(tuple(kernels), tuple(arguments), program, words)
+
+
+def _with_words(design: Design, words: Sequence[int]) -> Design:
+    """The design with the words that a run would give all of its runtime parameters."""
+    if not words:
+        return design
+    values = [(parameter[number], word) for parameter in design.parameters for number, word in enumerate(words)]
+    return replace(design, values=(*values, *design.values))
+
+
+def _values_of(
+    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]]
+) -> tuple[list[_Value], list[list[_Value]]]:
+    """What the kernels of a launch read and write, and by kernel what lies in each host buffer of its design."""
     dead = {item for items in dying for item in items}
     values: dict[Hashable, _Value] = {}
     used: list[list[_Value]] = []
@@ -148,21 +198,7 @@ def _together(kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]]) -> L
             value.argument = value.argument._replace(nbytes=max(value.argument.nbytes, argument.nbytes))
             value.last = place
             used[-1].append(value)
-    arguments = [value for value in values.values() if not value.inside]
-    offsets, scratch = _laid_out([value for value in values.values() if value.inside])
-    where = {id(value): HostSlice(number, 0) for number, value in enumerate(arguments)}
-    where |= {number: HostSlice(len(arguments), offset) for number, offset in offsets.items()}
-    runs = [
-        DesignRun(kernel.request.design, tuple([where[id(value)] for value in each]))
-        for kernel, each in zip(kernels, used, strict=True)
-    ]
-    buffers_of_all = [value.argument for value in arguments]
-    if scratch:
-        host = HostOperand(None, True, Layout((scratch,), (1,)), (scratch,), "uint8", None)
-        buffers_of_all.append(Argument(None, True, host, None, scratch))
-    name = "+".join(kernel.task.name for kernel in kernels)
-    program = ArrayProgram(name, tuple(runs), tuple(argument.nbytes for argument in buffers_of_all))
-    return LaunchPlan(tuple(kernels), tuple(buffers_of_all), program)
+    return [*values.values()], used
 
 
 def _laid_out(values: Sequence[_Value]) -> tuple[dict[int, int], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
@@ -121,13 +121,17 @@ class NpuDevice(ABC):
         return self.costs.change_seconds is not None
 
     def launches(
-        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+        self,
+        kernels: Sequence[Kernel],
+        steps: Sequence[Step],
+        dying: Sequence[Sequence[int]],
+        numbers: Mapping[int, Any],
     ) -> list[Launch]:
         """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
         own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
         launches: list[Launch] = []
         first = 0
-        for plan in launch_plans(own, dying, self.mixes):
+        for plan in launch_plans(own, dying, self.mixes, numbers):
             count = len(plan.kernels)
             launches += self._launched(plan, steps[first : first + count])
             first += count
@@ -209,8 +213,8 @@ class NpuKernel:
         self.reason = f"{self.offer.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
         return step
 
-    def words(self, values: Sequence[Any]) -> list[int]:
-        """What a run gives every runtime parameter, from the values of a plan."""
+    def words(self, values: Sequence[Any] | Mapping[int, Any]) -> list[int]:
+        """What a run gives every runtime parameter, from the values of a plan, by item."""
         return [word(values[self.task.inputs[number].item], kind) for number, kind in self.offer.scalars]
 
     def counted(self, counters: Counters) -> tuple[float, str]:

@@ -30,7 +30,9 @@ def form_of(operand: HostOperand, dtype: DType) -> HostOperand | None:
     does not matter.
     """
     layout, padded = operand.layout, operand.padded
-    in_order = is_row_major(layout.shape, layout.strides) and not layout.offset and padded[1:] == layout.shape[1:]
+    outer = next((axis for axis, extent in enumerate(padded) if extent > 1), 0) + 1
+    whole = padded[outer:] == layout.shape[outer:]
+    in_order = is_row_major(layout.shape, layout.strides) and not layout.offset and whole
     # What lies behind the elements of a result is not read; what a kernel reads there may have to be padding.
     free = operand.output or operand.padding is None or padded == layout.shape
     return None if operand.dtype == dtype.name and in_order and free else operand._replace(number=None, indexes=None)

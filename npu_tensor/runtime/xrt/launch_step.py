@@ -65,12 +65,16 @@ class LaunchStep(KernelStep):
         self.kernels = plan.kernels
         self.steps = steps
         self.has_words = any(kernel.offer.scalars for kernel in plan.kernels)
+        self.own_words = plan.words
         self.operands = [_operand(engine, argument) for argument in plan.arguments]
         tasks = [kernel.task for kernel in plan.kernels]
         super().__init__(tasks, program, [operand.output for operand in self.operands], compute)
 
     def run(self, values: list[Any]) -> None:
         """What the plan calls."""
+        if self.own_words and self._words(values) != self.own_words:
+            self._one_by_one(values)
+            return
         engine, program, latest = self.engine, self.program, self.latest
         if latest is not None and latest.phase == "running" and engine.ready:
             engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
@@ -85,6 +89,15 @@ class LaunchStep(KernelStep):
                 break
         self.launch_with_care(values)
 
+    def _words(self, values: list[Any]) -> tuple[int, ...]:
+        """What a run gives the runtime parameters of its kernels."""
+        return tuple([word for kernel in self.kernels for word in kernel.words(values)])
+
+    def _one_by_one(self, values: list[Any]) -> None:
+        """Launch each kernel by itself."""
+        for step in self.steps:
+            step(values)
+
     def launch(self, values: list[Any]) -> Launch | None:
         """Enqueue one run; its results are in `values` at once. None if there was a fault meanwhile.
 
@@ -93,7 +106,7 @@ class LaunchStep(KernelStep):
         engine, device = self.engine, self.device
         faults = engine.faults
         inputs = tuple(map(values.__getitem__, self.inputs))
-        words = [word for kernel in self.kernels for word in kernel.words(values)] if self.has_words else ()
+        words = self._words(values) if self.has_words and self.own_words is None else ()
         leases: list[Lease] = []
         results: list[tuple[int, ResidentBuffer]] = []
         take = engine.pool.take
@@ -144,8 +157,7 @@ class LaunchStep(KernelStep):
         engine.check_process()
         reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
         if program.refused and self.steps:  # Such as where a file declares fewer host buffers.
-            for step in self.steps:
-                step(values)
+            self._one_by_one(values)
             return
         if reason:
             self._leave(values, reason)
@@ -191,8 +203,7 @@ class LaunchStep(KernelStep):
     def _differs_singly(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
         """How the results differ from those of the kernels one by one, and these."""
         values = launch.values()
-        for step in self.steps:
-            step(values)
+        self._one_by_one(values)
         right = [values[item] for item, _ in launch.results]
         for (_, result), expected in zip(launch.results, right, strict=True):
             if bytes(flat(result, uint8)) != bytes(flat(expected, uint8)):
