@@ -224,9 +224,9 @@ def test_a_captured_function_explains_the_plan_that_it_runs() -> None:
 
 @needs_compiler
 def test_what_a_captured_function_reads_from_outside_is_not_counted_as_copies() -> None:
-    """By predicted latency, this product goes to the array only if its weights are there already."""
-    weight = nt.ones(4096, 4096, dtype=nt.bfloat16).realize()
-    x = nt.ones(32, 4096, dtype=nt.bfloat16).realize()
+    """By predicted latency, this product goes to the array only if its weights are there already, in whole tiles."""
+    weight = nt.ones(4100, 4096, dtype=nt.bfloat16).realize()
+    x = nt.ones(32, 4100, dtype=nt.bfloat16).realize()
     with nt.default_device("sim:npu2", policy="latency"):
         assert nt.explain(x @ weight)[-1].device == "cpu"
         assert nt.jit(lambda x: x @ weight).explain(x)[-1].device == "sim:npu2"
