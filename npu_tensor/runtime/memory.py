@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import sys
 import threading
 from bisect import bisect_right
 from collections import defaultdict, deque
@@ -165,6 +166,20 @@ class Buffer:
             raise ArgumentError(f"shape {shape} of {dtype} needs {needed} bytes, the buffer has {self.nbytes}")
         whole = np.asarray(self if writeable else _ReadOnly(self))
         return whole[:needed].view(dtype).reshape(shape)
+
+    @property
+    def is_overwritable(self) -> bool:
+        """Whether nothing sees its bytes but who holds the buffer: no array, no other buffer, no device."""
+        memory = getattr(self, "_memory", None)
+        if type(self) is not Buffer or hasattr(self, "copies"):
+            return False
+        if isinstance(memory, np.ndarray):  # References: of the buffer, of this function, of the call.
+            return memory.flags.owndata and memory.flags.writeable and sys.getrefcount(memory) <= 3
+        return memory is None or isinstance(memory, _Collector)
+
+    def copy(self) -> Buffer:
+        """A buffer of the same bytes."""
+        return Buffer.from_array(np.array(self.as_array((self.nbytes,), np.uint8)))
 
     def part(self, start: int, nbytes: int) -> Buffer:
         """Some of its bytes as a buffer of their own, without a copy; keeps this one alive."""
