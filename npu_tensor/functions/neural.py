@@ -409,18 +409,22 @@ def scaled_dot_product_attention(
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("needs (..., tokens, features)")
     dtype = require_float(query)
+    *lead, tokens, _ = query.shape
+    heads, rows = lead, tokens
     if enable_gqa:
         if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
             raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
-        group = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
+        # A group of query heads is one matrix with the rows of all, so that keys and values need no repeat.
+        heads, rows = [*lead[:-1], key.shape[-3]], query.shape[-3] // key.shape[-3] * tokens
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    products = ops.contract(query, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
-    scores = _masked(products * factor, attn_mask, is_causal)
+    queries = query.reshape(*heads, rows, query.shape[-1])
+    products = ops.contract(queries, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
+    scores = _masked(products.reshape(*lead, tokens, key.shape[-2]) * factor, attn_mask, is_causal)
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
-    return _dropped(weights.to(dtype), dropout_p, True, weights.shape) @ value
+    weights = _dropped(weights.to(dtype), dropout_p, True, weights.shape)
+    return (weights.reshape(*heads, rows, key.shape[-2]) @ value).reshape(*lead, tokens, value.shape[-1])
 
 
 @composite(method=False)

@@ -73,8 +73,8 @@ class Trace(NamedTuple):
     of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
     argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
-    returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates: of
-    what is outside. is_tracked: whether gradients pass through a result, so that each call has to record.
+    returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates:
+    of what is outside. is_tracked: whether gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]

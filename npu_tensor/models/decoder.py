@@ -134,22 +134,21 @@ class Block(nn.Module):
             cache = nt.zeros(context, c.kv_heads, c.head_features, dtype=dtype)
             self.register_buffer(name, cache, persistent=False)
 
-    def attention(self, x: nt.Tensor, positions: nt.Tensor, factors: nt.Tensor | None, window: int) -> Any:
-        """Of x (tokens, features) at positions (tokens,) to the cached positions below `window` that are not later."""
+    def attention(self, x: nt.Tensor, positions: nt.Tensor, mask: nt.Tensor, factors: nt.Tensor | None) -> Any:
+        """Of x (tokens, features) at positions (tokens,) to the cached positions that mask (tokens, window) allows."""
         c = self.config
         q, k, v = (layer(x).unflatten(-1, (-1, c.head_features)) for layer in (self.attn_q, self.attn_k, self.attn_v))
         if c.kind.qk_norm:
             q, k = self.attn_q_norm(q), self.attn_k_norm(k)
         q, k = (nt.rope(each, positions, factors, **c.rotation) for each in (q, k))
         self.keys[positions], self.values[positions] = k, v
-        keys, values = (cache[:window].transpose(0, 1) for cache in (self.keys, self.values))
-        mask = nt.arange(window) <= positions.unsqueeze(1)
+        keys, values = (cache[: mask.shape[-1]].transpose(0, 1) for cache in (self.keys, self.values))
         mixed = F.scaled_dot_product_attention(q.transpose(0, 1), keys, values, mask, enable_gqa=True)
         return self.attn_output(mixed.transpose(0, 1).flatten(-2))
 
-    def forward(self, x: nt.Tensor, positions: nt.Tensor, factors: nt.Tensor | None, window: int) -> Any:
-        """(tokens, features) to the same."""
-        x = x + self.attention(self.attn_norm(x), positions, factors, window)
+    def forward(self, x: nt.Tensor, *where: Any) -> Any:
+        """(tokens, features) to the same; where: what `attention` takes besides."""
+        x = x + self.attention(self.attn_norm(x), *where)
         h = self.ffn_norm(x)
         return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
 
@@ -168,11 +167,26 @@ class Decoder(nn.Module):
         self.rope_freqs = nn.Module()
         self.rope_freqs.register_buffer("weight", factors)
 
+    @classmethod
+    def of(cls, file: Any, context: int, cache_dtype: Any = nt.float32) -> Decoder:
+        """The model in a file that `npu_tensor.load_gguf` has read, for inference.
+
+        context: at most what the model was trained for. Raises ArgumentError for an architecture that is not known and
+        for a file that does not have the tensors of its architecture.
+        """
+        config = Config.of(file.metadata, file.tensors)
+        if not 0 < context <= config.context:
+            raise nt.ArgumentError(f"the context must be 1 to {config.context} tokens, as the model was trained, not {context}")
+        decoder = cls(config, context, cache_dtype).requires_grad_(False)
+        decoder.load_state_dict(file.tensors, assign=True)
+        return decoder
+
     def forward(self, tokens: nt.Tensor, positions: nt.Tensor, window: int) -> Any:
         """Features (tokens, features) of tokens (tokens,) at positions (tokens,), which are below `window`."""
         x = self.token_embd(tokens)
+        mask = nt.arange(window) <= positions.unsqueeze(1)
         for block in self.blk:
-            x = block(x, positions, self.rope_freqs.weight, window)
+            x = block(x, positions, mask, self.rope_freqs.weight)
         return self.output_norm(x)
 
     def logits(self, x: nt.Tensor) -> Any:
