@@ -81,7 +81,7 @@ def _tensor_bytes(task: Task) -> int:
     for source in task.inputs:
         if source.layout and source.dtype:
             extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
-            nbytes += math.prod(extents) * source.dtype.itemsize
+            nbytes += source.dtype.nbytes(math.prod(extents))
     return nbytes
 
 
