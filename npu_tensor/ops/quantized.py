@@ -241,7 +241,6 @@ def linear_quantized(input, weight, /, exact: bool = False):
 def _rounded_input(x: Array, block: int) -> Array:
     """What is left of the numbers in rows after ggml's Q8_0 and Q8_1 (blocks of 32) or Q8_K (of 256)."""
     rows = x.reshape(-1, block)
-    if block == 32:
-        return dequantize.op.body(_quantize_8(q8_0, rows)).reshape(x.shape)
-    scales = _largest(rows) / np.float32(-127)
-    return (np.minimum(np.rint(rows * _inverse(scales)), 127) * scales).reshape(x.shape)
+    scales = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127)
+    stored = scales.astype(np.float16).astype(np.float32) if block == 32 else scales
+    return (np.rint(rows * _inverse(scales)) * stored).reshape(x.shape)
