@@ -342,11 +342,13 @@ def cross_entropy(
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
-    The row at padding_idx has no gradient.
+    The row at padding_idx has no gradient. Rows of quantized weights come out as float32.
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
     rows = ops.take(weight, input, 0)
+    if weight.dtype.is_quantized:
+        return ops.dequantize(rows)
     if padding_idx is None:
         return rows
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:

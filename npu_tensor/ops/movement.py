@@ -426,11 +426,13 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     x, index = require_tensor(operands[0]), require_tensor(operands[1])
     rules.index_dtype(index.dtype)
     dim = dimension(attributes["dim"], x.ndim)
+    if x.dtype.is_quantized and dim == x.ndim - 1:
+        raise DimensionError(f"single elements cannot be taken out of the blocks of {x.dtype.name}")
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
     return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
-@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False)
+@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True)
 def take(input, index, /, dim: int, name: str = "index"):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 

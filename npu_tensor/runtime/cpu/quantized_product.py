@@ -1,0 +1,227 @@
+"""Products of float32 rows with quantized weights, whose blocks are read where they are.
+
+Two kernels: the first rounds each row of the input to bytes with scales, as ggml does, and the second multiplies these
+with the codes of the weights as integers. In the exact form there is only the second, on the codes as float32. A tile
+has some rows of weights, whose codes are unpacked once for as many tokens as the tile has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.runtime.cpu.float_formats import round_float16
+from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.quantized_formats import GROUP, Group, both_halves, dot, groups
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import Value
+
+__all__ = ["MOST_TOKENS", "PRODUCT_META", "ROUND_META", "QuantizedSpec", "product_module", "round_module", "row_layout"]
+
+MOST_TOKENS: Final = 4
+"""Of a tile."""
+
+_ROWS: Final = {1: 4}
+_ROWS_OF_SEVERAL_TOKENS: Final = 2
+
+ROUND_META: Final = ("blocks", "x_row_bytes", "scales", "sums", "row_bytes")
+PRODUCT_META: Final = ("blocks", "rows", "weight_row_bytes", "tokens", "scales", "sums", "x_row_bytes")
+
+_SUMS: Final = 8
+"""Lanes of an accumulator."""
+
+
+class QuantizedSpec(NamedTuple):
+    """What the code of a product depends on. tokens: of a tile."""
+
+    dtype: str
+    exact: bool
+    tokens: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of weights of a tile."""
+        return _ROWS.get(self.tokens, _ROWS_OF_SEVERAL_TOKENS)
+
+
+class RowLayout(NamedTuple):
+    """Where a rounded row has its scales and sums, after its bytes, and its size; in bytes."""
+
+    scales: int
+    sums: int
+    nbytes: int
+
+
+def row_layout(features: int) -> RowLayout:
+    """Of a rounded row: a byte per element; for each group a float32 scale and an eighth of the sum of its elements.
+
+    What is added of it to each lane of an accumulator comes to the whole.
+    """
+    floats = features // GROUP * 4
+    return RowLayout(features, features + floats, features + 2 * floats)
+
+
+class _Writer:
+    """A kernel that handles some items."""
+
+    def __init__(self, target: CpuTarget, meta: Sequence[str]) -> None:
+        self.emitter = Emitter(target)
+        pointers, numbers = Value("%pointers", "ptr"), Value("%meta", "ptr")
+        self.meta = {name: load_value(self.emitter, "i64", numbers, i) for i, name in enumerate(meta)}
+        self.slots = [load_value(self.emitter, "ptr", pointers, slot) for slot in range(2)]
+
+    def slot(self, number: int) -> Value:
+        return load_value(self.emitter, "ptr", Value("%pointers", "ptr"), number)
+
+    def at(self, base: Value, line: Value, stride: str) -> Value:
+        return byte_offset(self.emitter, base, self.emitter.mul(line, self.meta[stride]))
+
+    def store(self, value: Value, address: Value) -> None:
+        self.emitter.statement(f"store {value.type} {value.name}, ptr {address.name}, align 1")
+
+    def floats(self, address: Value, lanes: int) -> Value:
+        type_ = "float" if lanes == 1 else f"<{lanes} x float>"
+        return load_value(self.emitter, type_, address, align=4)
+
+    def module(self, name: str) -> str:
+        signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
+        return self.emitter.module(self.emitter.function(signature))
+
+
+@lru_cache(maxsize=16)
+def round_module(name: str, block: int, target: CpuTarget) -> str:
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which rounds rows to bytes.
+
+    block: elements that share a scale, 32 or 256. pointers: [rounded rows, float32 rows]. meta: ROUND_META.
+    A row with NaN or infinity has scales of NaN.
+    """
+    writer = _Writer(target, ROUND_META)
+    e, meta = writer.emitter, writer.meta
+    to, of = writer.slots
+    count = block // GROUP
+
+    def round_row(row: Value, _: list[Value]) -> None:
+        source, target_row = writer.at(of, row, "x_row_bytes"), writer.at(to, row, "row_bytes")
+
+        def round_block(index: Value, _: list[Value]) -> None:
+            start = byte_offset(e, source, e.mul(index, block * 4))
+            parts = [writer.floats(byte_offset(e, start, i * GROUP * 4), GROUP) for i in range(count)]
+            largest = e.abs(parts[0])
+            for part in parts[1:]:
+                larger = e.abs(part)
+                largest = e.select(e.compare("ogt", larger, largest), larger, largest)
+            amax = e.intrinsic("llvm.vector.reduce.fmax", largest, result="float", overloads=(largest.type,), flags="nnan")
+            scale = e.div(amax, 127.0)
+            inverse = e.select(e.compare("oeq", amax, 0.0), 0.0, e.div(e.constant(1.0, "float"), scale))
+            stored = round_float16(e, scale) if block == GROUP else scale
+            # 0, or NaN if an element is no finite number.
+            for part in parts:
+                stored = e.add(stored, e.sum_lanes(e.mul(part, 0.0)))
+            for i, part in enumerate(parts):
+                group = e.add(e.mul(index, count), i)
+                scaled = e.mul(part, broadcast(e, inverse, GROUP))
+                codes = e.convert("fptosi", e.rint(scaled), "i32")
+                writer.store(e.convert("trunc", codes, "i8"), byte_offset(e, target_row, e.mul(group, GROUP)))
+                four = e.mul(group, 4)
+                writer.store(stored, byte_offset(e, byte_offset(e, target_row, meta["scales"]), four))
+                number = e.mul(e.convert("sitofp", e.sum_lanes(codes), "float"), 1 / _SUMS)
+                writer.store(e.mul(number, stored), byte_offset(e, byte_offset(e, target_row, meta["sums"]), four))
+
+        e.loop(0, meta["blocks"], 1, (), round_block)
+
+    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), round_row)
+    return writer.module(name)
+
+
+@lru_cache(maxsize=64)
+def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes columns of the result.
+
+    An item is the columns of the rows of a tile. pointers: [result, weights, input]; the input as float32 rows if exact,
+    else as rounded ones. meta: PRODUCT_META.
+    """
+    writer = _Writer(target, PRODUCT_META)
+    e, meta = writer.emitter, writer.meta
+    (result, weights), x = writer.slots, writer.slot(2)
+    dtype = as_dtype(spec.dtype)
+    count = dtype.block // GROUP
+
+    def lines(first: Value, number: int, end: str) -> list[Value]:
+        """Those past the end are the last one, which is computed again."""
+        last = e.sub(meta[end], 1)
+        return [e.smaller(e.add(first, i), last) for i in range(number)]
+
+    def compute_item(item: Value, _: list[Value]) -> None:
+        rows = lines(e.mul(item, spec.rows), spec.rows, "rows")
+        starts = [writer.at(weights, row, "weight_row_bytes") for row in rows]
+
+        def compute_tokens(token: Value, _: list[Value]) -> None:
+            tokens = lines(token, spec.tokens, "tokens")
+            inputs = [writer.at(x, each, "x_row_bytes") for each in tokens]
+
+            def add_block(index: Value, sums: list[Value]) -> list[Value]:
+                blocks = [byte_offset(e, start, e.mul(index, dtype.itemsize)) for start in starts]
+                for i, groups_of_rows in enumerate(zip(*(groups(e, spec.dtype, block) for block in blocks), strict=True)):
+                    group = e.add(e.mul(index, count), i)
+                    add = _add_exact if spec.exact else _add_rounded
+                    sums = add(writer, groups_of_rows, inputs, group, sums)
+                return sums
+
+            zero = e.constant(0.0, f"<{_SUMS} x float>")
+            sums = e.loop(0, meta["blocks"], 1, [zero] * (spec.rows * spec.tokens), add_block)
+            for r, row in enumerate(rows):
+                for t, each in enumerate(tokens):
+                    place = e.add(e.mul(each, meta["rows"]), row)
+                    writer.store(e.sum_lanes(sums[r * spec.tokens + t]), e.address(result, place, "float32"))
+
+        e.loop(0, meta["tokens"], spec.tokens, (), compute_tokens)
+
+    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
+    return writer.module(name)
+
+
+def _add_rounded(
+    writer: _Writer, rows: Sequence[Group], inputs: Sequence[Value], group: Value, sums: list[Value]
+) -> list[Value]:
+    e, meta = writer.emitter, writer.meta
+    sums, four = list(sums), e.mul(group, 4)
+    scales = [both_halves(e, row.scales) for row in rows]
+    minima = [row.minimum and broadcast(e, row.minimum, _SUMS) for row in rows]
+    for t, start in enumerate(inputs):
+        codes = load_value(e, f"<{GROUP} x i8>", byte_offset(e, start, e.mul(group, GROUP)), align=1)
+
+        def spread(name: str, start: Value = start) -> Value:
+            number = writer.floats(byte_offset(e, byte_offset(e, start, meta[name]), four), 1)
+            return broadcast(e, number, _SUMS)
+
+        scale = spread("scales")
+        for r, row in enumerate(rows):
+            place = r * len(inputs) + t
+            number = e.convert("sitofp", dot(e, row, codes), "float")
+            sums[place] = e.fma(number, e.mul(scales[r], scale), sums[place])
+            minimum = minima[r]
+            if minimum is not None:
+                sums[place] = e.fma(minimum, spread("sums"), sums[place])
+    return sums
+
+
+def _add_exact(
+    writer: _Writer, rows: Sequence[Group], inputs: Sequence[Value], group: Value, sums: list[Value]
+) -> list[Value]:
+    e = writer.emitter
+    sums, start = list(sums), e.mul(group, GROUP * 4)
+    for part in range(GROUP // _SUMS):
+        xs = [writer.floats(byte_offset(e, byte_offset(e, x, start), part * _SUMS * 4), _SUMS) for x in inputs]
+        for r, row in enumerate(rows):
+            codes = e.convert("sext", e.shuffle(row.codes, range(part * _SUMS, (part + 1) * _SUMS)), "i32")
+            scale = row.scales[part * len(row.scales) * _SUMS // GROUP]
+            weights = e.mul(e.convert("sitofp", codes, "float"), broadcast(e, scale, _SUMS))
+            if row.minimum is not None:
+                weights = e.add(weights, broadcast(e, row.minimum, _SUMS))
+            for t, x in enumerate(xs):
+                place = r * len(inputs) + t
+                sums[place] = e.fma(weights, x, sums[place])
+    return sums
