@@ -108,7 +108,7 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
 
 def _places(explanation: Explanation) -> str:
     """Where each kind of kernel of a step runs."""
-    counts = Counter((row.device, row.kernel) for row in explanation if row.device != "-")
+    counts = Counter((row.device, row.kernel) for row in explanation if row.nbytes is not None)
     return "a token takes " + ", ".join(
         f"{count} {kernel} on {device}" for (device, kernel), count in counts.most_common()
     )

@@ -176,7 +176,7 @@ class Decoder(nn.Module):
         """
         config = Config.of(file.metadata, file.tensors)
         if not 0 < context <= config.context:
-            raise nt.ArgumentError(f"the context must be 1 to {config.context} tokens, as the model was trained, not {context}")
+            raise nt.ArgumentError(f"the context must be 1 to {config.context} tokens, not {context}")
         decoder = cls(config, context, cache_dtype).requires_grad_(False)
         decoder.load_state_dict(file.tensors, assign=True)
         return decoder

@@ -46,8 +46,8 @@ class Generation:
             raise nt.ArgumentError("the prompt is empty; there is nothing to continue")
         if len(prompt) >= decoder.context:
             raise nt.ArgumentError(
-                f"the prompt has {len(prompt)} tokens, and the context of {decoder.context} must have room for one more; "
-                "shorten the prompt"
+                f"the prompt has {len(prompt)} tokens, and the context of {decoder.context} must have room for one "
+                "more; shorten the prompt"
             )
         self.decoder, self.prompt, self.sampling, self.ends = decoder, list(prompt), sampling, ends
         self.most = min(tokens, decoder.context - len(prompt))
