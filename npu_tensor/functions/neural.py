@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DType, float32
+from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
@@ -404,29 +404,34 @@ def scaled_dot_product_attention(
 
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads.
+    group of query heads, from where they are in memory. Key and value may be float16 or bfloat16 where query is float32,
+    as caches of them are.
     """
     if is_causal and attn_mask is not None:
         raise ArgumentError("give attn_mask or is_causal, not both")
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("needs (..., tokens, features)")
-    dtype = require_float(query)
-    *lead, tokens, _ = query.shape
-    heads, rows = lead, tokens
+    dtype, heads, rows = require_float(query), query.shape[-3:-1], 0
     if enable_gqa:
         if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
             raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
-        # A group of query heads is one matrix with the rows of all, so that keys and values need no repeat.
-        heads, rows = [*lead[:-1], key.shape[-3]], query.shape[-3] // key.shape[-3] * tokens
+        # The tokens of a group are rows of one product with the head that serves them.
+        rows = query.shape[-3] // key.shape[-3] * query.shape[-2]
+        query = query.reshape(*query.shape[:-3], key.shape[-3], rows, query.shape[-1])
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    queries = query.reshape(*heads, rows, query.shape[-1])
-    products = ops.contract(queries, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
-    scores = _masked(products.reshape(*lead, tokens, key.shape[-2]) * factor, attn_mask, is_causal)
+    products = ops.contract(query, key.transpose(-1, -2), None if dtype is float64 else "float32")
+    if enable_gqa:
+        products = products.reshape(*products.shape[:-3], *heads, products.shape[-1])
+    scores = _masked(products * factor, attn_mask, is_causal)
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
     weights = _dropped(weights.to(dtype), dropout_p, True, weights.shape)
-    return (weights.reshape(*heads, rows, key.shape[-2]) @ value).reshape(*lead, tokens, value.shape[-1])
+    if not enable_gqa:
+        return ops.contract(weights, value, dtype.name)
+    weights = weights.reshape(*weights.shape[:-3], value.shape[-3], rows, weights.shape[-1])
+    mixed = ops.contract(weights, value, dtype.name)
+    return mixed.reshape(*mixed.shape[:-3], *heads, mixed.shape[-1])
 
 
 @composite(method=False)
