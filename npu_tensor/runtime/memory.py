@@ -260,6 +260,10 @@ class Allocator:
         self._peak = 0
         self.layouts: WeakKeyDictionary[Buffer, dict[Hashable, Buffer | None]] = WeakKeyDictionary()
 
+    def forget_layouts(self, value: Buffer) -> None:
+        """Let go of what was made of the contents of a buffer, which are about to change."""
+        self.layouts.pop(value, None)
+
     def keeps(self, layout: Buffer) -> bool:
         """Whether there is room for one more in `layouts`."""
         return self._layout_bytes() + layout.nbytes <= self.pool_bytes

@@ -237,6 +237,20 @@ def test_rows_are_written_without_a_copy_of_the_table() -> None:
     np.testing.assert_array_equal(table.numpy()[:5], [[0] * 3, [1] * 3, [2] * 3, [3] * 3, [0] * 3])
 
 
+def test_products_with_a_table_see_the_rows_that_are_written() -> None:
+    """Products keep operands that they read again in another layout."""
+    table, x = nt.zeros(64, 256).realize(), nt.ones(16, 256)
+
+    @nt.jit
+    def write(row: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
+        table[row] = value
+        return x @ table.T
+
+    for row in range(5):
+        sums = write(nt.tensor([row]), nt.ones(1, 256)).numpy()
+        np.testing.assert_array_equal(sums, np.tile(np.where(np.arange(64) <= row, 256, 0), (16, 1)))
+
+
 @pytest.mark.parametrize(
     "reader",
     [

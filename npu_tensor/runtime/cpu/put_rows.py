@@ -73,7 +73,8 @@ class RowsKernel(CpuKernel):
         copy = bind_loop(self.owner, program, flat.shape, 0, [Input(0, value.dtype, flat)], [place])
         indices = np.ctypeslib.as_ctypes_type(index.dtype.numpy) * count
         before, skipped = index.layout.offset * index.dtype.itemsize, target.layout.offset * output.dtype.itemsize
-        new_buffer, otherwise = self.owner.allocator.allocation(output.nbytes), self._reference.bind()
+        allocator, otherwise = self.owner.allocator, self._reference.bind()
+        new_buffer = allocator.allocation(output.nbytes)
 
         def run(values: list[Any]) -> None:
             rows = indices.from_address(values[index.item].address + before)[:]
@@ -85,6 +86,8 @@ class RowsKernel(CpuKernel):
             if output.donor is None:
                 result = new_buffer()
                 ctypes.memmove(result.address, old.address + skipped, output.nbytes)
+            else:
+                allocator.forget_layouts(old)
             copy({0: values[value.item], 1: Buffer(result.address + first * row_bytes, 0)})  # type: ignore[arg-type]
             values[output.item] = result
 
