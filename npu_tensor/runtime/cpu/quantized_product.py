@@ -30,6 +30,9 @@ _ROWS_OF_SEVERAL_TOKENS: Final = 2
 ROUND_META: Final = ("blocks", "x_row_bytes", "scales", "sums", "row_bytes")
 PRODUCT_META: Final = ("blocks", "rows", "weight_row_bytes", "tokens", "scales", "sums", "x_row_bytes")
 
+_AHEAD: Final = 8192
+"""Bytes. The rows of a tile are short streams, which processors foresee too late."""
+
 _SUMS: Final = 8
 """Lanes of an accumulator."""
 
@@ -166,6 +169,8 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 
             def add_block(index: Value, sums: list[Value]) -> list[Value]:
                 blocks = [byte_offset(e, start, e.mul(index, dtype.itemsize)) for start in starts]
+                for block in blocks if spec.tokens == 1 else ():
+                    e.prefetch(byte_offset(e, block, _AHEAD))
                 in_step = zip(*(groups(e, spec.dtype, block) for block in blocks), strict=True)
                 for i, of_rows in enumerate(in_step):
                     sums = add(writer, of_rows, inputs, e.add(e.mul(index, count), i), sums)
