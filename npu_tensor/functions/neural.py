@@ -404,8 +404,7 @@ def scaled_dot_product_attention(
 
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads, from where they are in memory. Key and value may be float16 or bfloat16 where query is float32,
-    as caches of them are.
+    group of query heads, from where it is in memory. Key and value may be float16 or bfloat16 where query is float32.
     """
     if is_causal and attn_mask is not None:
         raise ArgumentError("give attn_mask or is_causal, not both")

@@ -40,6 +40,8 @@ def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = require_tensor(operands[0])
     shape = _resolve_shape(x, attributes["shape"])
+    if x.dtype.is_quantized and shape[-1:] != x.shape[-1:]:
+        raise ShapeError(f"rows of {x.dtype.name} cannot be cut or joined: dequantize() makes float32 of them")
     return Resolution(Spec.of(shape, x.dtype), (None,), {"shape": shape})
 
 
@@ -47,7 +49,7 @@ def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
     return reshaped(layout, shape)
 
 
-@op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout)
+@op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout, quantized=True)
 def reshape(input, /, *shape: int):
     """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
     return np.reshape(input, shape)

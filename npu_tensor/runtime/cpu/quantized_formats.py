@@ -24,8 +24,8 @@ GROUP: Final = 32
 class Group(NamedTuple):
     """Elements are scale * code + minimum.
 
-    codes: of GROUP elements, as bytes. signed: whether they are; others are below 128. scales: one, or one for each half
-    of the elements. minimum: None stands for 0.
+    codes: of GROUP elements, as bytes. signed: whether they are; others are below 128. scales: one, or one for each
+    half of the elements. minimum: None stands for 0.
     """
 
     codes: Value

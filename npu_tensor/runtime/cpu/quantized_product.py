@@ -30,6 +30,9 @@ _ROWS_OF_SEVERAL_TOKENS: Final = 2
 ROUND_META: Final = ("blocks", "x_row_bytes", "scales", "sums", "row_bytes")
 PRODUCT_META: Final = ("blocks", "rows", "weight_row_bytes", "tokens", "scales", "sums", "x_row_bytes")
 
+_AHEAD: Final = 8192
+"""Bytes. The rows of a tile are short streams, which processors foresee too late."""
+
 _SUMS: Final = 8
 """Lanes of an accumulator."""
 
@@ -113,7 +116,8 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
             for part in parts[1:]:
                 larger = e.abs(part)
                 largest = e.select(e.compare("ogt", larger, largest), larger, largest)
-            amax = e.intrinsic("llvm.vector.reduce.fmax", largest, result="float", overloads=(largest.type,), flags="nnan")
+            name, overloads = "llvm.vector.reduce.fmax", (largest.type,)
+            amax = e.intrinsic(name, largest, result="float", overloads=overloads, flags="nnan")
             scale = e.div(amax, 127.0)
             inverse = e.select(e.compare("oeq", amax, 0.0), 0.0, e.div(e.constant(1.0, "float"), scale))
             stored = round_float16(e, scale) if block == GROUP else scale
@@ -140,14 +144,15 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
 def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes columns of the result.
 
-    An item is the columns of the rows of a tile. pointers: [result, weights, input]; the input as float32 rows if exact,
-    else as rounded ones. meta: PRODUCT_META.
+    An item is the columns of the rows of a tile. pointers: [result, weights, input]; the input as float32 rows if
+    exact, else as rounded ones. meta: PRODUCT_META.
     """
     writer = _Writer(target, PRODUCT_META)
     e, meta = writer.emitter, writer.meta
     (result, weights), x = writer.slots, writer.slot(2)
     dtype = as_dtype(spec.dtype)
     count = dtype.block // GROUP
+    add = _add_exact if spec.exact else _add_rounded
 
     def lines(first: Value, number: int, end: str) -> list[Value]:
         """Those past the end are the last one, which is computed again."""
@@ -164,10 +169,11 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 
             def add_block(index: Value, sums: list[Value]) -> list[Value]:
                 blocks = [byte_offset(e, start, e.mul(index, dtype.itemsize)) for start in starts]
-                for i, groups_of_rows in enumerate(zip(*(groups(e, spec.dtype, block) for block in blocks), strict=True)):
-                    group = e.add(e.mul(index, count), i)
-                    add = _add_exact if spec.exact else _add_rounded
-                    sums = add(writer, groups_of_rows, inputs, group, sums)
+                for block in blocks if spec.tokens == 1 else ():
+                    e.prefetch(byte_offset(e, block, _AHEAD))
+                in_step = zip(*(groups(e, spec.dtype, block) for block in blocks), strict=True)
+                for i, of_rows in enumerate(in_step):
+                    sums = add(writer, of_rows, inputs, e.add(e.mul(index, count), i), sums)
                 return sums
 
             zero = e.constant(0.0, f"<{_SUMS} x float>")
