@@ -75,6 +75,9 @@ def weights(architecture: str = "llama", has_head: bool = False, seed: int = 0) 
 
     width, kv_width = HEADS * HEAD_FEATURES, KV_HEADS * HEAD_FEATURES
     tensors = {"token_embd.weight": matrix(len(TOKENS), FEATURES)}
+    if not has_head:  # Other tokens than letters get small logits.
+        are_letters = np.array([text.strip("\u0120").isascii() and text.strip("\u0120").isalpha() for text in TOKENS])
+        tensors["token_embd.weight"][~are_letters] /= 4
     for layer in range(LAYERS):
         block = {
             "attn_norm.weight": scale(FEATURES),

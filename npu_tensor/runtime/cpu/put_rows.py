@@ -25,7 +25,7 @@ __all__ = ["RowsKernel", "rows_kernel"]
 def rows_kernel(processor: Processor, task: Task) -> RowsKernel | Refusal:
     """The kernel for a task of the op, or why there is none."""
     assert task.call is not None
-    target, _, *indices = task.inputs
+    target = task.inputs[0]
     attributes = task.call.attributes
     assert target.layout is not None
     is_whole = attributes["bounds"] == tuple((0, extent, 1) for extent in target.layout.shape)
