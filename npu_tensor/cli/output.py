@@ -44,7 +44,7 @@ class CommandGroup(Command, click.Group):
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Errors of the package, of files and of missing libraries inside are errors of the command, without a traceback."""
+    """Errors of the package, of files and missing libraries are errors of the command, without a traceback."""
     try:
         yield
     except (NpuTensorError, OSError, ImportError) as error:
