@@ -198,9 +198,9 @@ def as_dtype(value: Any) -> DType:
 
 def dtypes_table() -> str:
     """All dtypes with their names in GGML and what an NPU makes of them, as a Markdown table."""
-    rows = [(dtype.name, f"GGML_TYPE_{dtype.short.upper()}", dtype.ggml_type, dtype.npu) for dtype in DTYPES]
     lines = ["| dtype | GGML | number | on an NPU |", "|---|---|---|---|"]
-    for name, ggml, number, npu in rows:
+    for dtype in (*DTYPES, *QUANTIZED):
+        name, ggml, number, npu = dtype.name, f"GGML_TYPE_{dtype.short.upper()}", dtype.ggml_type, dtype.npu
         lines.append(f"| {name} | {'' if number is None else ggml} | {'' if number is None else number} | {npu} |")
     return "\n".join(lines)
 

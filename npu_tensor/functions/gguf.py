@@ -61,7 +61,7 @@ class _Reader:
     """The bytes of a file, read one after the other."""
 
     def __init__(self, data: np.ndarray[Any, Any]) -> None:
-        self.data = memoryview(data)
+        self.data = data.data
         self.size = len(data)
         self.at = 0
 

@@ -21,7 +21,8 @@ from npu_tensor.spec import Spec
 
 __all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "dequantize", "linear_quantized", "quantize"]
 
-Array = np.ndarray[Any, Any]
+Array = Any
+"""Of NumPy."""
 
 IQ4_NL_VALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 MXFP4_VALUES: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)

@@ -15,13 +15,13 @@ from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["GROUP", "Group", "both_halves", "dot", "groups"]
+__all__ = ["GROUP", "CodeGroup", "both_halves", "dot", "groups"]
 
 GROUP: Final = 32
 """Elements whose codes are one vector of bytes."""
 
 
-class Group(NamedTuple):
+class CodeGroup(NamedTuple):
     """Elements are scale * code + minimum.
 
     codes: of GROUP elements, as bytes. signed: whether they are; others are below 128. scales: one, or one for each
@@ -79,27 +79,27 @@ class _Block:
         return self.emitter.convert(opcode, byte, "float")
 
 
-def _q4_0(block: _Block) -> Iterator[Group]:
-    yield Group(block.emitter.sub(block.nibbles(), 8), True, (block.halves("d"),))
+def _q4_0(block: _Block) -> Iterator[CodeGroup]:
+    yield CodeGroup(block.emitter.sub(block.nibbles(), 8), True, (block.halves("d"),))
 
 
-def _q4_1(block: _Block) -> Iterator[Group]:
+def _q4_1(block: _Block) -> Iterator[CodeGroup]:
     scale, minimum = block.pair("d")
-    yield Group(block.nibbles(), False, (scale,), minimum)
+    yield CodeGroup(block.nibbles(), False, (scale,), minimum)
 
 
-def _q5_0(block: _Block) -> Iterator[Group]:
+def _q5_0(block: _Block) -> Iterator[CodeGroup]:
     codes = block.emitter.op("or", block.nibbles(), block.fifth_bits())
-    yield Group(block.emitter.sub(codes, 16), True, (block.halves("d"),))
+    yield CodeGroup(block.emitter.sub(codes, 16), True, (block.halves("d"),))
 
 
-def _q5_1(block: _Block) -> Iterator[Group]:
+def _q5_1(block: _Block) -> Iterator[CodeGroup]:
     scale, minimum = block.pair("d")
-    yield Group(block.emitter.op("or", block.nibbles(), block.fifth_bits()), False, (scale,), minimum)
+    yield CodeGroup(block.emitter.op("or", block.nibbles(), block.fifth_bits()), False, (scale,), minimum)
 
 
-def _q8_0(block: _Block) -> Iterator[Group]:
-    yield Group(block.load("qs", f"<{GROUP} x i8>"), True, (block.halves("d"),))
+def _q8_0(block: _Block) -> Iterator[CodeGroup]:
+    yield CodeGroup(block.load("qs", f"<{GROUP} x i8>"), True, (block.halves("d"),))
 
 
 def _six_bits(block: _Block, number: int, field: int) -> Value:
@@ -116,7 +116,7 @@ def _six_bits(block: _Block, number: int, field: int) -> Value:
     return e.op("or", low, e.op("and", e.op("lshr", byte(field + number - 4), 2), 0x30))
 
 
-def _with_minima(block: _Block, fifth: bool) -> Iterator[Group]:
+def _with_minima(block: _Block, fifth: bool) -> Iterator[CodeGroup]:
     e = block.emitter
     d, dmin = block.pair("d")
     packed = high_bits = None
@@ -132,10 +132,10 @@ def _with_minima(block: _Block, fifth: bool) -> Iterator[Group]:
             codes = e.op("or", codes, e.op("shl", bit, 4))
         scale = e.mul(d, block.number(_six_bits(block, number, 0)))
         minimum = e.neg(e.mul(dmin, block.number(_six_bits(block, number, 4))))
-        yield Group(codes, False, (scale,), minimum)
+        yield CodeGroup(codes, False, (scale,), minimum)
 
 
-def _q6_k(block: _Block) -> Iterator[Group]:
+def _q6_k(block: _Block) -> Iterator[CodeGroup]:
     e = block.emitter
     d = block.halves("d")
     for half in range(2):
@@ -145,24 +145,24 @@ def _q6_k(block: _Block) -> Iterator[Group]:
             low = block.high(packed) if part >= 2 else block.low(packed)
             bits = e.op("shl", e.op("and", e.op("lshr", high, 2 * part), 3), 4)
             scales = (block.load("scales", "i8", half * 8 + part * 2 + i) for i in range(2))
-            yield Group(
+            yield CodeGroup(
                 e.sub(e.op("or", low, bits), 32), True, tuple(e.mul(d, block.number(s, "sitofp")) for s in scales)
             )
 
 
-def _iq4_nl(block: _Block) -> Iterator[Group]:
-    yield Group(_look_up(block.emitter, block.nibbles("indices"), IQ4_NL_VALUES), True, (block.halves("d"),))
+def _iq4_nl(block: _Block) -> Iterator[CodeGroup]:
+    yield CodeGroup(_look_up(block.emitter, block.nibbles("indices"), IQ4_NL_VALUES), True, (block.halves("d"),))
 
 
-def _mxfp4(block: _Block) -> Iterator[Group]:
+def _mxfp4(block: _Block) -> Iterator[CodeGroup]:
     e = block.emitter
     exponent = e.convert("zext", block.load("e", "i8"), "i32")
     subnormal = e.op("shl", 0x200000, e.op("and", exponent, 1))
     bits = e.select(e.compare("ult", exponent, 2), subnormal, e.op("shl", e.sub(exponent, 1), 23))
-    yield Group(_look_up(e, block.nibbles(), MXFP4_VALUES), True, (e.float_of_bits(bits),))
+    yield CodeGroup(_look_up(e, block.nibbles(), MXFP4_VALUES), True, (e.float_of_bits(bits),))
 
 
-_FORMATS: Final[dict[str, Callable[[_Block], Iterator[Group]]]] = {
+_FORMATS: Final[dict[str, Callable[[_Block], Iterator[CodeGroup]]]] = {
     "q4_0": _q4_0,
     "q4_1": _q4_1,
     "q5_0": _q5_0,
@@ -176,7 +176,7 @@ _FORMATS: Final[dict[str, Callable[[_Block], Iterator[Group]]]] = {
 }
 
 
-def groups(emitter: Emitter, dtype: str, pointer: Value) -> Iterator[Group]:
+def groups(emitter: Emitter, dtype: str, pointer: Value) -> Iterator[CodeGroup]:
     """The elements of a block, in order."""
     return _FORMATS[dtype](_Block(emitter, dtype, pointer))
 
@@ -210,7 +210,7 @@ def _look_up(e: Emitter, indices: Value, table: tuple[int, ...]) -> Value:
     return result
 
 
-def dot(e: Emitter, group: Group, x: Value) -> Value:
+def dot(e: Emitter, group: CodeGroup, x: Value) -> Value:
     """The products of the codes and the signed bytes x, in 8 sums, of which 4 belong to each half of the elements."""
     target, codes = e.target, group.codes
     features = target.features

@@ -15,7 +15,7 @@ from npu_tensor.dtypes import as_dtype
 from npu_tensor.runtime.cpu.float_formats import round_float16
 from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.quantized_formats import GROUP, Group, both_halves, dot, groups
+from npu_tensor.runtime.cpu.quantized_formats import GROUP, CodeGroup, both_halves, dot, groups
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 
@@ -50,7 +50,7 @@ class QuantizedSpec(NamedTuple):
         return _ROWS.get(self.tokens, _ROWS_OF_SEVERAL_TOKENS)
 
 
-class RowLayout(NamedTuple):
+class RoundedRow(NamedTuple):
     """Where a rounded row has its scales and sums, after its bytes, and its size; in bytes."""
 
     scales: int
@@ -58,13 +58,13 @@ class RowLayout(NamedTuple):
     nbytes: int
 
 
-def row_layout(features: int) -> RowLayout:
+def row_layout(features: int) -> RoundedRow:
     """Of a rounded row: a byte per element; for each group a float32 scale and an eighth of the sum of its elements.
 
     What is added of it to each lane of an accumulator comes to the whole.
     """
     floats = features // GROUP * 4
-    return RowLayout(features, features + floats, features + 2 * floats)
+    return RoundedRow(features, features + floats, features + 2 * floats)
 
 
 class _Writer:
@@ -190,7 +190,7 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 
 
 def _add_rounded(
-    writer: _Writer, rows: Sequence[Group], inputs: Sequence[Value], group: Value, sums: list[Value]
+    writer: _Writer, rows: Sequence[CodeGroup], inputs: Sequence[Value], group: Value, sums: list[Value]
 ) -> list[Value]:
     e, meta = writer.emitter, writer.meta
     sums, four = list(sums), e.mul(group, 4)
@@ -215,7 +215,7 @@ def _add_rounded(
 
 
 def _add_exact(
-    writer: _Writer, rows: Sequence[Group], inputs: Sequence[Value], group: Value, sums: list[Value]
+    writer: _Writer, rows: Sequence[CodeGroup], inputs: Sequence[Value], group: Value, sums: list[Value]
 ) -> list[Value]:
     e = writer.emitter
     sums, start = list(sums), e.mul(group, GROUP * 4)
