@@ -60,6 +60,11 @@ def test_a_chat_that_is_drawn_and_explained() -> None:
     assert "linear_quantized" in first.stderr
 
 
+def test_what_a_simulated_npu_does_not_take_runs_on_the_processor() -> None:
+    result = run(str(made_up_model.FILE), "the thing", "--tokens", "3", "--device", "sim:npu2")
+    assert result.stdout == load(made_up_model.FILE).generate("the thing", 3) + "\n"
+
+
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Generation._step
     calls = []
