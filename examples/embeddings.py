@@ -33,7 +33,8 @@ def embeddings(directory: str | Path, texts: Sequence[str]) -> nt.Tensor:
     tokenizer.enable_padding(pad_to_multiple_of=MULTIPLE)
     encoded = tokenizer.encode_batch(list(texts))
     tokens, mask = (np.array([getattr(each, name) for each in encoded], np.int32) for name in ("ids", "attention_mask"))
-    return encoder.embed(nt.from_numpy(tokens), nt.from_numpy(mask).bool())
+    vectors: nt.Tensor = encoder.embed(nt.from_numpy(tokens), nt.from_numpy(mask).bool())
+    return vectors
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ class Sampling:
         scores = self._penalized(logits, text) / self.temperature
         if 0 < self.top_k < len(scores):
             scores[scores < np.partition(scores, -self.top_k)[-self.top_k]] = -np.inf
-        weights = np.exp(scores - scores.max())
+        weights: np.ndarray[Any, Any] = np.exp(scores - scores.max())
         weights /= weights.sum()
         if self.top_p < 1:
             order = np.argsort(-weights, kind="stable")

@@ -15,7 +15,7 @@ from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.reference import ReferenceDevice
+from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Refusal, Step, Task
 
@@ -53,8 +53,8 @@ class RowsKernel(CpuKernel):
         return self._reference.cost
 
     @property
-    def _reference(self) -> Any:
-        return ReferenceDevice(self.owner.allocator).claim(self.task)
+    def _reference(self) -> ReferenceKernel:
+        return ReferenceKernel(self.task, ReferenceDevice(self.owner.allocator))
 
     def _bind(self) -> Step:
         (target, value, index), (output,) = self.task.inputs, self.task.outputs
