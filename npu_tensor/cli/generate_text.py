@@ -48,7 +48,7 @@ def generate(
     second, memory and where the kernels of a token run. Exit code 130 if Ctrl-C has ended it.
     """
     import npu_tensor as nt
-    from npu_tensor.models import Config, Decoder, Generation, Sampling, Tokenizer
+    from npu_tensor.models import Decoder, DecoderConfig, Generation, Sampling, Tokenizer
 
     with device_errors(), failures():
         choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
@@ -57,7 +57,7 @@ def generate(
         tokenizer = Tokenizer(file.metadata)
         text = tokenizer.encode(tokenizer.chat([{"role": "user", "content": prompt}]) if chat else prompt)
         needed = -(-(len(text) + tokens) // ROUNDED) * ROUNDED
-        decoder = Decoder.of(file, min(needed, Config.of(file.metadata, file.tensors).context))
+        decoder = Decoder.of(file, min(needed, DecoderConfig.of(file.metadata, file.tensors).context))
         run = Generation(decoder, text, tokens, choice, tokenizer.ends)
         pieces: list[str] = []
         interrupted = False

@@ -6,14 +6,22 @@ import os
 from typing import NamedTuple
 
 import npu_tensor as nt
-from npu_tensor.models.decoder import ARCHITECTURES, Config, Decoder
+from npu_tensor.models.decoder import ARCHITECTURES, Decoder, DecoderConfig
 from npu_tensor.models.encoder import Encoder
 from npu_tensor.models.generation import Generation
 from npu_tensor.models.sampling import Sampling
 from npu_tensor.models.tokenizer import Tokenizer
 
 __all__ = [
-    "ARCHITECTURES", "Config", "Decoder", "Encoder", "Generation", "LanguageModel", "Sampling", "Tokenizer", "load",
+    "ARCHITECTURES",
+    "Decoder",
+    "DecoderConfig",
+    "Encoder",
+    "Generation",
+    "LanguageModel",
+    "Sampling",
+    "Tokenizer",
+    "load",
 ]
 
 
@@ -39,4 +47,5 @@ def load(path: str | os.PathLike[str], context: int = 2048) -> LanguageModel:
     """
     file = nt.load_gguf(path)
     tokenizer = Tokenizer(file.metadata)
-    return LanguageModel(Decoder.of(file, min(context, Config.of(file.metadata, file.tensors).context)), tokenizer)
+    longest = DecoderConfig.of(file.metadata, file.tensors).context
+    return LanguageModel(Decoder.of(file, min(context, longest)), tokenizer)

@@ -14,7 +14,7 @@ import npu_tensor as nt
 from npu_tensor import nn
 from npu_tensor.nn import functional as F
 
-__all__ = ["ARCHITECTURES", "Config", "Decoder"]
+__all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig"]
 
 
 class Architecture(NamedTuple):
@@ -37,7 +37,7 @@ ARCHITECTURES: Final = {
 
 
 @dataclass(frozen=True)
-class Config:
+class DecoderConfig:
     """What the metadata of a file says of a decoder. rotation: arguments of `npu_tensor.rope`.
 
     context: tokens that the model was trained for. has_head: whether the matrix behind the last layer is not the
@@ -59,7 +59,7 @@ class Config:
     has_factors: bool
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any], tensors: Mapping[str, nt.Tensor]) -> Config:
+    def of(cls, metadata: Mapping[str, Any], tensors: Mapping[str, nt.Tensor]) -> DecoderConfig:
         """Raises ArgumentError for another architecture, and where something that is needed is missing."""
         name = metadata.get("general.architecture")
         if name not in ARCHITECTURES:
@@ -109,13 +109,13 @@ def _rotation(value: Any, pairs: str, head_features: int) -> dict[str, Any]:
     return rotation
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """A layer: attention and a gated network, each behind a norm and beside a residual.
 
     Keys and values of all positions are buffers (context, kv_heads, head_features), which a call changes in place.
     """
 
-    def __init__(self, config: Config, context: int, dtype: Any) -> None:
+    def __init__(self, config: DecoderConfig, context: int, dtype: Any) -> None:
         self.config = c = config
         width, kv_width = c.heads * c.head_features, c.kv_heads * c.head_features
         self.attn_norm = nn.RMSNorm(c.features, c.epsilon)
@@ -156,10 +156,10 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """A language model with a cache for `context` tokens of one text."""
 
-    def __init__(self, config: Config, context: int, cache_dtype: Any = nt.float32) -> None:
+    def __init__(self, config: DecoderConfig, context: int, cache_dtype: Any = nt.float32) -> None:
         self.config, self.context = config, context
         self.token_embd = nn.Embedding(config.vocabulary, config.features)
-        self.blk = nn.ModuleList([Block(config, context, cache_dtype) for _ in range(config.layers)])
+        self.blk = nn.ModuleList([DecoderBlock(config, context, cache_dtype) for _ in range(config.layers)])
         self.output_norm = nn.RMSNorm(config.features, config.epsilon)
         if config.has_head:
             self.output = nn.Linear(config.features, config.vocabulary, False)
@@ -174,7 +174,7 @@ class Decoder(nn.Module):
         context: at most what the model was trained for. Raises ArgumentError for an architecture that is not known and
         for a file that does not have the tensors of its architecture.
         """
-        config = Config.of(file.metadata, file.tensors)
+        config = DecoderConfig.of(file.metadata, file.tensors)
         if not 0 < context <= config.context:
             raise nt.ArgumentError(f"the context must be 1 to {config.context} tokens, not {context}")
         decoder = cls(config, context, cache_dtype).requires_grad_(False)

@@ -9,7 +9,7 @@ from numpy_decoder import logits
 
 import npu_tensor as nt
 from npu_tensor.examples import made_up_model
-from npu_tensor.models import ARCHITECTURES, Config, Decoder, Generation
+from npu_tensor.models import ARCHITECTURES, Decoder, DecoderConfig, Generation
 
 CONTEXT = 64
 TEXT = [5, 90, 17, 200, 33, 8, 8, 120, 41]
@@ -102,7 +102,7 @@ def test_yarn() -> None:
         "llama.rope.scaling.factor": 4.0,
         "llama.rope.scaling.original_context_length": 128,
     }
-    rotation = Config.of(metadata, nt.load_gguf(made_up_model.FILE).tensors).rotation
+    rotation = DecoderConfig.of(metadata, nt.load_gguf(made_up_model.FILE).tensors).rotation
     assert (rotation["freq_scale"], rotation["ext_factor"], rotation["n_ctx_orig"]) == (0.25, 1.0, 128)
 
 
