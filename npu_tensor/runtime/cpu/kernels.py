@@ -18,6 +18,7 @@ from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import (
     NEAR,
+    copy_cost,
     factor_dtypes,
     loop_cost,
     product_cost,
@@ -32,6 +33,7 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import (
     MOST_TOKENS,
     QuantizedSpec,
+    dequantize_module,
     product_module,
     round_module,
     row_layout,
@@ -41,7 +43,7 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
-__all__ = ["ComposedKernel", "LoopKernel", "ProductKernel", "QuantizedKernel"]
+__all__ = ["ComposedKernel", "DequantizeKernel", "LoopKernel", "ProductKernel", "QuantizedKernel"]
 
 
 class CpuKernel:
@@ -260,6 +262,31 @@ class QuantizedKernel(CpuKernel):
 
             step = run_rounded
         return _in_sequence([*copies, step], _last_item(task) + 1, task.outputs)
+
+
+class DequantizeKernel(CpuKernel):
+    """The op `dequantize`."""
+
+    name = "quantized"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return copy_cost(self.task, self.owner.rates, self.owner.threads)
+
+    def _bind(self) -> Step:
+        owner, (source,), (output,) = self.owner, self.task.inputs, self.task.outputs
+        dtype, item, out = source.dtype, source.item, output.item
+        assert dtype is not None
+        kernel = owner.engine.compile(dequantize_module("kernel", dtype.name, owner.target), "kernel")["kernel"]
+        blocks = math.prod(self.task.shape) // dtype.block
+        loop = (kernel, 0, blocks, quantized_piece(dtype.itemsize, 1))
+        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
+
+        def run(values: list[Any]) -> None:
+            values[out] = buffer = new_buffer()
+            launch(*loop, buffer.address, values[item].address)
+
+        return run
 
 
 LONG_RUN: Final = 64

@@ -19,7 +19,16 @@ from npu_tensor.runtime.cpu.quantized_formats import GROUP, CodeGroup, both_halv
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["MOST_TOKENS", "PRODUCT_META", "ROUND_META", "QuantizedSpec", "product_module", "round_module", "row_layout"]
+__all__ = [
+    "MOST_TOKENS",
+    "PRODUCT_META",
+    "ROUND_META",
+    "QuantizedSpec",
+    "dequantize_module",
+    "product_module",
+    "round_module",
+    "row_layout",
+]
 
 MOST_TOKENS: Final = 4
 """Of a tile."""
@@ -222,12 +231,37 @@ def _add_exact(
     for part in range(GROUP // _SUMS):
         xs = [writer.floats(byte_offset(e, byte_offset(e, x, start), part * _SUMS * 4), _SUMS) for x in inputs]
         for r, row in enumerate(rows):
-            codes = e.convert("sext", e.shuffle(row.codes, range(part * _SUMS, (part + 1) * _SUMS)), "i32")
-            scale = row.scales[part * len(row.scales) * _SUMS // GROUP]
-            weights = e.mul(e.convert("sitofp", codes, "float"), broadcast(e, scale, _SUMS))
-            if row.minimum is not None:
-                weights = e.add(weights, broadcast(e, row.minimum, _SUMS))
+            weights = _numbers(e, row, part)
             for t, x in enumerate(xs):
                 place = r * len(inputs) + t
                 sums[place] = e.fma(weights, x, sums[place])
     return sums
+
+
+def _numbers(e: Emitter, group: CodeGroup, part: int) -> Value:
+    """The eight elements of a group from number 8 * part on, as float32."""
+    codes = e.convert("sext", e.shuffle(group.codes, range(part * _SUMS, (part + 1) * _SUMS)), "i32")
+    scale = group.scales[part * len(group.scales) * _SUMS // GROUP]
+    numbers = e.mul(e.convert("sitofp", codes, "float"), broadcast(e, scale, _SUMS))
+    return numbers if group.minimum is None else e.add(numbers, broadcast(e, group.minimum, _SUMS))
+
+
+@lru_cache(maxsize=16)
+def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which makes float32 of blocks.
+
+    pointers: [result, blocks]. meta is not read.
+    """
+    writer = _Writer(target, ())
+    e = writer.emitter
+    result, blocks = writer.slots
+
+    def write_block(index: Value, _: list[Value]) -> None:
+        block = byte_offset(e, blocks, e.mul(index, as_dtype(dtype).itemsize))
+        start = byte_offset(e, result, e.mul(index, as_dtype(dtype).block * 4))
+        for i, group in enumerate(groups(e, dtype, block)):
+            for part in range(GROUP // _SUMS):
+                writer.store(_numbers(e, group, part), byte_offset(e, start, (i * GROUP + part * _SUMS) * 4))
+
+    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), write_block)
+    return writer.module(name)
