@@ -103,6 +103,15 @@ def test_rows_by_index(dtype: DType) -> None:
         F.embedding(nt.tensor([5]), weights).numpy()
 
 
+def test_an_npu_leaves_it_to_the_cpu() -> None:
+    with nt.default_device("sim:npu2"):
+        rows = F.embedding(nt.tensor([3]), golden(nt.q8_0))
+        explained = nt.explain(F.linear(rows, golden(nt.q4_0)))
+        assert {row.device for row in explained} == {"cpu"}
+        assert "no NPU kernel for weights in q4_0" in explained[-1].why
+        assert np.array_equal(rows.numpy(), GOLDEN["q8_0/numbers"][[3]])
+
+
 def test_a_row_of_nan_is_one_of_nan() -> None:
     x = np.array(X)
     x[1, 300] = np.nan
