@@ -103,6 +103,16 @@ def test_rows_by_index(dtype: DType) -> None:
         F.embedding(nt.tensor([5]), weights).numpy()
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_nothing_at_all(exact: bool) -> None:
+    weights = nt.quantize(nt.ones(4, 64), nt.q4_0)
+    assert nt.mul_mat(weights, nt.zeros(0, 64), exact=exact).numpy().shape == (0, 4)
+    none = nt.quantize(nt.zeros(4, 0), nt.q8_0)
+    assert none.dequantize().numpy().shape == (4, 0)
+    assert nt.mul_mat(none, nt.zeros(2, 0), exact=exact).tolist() == [[0] * 4] * 2
+    assert nt.quantize(nt.zeros(0, 32), nt.q5_1).dequantize().tolist() == []
+
+
 def test_an_npu_leaves_it_to_the_cpu() -> None:
     with nt.default_device("sim:npu2"):
         rows = F.embedding(nt.tensor([3]), golden(nt.q8_0))
