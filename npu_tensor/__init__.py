@@ -73,7 +73,7 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("linalg", "nn", "optim")
+_MODULES_LOADED_LATE = ("linalg", "models", "nn", "optim")
 
 
 def __getattr__(name: str) -> object:

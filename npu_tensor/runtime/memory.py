@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import sys
 import threading
 from bisect import bisect_right
 from collections import defaultdict, deque
@@ -166,6 +167,20 @@ class Buffer:
         whole = np.asarray(self if writeable else _ReadOnly(self))
         return whole[:needed].view(dtype).reshape(shape)
 
+    @property
+    def is_overwritable(self) -> bool:
+        """Whether nothing sees its bytes but who holds the buffer: no array, no other buffer, no device."""
+        memory = getattr(self, "_memory", None)
+        if type(self) is not Buffer or hasattr(self, "copies"):
+            return False
+        if isinstance(memory, np.ndarray):  # References: of the buffer, of this function, of the call.
+            return memory.flags.owndata and memory.flags.writeable and sys.getrefcount(memory) <= 3
+        return memory is None or isinstance(memory, _Collector)
+
+    def copy(self) -> Buffer:
+        """A buffer of the same bytes."""
+        return Buffer.from_array(np.array(self.as_array((self.nbytes,), np.uint8)))
+
     def part(self, start: int, nbytes: int) -> Buffer:
         """Some of its bytes as a buffer of their own, without a copy; keeps this one alive."""
         # Parts of parts keep the whole alive, and not each other: a program may cut a part off again and again.
@@ -244,6 +259,10 @@ class Allocator:
         self._returned: deque[int] = deque()
         self._peak = 0
         self.layouts: WeakKeyDictionary[Buffer, dict[Hashable, Buffer | None]] = WeakKeyDictionary()
+
+    def forget_layouts(self, value: Buffer) -> None:
+        """Let go of what was made of the contents of a buffer, which are about to change."""
+        self.layouts.pop(value, None)
 
     def keeps(self, layout: Buffer) -> bool:
         """Whether there is room for one more in `layouts`."""

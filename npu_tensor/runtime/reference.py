@@ -185,6 +185,8 @@ class ReferenceKernel:
             assert task.call is not None
             (output,) = task.outputs
             donor = output.donor
+            if donor is not None:
+                self.owner.allocator.forget_layouts(values[donor])
             try:
                 result = evaluate_call(task.call, operands, donated=donor is not None)
                 result = np.ascontiguousarray(result).reshape(stored_shape(task.shape, output.dtype))

@@ -17,13 +17,14 @@ from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.put_rows import rows_kernel
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
 __all__ = ["CpuDevice"]
 
 
-KERNELS: Final = {"linear_quantized": QuantizedKernel, "dequantize": DequantizeKernel}
-"""By data op, those of which kernels are written for it alone."""
+KERNELS: Final = {"linear_quantized": QuantizedKernel, "dequantize": DequantizeKernel, "put": rows_kernel}
+"""By data op, those of which kernels are written for it alone; or why a task has none."""
 
 
 class CpuDevice(Processor):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import ref
@@ -91,7 +91,7 @@ class LoopKernel(CpuKernel):
         split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
         tasks = split or (task._replace(inputs=tuple(inputs)),)
         steps = [*copies, *(_bind_task(self.owner, part) for part in tasks)]
-        return _in_sequence(steps, _last_item(*tasks), task.outputs)
+        return _in_sequence(steps, task.inputs, task.outputs)
 
 
 class ComposedKernel(CpuKernel):
@@ -111,7 +111,7 @@ class ComposedKernel(CpuKernel):
         tasks = self.composed.tasks
         steps = [_bind_task(self.owner, task) for task in tasks]
         constants = {item: Buffer.from_array(array) for item, array in self.composed.constants.items()}
-        return _in_sequence(steps, _last_item(*tasks), tasks[-1].outputs, constants)
+        return _in_sequence(steps, self.task.inputs, tasks[-1].outputs, constants)
 
 
 class ProductKernel(CpuKernel):
@@ -193,7 +193,7 @@ class ProductKernel(CpuKernel):
 
         if not gemm.empty and not gemm.packings and not arguments and len(task.outputs) == 1:
             return run_small  # What follows from the lists above, in half the time.
-        return _in_sequence([*copies, run], _last_item(task) + len(rest), task.outputs)
+        return _in_sequence([*copies, run], task.inputs, task.outputs)
 
 
 class QuantizedKernel(CpuKernel):
@@ -249,7 +249,7 @@ class QuantizedKernel(CpuKernel):
             launch(*loop, buffer.address, values[w].address, rounded.address)
 
         step = run_exact if self.exact else run_rounded
-        return _in_sequence([*copies, step], _last_item(task) + 1, task.outputs)
+        return _in_sequence([*copies, step], task.inputs, task.outputs)
 
 
 class DequantizeKernel(CpuKernel):
@@ -290,22 +290,24 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
 
 def _in_sequence(
     steps: Sequence[Step],
-    last: int,
+    inputs: Iterable[Input],
     outputs: Sequence[Output],
     constants: Mapping[int, Buffer] = MappingProxyType({}),
 ) -> Step:
-    """One step in place of several. Items that are not the task's, up to number `last`, are in values of their own."""
+    """One step in place of several, which have values of their own: these operands, constants and what they compute."""
     if len(steps) == 1 and not constants:
         return steps[0]
+    read = [*dict.fromkeys(source.item for source in inputs)]
+    read += [output.donor for output in outputs if output.donor is not None and output.donor != output.item]
+    written = [output.item for output in outputs]
 
     def run(values: list[Any]) -> None:
-        extended = [*values, *([None] * (1 + last - len(values)))]
-        for item, buffer in constants.items():
-            extended[item] = buffer
+        own: Any = {item: values[item] for item in read}
+        own.update(constants)
         for step in steps:
-            step(extended)
-        for output in outputs:
-            values[output.item] = extended[output.item]
+            step(own)
+        for item in written:
+            values[item] = own[item]
 
     return run
 
