@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import linalg as linalg
+from npu_tensor import models as models
 from npu_tensor import nn as nn
 from npu_tensor import optim as optim
 from npu_tensor.config import config as config

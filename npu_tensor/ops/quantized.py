@@ -42,8 +42,9 @@ def _per_block(numbers: Array) -> Array:
 
 def _nibbles(packed: Array, run: int = 16) -> Array:
     """Of each run of bytes, the low halves and then the high ones."""
-    runs = packed.reshape(len(packed), -1, 1, run)
-    return np.concatenate([runs & 15, runs >> 4], axis=2).reshape(len(packed), -1)
+    count, nbytes = packed.shape
+    runs = packed.reshape(count, nbytes // run, 1, run)
+    return np.concatenate([runs & 15, runs >> 4], axis=2).reshape(count, 2 * nbytes)
 
 
 def _bits(packed: Array) -> Array:
@@ -187,8 +188,9 @@ _dequantize_rule.dtypes = "quantized"  # type: ignore[attr-defined]
 @op(kind="data", rule=_dequantize_rule, quantized=True)
 def dequantize(input, /):
     """The numbers that a quantized tensor stands for, as float32."""
-    meaning = _MEANING[as_dtype(input.dtype).name]
-    return meaning(input.reshape(-1)).reshape(*input.shape[:-1], -1)
+    *lead, blocks = input.shape
+    dtype = as_dtype(input.dtype)
+    return _MEANING[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)
 
 
 def _quantize_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -207,8 +209,8 @@ _quantize_rule.dtypes = "floats"  # type: ignore[attr-defined]
 @op(kind="data", rule=_quantize_rule, quantized=True)
 def quantize(input, /, dtype):
     """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
-    blocks = _QUANTIZERS[dtype](input.reshape(-1, 32))
-    return blocks.reshape(*input.shape[:-1], -1)
+    *lead, features = input.shape
+    return _QUANTIZERS[dtype](input.reshape(-1, 32)).reshape(*lead, features // 32)
 
 
 def _linear_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -232,14 +234,11 @@ def linear_quantized(input, weight, /, exact: bool = False):
     Unless exact, input is rounded to 8 bits as ggml rounds it for weights of that type: with one scale for each 32 or
     256 elements of a row.
     """
-    x = input.reshape(-1, input.shape[-1])
-    if not exact:
-        x = _rounded_input(x, as_dtype(weight.dtype).block)
-    product = x @ dequantize.op.body(weight).T
-    return product.reshape(*input.shape[:-1], len(weight))
+    x = input if exact else _rounded(input, as_dtype(weight.dtype).block)
+    return x @ dequantize.op.body(weight).T
 
 
-def _rounded_input(x: Array, block: int) -> Array:
+def _rounded(x: Array, block: int) -> Array:
     """What is left of the numbers in rows after ggml's Q8_0 and Q8_1 (blocks of 32) or Q8_K (of 256)."""
     rows = x.reshape(-1, block)
     scales = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127)

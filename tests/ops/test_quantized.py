@@ -47,8 +47,11 @@ def test_any_bytes_mean_what_the_package_gguf_makes_of_them(dtype: DType) -> Non
     assert gguf.GGMLQuantizationType(dtype.ggml_type).name.lower() == dtype.name
     with np.errstate(all="ignore"):
         expected = gguf.quants.dequantize(stored, gguf.GGMLQuantizationType(dtype.ggml_type))
-    ours = nt.from_numpy(stored.view(dtype.numpy)).dequantize().numpy()
-    assert np.array_equal(ours.view(np.uint32), expected.view(np.uint32))
+        reference = nt.dequantize.op.body(stored.view(dtype.numpy))
+    finite = np.isfinite(expected)
+    for ours in (reference, nt.from_numpy(stored.view(dtype.numpy)).dequantize().numpy()):
+        assert np.array_equal(ours, expected, equal_nan=True)
+        assert np.array_equal(ours[finite].view(np.uint32), expected[finite].view(np.uint32))
 
 
 @pytest.mark.parametrize("dtype", MADE, ids=lambda dtype: dtype.name)
@@ -98,6 +101,25 @@ def test_rows_by_index(dtype: DType) -> None:
     assert np.array_equal(nt.get_rows(weights, rows[0]).numpy(), expected[0])
     with pytest.raises(IndexError, match="out of range"):
         F.embedding(nt.tensor([5]), weights).numpy()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_nothing_at_all(exact: bool) -> None:
+    weights = nt.quantize(nt.ones(4, 64), nt.q4_0)
+    assert nt.mul_mat(weights, nt.zeros(0, 64), exact=exact).numpy().shape == (0, 4)
+    none = nt.quantize(nt.zeros(4, 0), nt.q8_0)
+    assert none.dequantize().numpy().shape == (4, 0)
+    assert nt.mul_mat(none, nt.zeros(2, 0), exact=exact).tolist() == [[0] * 4] * 2
+    assert nt.quantize(nt.zeros(0, 32), nt.q5_1).dequantize().tolist() == []
+
+
+def test_an_npu_leaves_it_to_the_cpu() -> None:
+    with nt.default_device("sim:npu2"):
+        rows = F.embedding(nt.tensor([3]), golden(nt.q8_0))
+        explained = nt.explain(F.linear(rows, golden(nt.q4_0)))
+        assert {row.device for row in explained} == {"cpu"}
+        assert "no NPU kernel for weights in q4_0" in explained[-1].why
+        assert np.array_equal(rows.numpy(), GOLDEN["q8_0/numbers"][[3]])
 
 
 def test_a_row_of_nan_is_one_of_nan() -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "LEAST_PIECE",
     "NEAR",
     "ProductWork",
+    "copy_cost",
     "factor_dtypes",
     "flops",
     "grain",
@@ -220,6 +221,13 @@ def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     if task.call is not None and not task.call.attributes["exact"]:
         stages.append((math.prod(source.layout.shape) * ROUNDING_FLOPS / rates.flops, 1))
     return Cost(_sum(rates, *stages), nbytes)
+
+
+def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
+    """Of a task that takes as long as its memory."""
+    nbytes = _tensor_bytes(task)
+    working = max(1, min(threads, nbytes // PACKED_PIECE))
+    return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
 
 
 ROUNDING_FLOPS: Final = 8

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel, QuantizedKernel
+from npu_tensor.runtime.cpu.kernels import (
+    ComposedKernel,
+    DequantizeKernel,
+    LoopKernel,
+    ProductKernel,
+    QuantizedKernel,
+)
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
@@ -17,7 +23,7 @@ from npu_tensor.task import Fusion, Kernel, Refusal, Task
 __all__ = ["CpuDevice"]
 
 
-KERNELS: Final = {"linear_quantized": QuantizedKernel, "put": rows_kernel}
+KERNELS: Final = {"linear_quantized": QuantizedKernel, "dequantize": DequantizeKernel, "put": rows_kernel}
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 
 

@@ -8,8 +8,6 @@ from types import MappingProxyType
 from typing import Any, Final
 from weakref import ref
 
-import numpy as np
-
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
@@ -18,6 +16,7 @@ from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import (
     NEAR,
+    copy_cost,
     factor_dtypes,
     loop_cost,
     product_cost,
@@ -32,16 +31,18 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import (
     MOST_TOKENS,
     QuantizedSpec,
+    RoundedRow,
+    dequantize_module,
+    product_meta,
     product_module,
     round_module,
-    row_layout,
 )
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
-__all__ = ["ComposedKernel", "LoopKernel", "ProductKernel", "QuantizedKernel"]
+__all__ = ["ComposedKernel", "DequantizeKernel", "LoopKernel", "ProductKernel", "QuantizedKernel"]
 
 
 class CpuKernel:
@@ -202,64 +203,77 @@ class QuantizedKernel(CpuKernel):
 
     def __init__(self, processor: Processor, task: Task) -> None:
         super().__init__(processor, task)
-        assert task.call is not None
-        _, weights = task.inputs
-        assert weights.dtype is not None
-        assert weights.layout is not None
-        self.exact = task.call.attributes["exact"]
-        self.dtype = weights.dtype
-        self.rows, self.features = weights.layout.shape
-        self.tokens = math.prod(task.shape[:-1])
+        dtype, call = task.inputs[1].dtype, task.call
+        assert dtype is not None
+        assert call is not None
+        self.dtype = dtype
+        self.exact: bool = call.attributes["exact"]
         how = "exact: by float32 numbers" if self.exact else "input rounded to 8 bits as in ggml"
-        self.reason = f"compiled for {self.dtype.name}, {how}"
+        self.reason = f"compiled for {dtype.name}, {how}"
 
     @cached_property
     def cost(self) -> Cost:
         return quantized_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> Step:
-        """The kernel, and before it the one that rounds the input; an input that jumps in memory is copied first."""
+        """An input that jumps in memory is copied before, and one that is not taken exactly is rounded."""
         task, owner, dtype = self.task, self.owner, self.dtype
         (source, weights), (output,) = task.inputs, task.outputs
         assert source.layout is not None
-        copies: list[Step] = []
+        assert weights.layout is not None
+        copies = []
         if source.layout.strides != contiguous_strides(source.layout.shape):
             copy, source = _bind_copy(owner, source, _last_item(task) + 1)
             copies.append(copy)
-        spec = QuantizedSpec(dtype.name, self.exact, max(1, min(self.tokens, MOST_TOKENS)))
-        layout, blocks = row_layout(self.features), self.features // dtype.block
-        x_row_bytes = self.features * 4
-        row_bytes = x_row_bytes if self.exact else layout.nbytes
-        numbers = (blocks, self.rows, dtype.nbytes(self.features), self.tokens, layout.scales, layout.sums, row_bytes)
-        meta = np.array(numbers, np.int64)
-        kernel = owner.engine.compile(product_module("kernel", spec, owner.target), "kernel")["kernel"]
-        items = -(-self.rows // spec.rows)
-        piece = quantized_piece(dtype.nbytes(self.features) * spec.rows, self.tokens)
-        loop = (kernel, meta.ctypes.data, items, piece)
+        (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
+        spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
+        meta = product_meta(dtype, self.exact, rows, features, tokens)
+        kernel = owner.compiled(product_module, spec)
+        piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
+        loop = (kernel, meta.ctypes.data, -(-rows // spec.rows), piece)
         launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
-        out, item, w = output.item, source.item, weights.item
-        offset = _offset(source)
+        out, item, offset, w = output.item, source.item, _offset(source), weights.item
 
-        def run_exact(values: list[Any], keep: object = (meta, kernel)) -> None:
+        def run_exact(values: list[Any], keep: object = meta) -> None:
             values[out] = buffer = new_buffer()
             launch(*loop, buffer.address, values[w].address, values[item].address + offset)
 
-        step = run_exact
-        if not self.exact:
-            round_numbers = (blocks, x_row_bytes, layout.scales, layout.sums, row_bytes)
-            round_meta = np.array(round_numbers, np.int64)
-            rounding = owner.engine.compile(round_module("kernel", dtype.block, owner.target), "kernel")["kernel"]
-            round_loop = (rounding, round_meta.ctypes.data, self.tokens, quantized_piece(x_row_bytes, 1))
-            new_rounded = owner.allocator.allocation(self.tokens * row_bytes)
+        rounding = owner.compiled(round_module, dtype.block)
+        new_rounded = owner.allocator.allocation(tokens * RoundedRow.of(features).nbytes)
+        round_loop = (rounding, meta.ctypes.data, tokens, quantized_piece(features * 4, 1))
 
-            def run_rounded(values: list[Any], keep: object = (meta, kernel, round_meta, rounding)) -> None:
-                values[out] = buffer = new_buffer()
-                rounded = new_rounded()
-                launch(*round_loop, rounded.address, values[item].address + offset)
-                launch(*loop, buffer.address, values[w].address, rounded.address)
+        def run_rounded(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            rounded = new_rounded()
+            launch(*round_loop, rounded.address, values[item].address + offset)
+            launch(*loop, buffer.address, values[w].address, rounded.address)
 
-            step = run_rounded
+        step = run_exact if self.exact else run_rounded
         return _in_sequence([*copies, step], task.inputs, task.outputs)
+
+
+class DequantizeKernel(CpuKernel):
+    """The op `dequantize`."""
+
+    name = "quantized"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return copy_cost(self.task, self.owner.rates, self.owner.threads)
+
+    def _bind(self) -> Step:
+        owner, (source,), (output,) = self.owner, self.task.inputs, self.task.outputs
+        dtype, item, out = source.dtype, source.item, output.item
+        assert dtype is not None
+        blocks = math.prod(self.task.shape) // dtype.block
+        loop = (owner.compiled(dequantize_module, dtype.name), 0, blocks, quantized_piece(dtype.itemsize, 1))
+        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
+
+        def run(values: list[Any]) -> None:
+            values[out] = buffer = new_buffer()
+            launch(*loop, buffer.address, values[item].address)
+
+        return run
 
 
 LONG_RUN: Final = 64

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from npu_tensor.dtypes import as_dtype
+import numpy as np
+from numpy.typing import NDArray
+
+from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.runtime.cpu.float_formats import round_float16
 from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
@@ -19,16 +22,21 @@ from npu_tensor.runtime.cpu.quantized_formats import GROUP, CodeGroup, both_halv
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["MOST_TOKENS", "PRODUCT_META", "ROUND_META", "QuantizedSpec", "product_module", "round_module", "row_layout"]
+__all__ = [
+    "MOST_TOKENS",
+    "QuantizedSpec",
+    "RoundedRow",
+    "dequantize_module",
+    "product_meta",
+    "product_module",
+    "round_module",
+]
 
 MOST_TOKENS: Final = 4
 """Of a tile."""
 
-_ROWS: Final = {1: 4}
-_ROWS_OF_SEVERAL_TOKENS: Final = 2
-
-ROUND_META: Final = ("blocks", "x_row_bytes", "scales", "sums", "row_bytes")
-PRODUCT_META: Final = ("blocks", "rows", "weight_row_bytes", "tokens", "scales", "sums", "x_row_bytes")
+_META: Final = ("blocks", "rows", "tokens", "weight_row_bytes", "float_row_bytes", "input_row_bytes", "scales", "sums")
+"""What both kernels read; see `product_meta`."""
 
 _AHEAD: Final = 8192
 """Bytes. The rows of a tile are short streams, which processors foresee too late."""
@@ -47,37 +55,42 @@ class QuantizedSpec(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of weights of a tile."""
-        return _ROWS.get(self.tokens, _ROWS_OF_SEVERAL_TOKENS)
+        return 4 if self.tokens == 1 else 2
 
 
 class RoundedRow(NamedTuple):
-    """Where a rounded row has its scales and sums, after its bytes, and its size; in bytes."""
+    """Where a row that is rounded to bytes has its scales and sums, and its size; in bytes.
+
+    Scales and sums are float32, one for each group. A sum is an eighth of that of the elements, as it is added to each
+    lane of an accumulator.
+    """
 
     scales: int
     sums: int
     nbytes: int
 
+    @classmethod
+    def of(cls, features: int) -> RoundedRow:
+        floats = features // GROUP * 4
+        return cls(features, features + floats, features + 2 * floats)
 
-def row_layout(features: int) -> RoundedRow:
-    """Of a rounded row: a byte per element; for each group a float32 scale and an eighth of the sum of its elements.
 
-    What is added of it to each lane of an accumulator comes to the whole.
-    """
-    floats = features // GROUP * 4
-    return RoundedRow(features, features + floats, features + 2 * floats)
+def product_meta(dtype: DType, exact: bool, rows: int, features: int, tokens: int) -> NDArray[np.int64]:
+    """The sizes of a product of (tokens, features) and weights (rows, features)."""
+    rounded = RoundedRow.of(features)
+    input_row_bytes = features * 4 if exact else rounded.nbytes
+    sizes = (features // dtype.block, rows, tokens, dtype.nbytes(features), features * 4, input_row_bytes)
+    return np.array([*sizes, rounded.scales, rounded.sums], np.int64)
 
 
 class _Writer:
     """A kernel that handles some items."""
 
-    def __init__(self, target: CpuTarget, meta: Sequence[str]) -> None:
+    def __init__(self, target: CpuTarget, slots: int, meta: Sequence[str] = _META) -> None:
         self.emitter = Emitter(target)
         pointers, numbers = Value("%pointers", "ptr"), Value("%meta", "ptr")
         self.meta = {name: load_value(self.emitter, "i64", numbers, i) for i, name in enumerate(meta)}
-        self.slots = [load_value(self.emitter, "ptr", pointers, slot) for slot in range(2)]
-
-    def slot(self, number: int) -> Value:
-        return load_value(self.emitter, "ptr", Value("%pointers", "ptr"), number)
+        self.slots = [load_value(self.emitter, "ptr", pointers, slot) for slot in range(slots)]
 
     def at(self, base: Value, line: Value, stride: str) -> Value:
         return byte_offset(self.emitter, base, self.emitter.mul(line, self.meta[stride]))
@@ -98,16 +111,16 @@ class _Writer:
 def round_module(name: str, block: int, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which rounds rows to bytes.
 
-    block: elements that share a scale, 32 or 256. pointers: [rounded rows, float32 rows]. meta: ROUND_META.
-    A row with NaN or infinity has scales of NaN.
+    block: elements that share a scale, 32 or 256. pointers: [rounded rows, float32 rows]. A block
+    with NaN or infinity has a scale of NaN. meta: `product_meta`.
     """
-    writer = _Writer(target, ROUND_META)
+    writer = _Writer(target, 2)
     e, meta = writer.emitter, writer.meta
     to, of = writer.slots
     count = block // GROUP
 
     def round_row(row: Value, _: list[Value]) -> None:
-        source, target_row = writer.at(of, row, "x_row_bytes"), writer.at(to, row, "row_bytes")
+        source, target_row = writer.at(of, row, "float_row_bytes"), writer.at(to, row, "input_row_bytes")
 
         def round_block(index: Value, _: list[Value]) -> None:
             start = byte_offset(e, source, e.mul(index, block * 4))
@@ -145,11 +158,11 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes columns of the result.
 
     An item is the columns of the rows of a tile. pointers: [result, weights, input]; the input as float32 rows if
-    exact, else as rounded ones. meta: PRODUCT_META.
+    exact, else as rounded ones. meta: `product_meta`.
     """
-    writer = _Writer(target, PRODUCT_META)
+    writer = _Writer(target, 3)
     e, meta = writer.emitter, writer.meta
-    (result, weights), x = writer.slots, writer.slot(2)
+    result, weights, x = writer.slots
     dtype = as_dtype(spec.dtype)
     count = dtype.block // GROUP
     add = _add_exact if spec.exact else _add_rounded
@@ -165,7 +178,7 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 
         def compute_tokens(token: Value, _: list[Value]) -> None:
             tokens = lines(token, spec.tokens, "tokens")
-            inputs = [writer.at(x, each, "x_row_bytes") for each in tokens]
+            inputs = [writer.at(x, each, "input_row_bytes") for each in tokens]
 
             def add_block(index: Value, sums: list[Value]) -> list[Value]:
                 blocks = [byte_offset(e, start, e.mul(index, dtype.itemsize)) for start in starts]
@@ -222,12 +235,37 @@ def _add_exact(
     for part in range(GROUP // _SUMS):
         xs = [writer.floats(byte_offset(e, byte_offset(e, x, start), part * _SUMS * 4), _SUMS) for x in inputs]
         for r, row in enumerate(rows):
-            codes = e.convert("sext", e.shuffle(row.codes, range(part * _SUMS, (part + 1) * _SUMS)), "i32")
-            scale = row.scales[part * len(row.scales) * _SUMS // GROUP]
-            weights = e.mul(e.convert("sitofp", codes, "float"), broadcast(e, scale, _SUMS))
-            if row.minimum is not None:
-                weights = e.add(weights, broadcast(e, row.minimum, _SUMS))
+            weights = _numbers(e, row, part)
             for t, x in enumerate(xs):
                 place = r * len(inputs) + t
                 sums[place] = e.fma(weights, x, sums[place])
     return sums
+
+
+def _numbers(e: Emitter, group: CodeGroup, part: int) -> Value:
+    """The eight elements of a group from number 8 * part on, as float32."""
+    codes = e.convert("sext", e.shuffle(group.codes, range(part * _SUMS, (part + 1) * _SUMS)), "i32")
+    scale = group.scales[part * len(group.scales) * _SUMS // GROUP]
+    numbers = e.mul(e.convert("sitofp", codes, "float"), broadcast(e, scale, _SUMS))
+    return numbers if group.minimum is None else e.add(numbers, broadcast(e, group.minimum, _SUMS))
+
+
+@lru_cache(maxsize=16)
+def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which makes float32 of blocks.
+
+    pointers: [result, blocks]. meta is not read.
+    """
+    writer = _Writer(target, 2, meta=())
+    e = writer.emitter
+    result, blocks = writer.slots
+
+    def write_block(index: Value, _: list[Value]) -> None:
+        block = byte_offset(e, blocks, e.mul(index, as_dtype(dtype).itemsize))
+        start = byte_offset(e, result, e.mul(index, as_dtype(dtype).block * 4))
+        for i, group in enumerate(groups(e, dtype, block)):
+            for part in range(GROUP // _SUMS):
+                writer.store(_numbers(e, group, part), byte_offset(e, start, (i * GROUP + part * _SUMS) * 4))
+
+    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), write_block)
+    return writer.module(name)

@@ -12,7 +12,13 @@ from kernel_harness import target
 from npu_tensor.dtypes import QUANTIZED, DType
 from npu_tensor.ops.quantized import dequantize
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.quantized_product import QuantizedSpec, product_module, round_module, row_layout
+from npu_tensor.runtime.cpu.quantized_product import (
+    QuantizedSpec,
+    RoundedRow,
+    product_meta,
+    product_module,
+    round_module,
+)
 from npu_tensor.runtime.cpu.target import CpuTarget
 
 ROWS, FEATURES = 5, 512
@@ -37,11 +43,10 @@ def engine(level: str) -> Engine:
     return Engine(target(level).create_target_machine(), level, None)
 
 
-def launch(level: str, text: str, pointers: list[Any], meta: list[int], items: int) -> None:
+def launch(level: str, text: str, pointers: list[Any], meta: Any, items: int) -> None:
     code = engine(level).compile(text, "kernel")
     slots = (ctypes.c_void_p * len(pointers))(*(array.ctypes.data for array in pointers))
-    numbers = np.array(meta, np.int64)
-    KERNEL(code["kernel"])(ctypes.addressof(slots), numbers.ctypes.data, 0, items)
+    KERNEL(code["kernel"])(ctypes.addressof(slots), meta.ctypes.data, 0, items)
 
 
 @each_type
@@ -50,22 +55,21 @@ def test_levels(dtype: DType, level: str) -> None:
     """One more token than a tile has, so that one is computed twice."""
     blocks, made_for = weights_of(dtype), target(level)
     numbers = dequantize.op.body(blocks).astype(np.float64)
-    layout, count = row_layout(FEATURES), FEATURES // dtype.block
+    row = RoundedRow.of(FEATURES)
     for exact, tokens in ((False, 1), (False, 3), (True, 2)):
         x = np.random.default_rng(4).standard_normal((tokens + 1, FEATURES), np.float32)
         source, read = x, x
+        meta = product_meta(dtype, exact, ROWS, FEATURES, len(x))
         if not exact:
-            source = np.zeros((len(x), layout.nbytes), np.uint8)
-            meta = [count, FEATURES * 4, layout.scales, layout.sums, layout.nbytes]
+            source = np.zeros((len(x), row.nbytes), np.uint8)
             launch(level, round_module("kernel", dtype.block, made_for), [source, x], meta, len(x))
-            codes, scales = source[:, :FEATURES].view(np.int8), source[:, layout.scales : layout.sums].view(np.float32)
+            codes, scales = source[:, :FEATURES].view(np.int8), source[:, row.scales : row.sums].view(np.float32)
             read = np.repeat(scales, 32, axis=1) * codes
             largest = np.abs(x.reshape(len(x), -1, dtype.block)).max(axis=-1)
             # Half a step of the 127, and what the scale loses as float16.
             assert np.all(np.abs(read - x) <= np.repeat(largest, dtype.block, axis=1) * (0.502 / 127 + 2**-11))
         spec = QuantizedSpec(dtype.name, exact, tokens)
         out = np.full((len(x), ROWS), np.nan, np.float32)
-        meta = [count, ROWS, dtype.nbytes(FEATURES), len(x), layout.scales, layout.sums, source.strides[0]]
         launch(level, product_module("kernel", spec, made_for), [out, blocks, source], meta, -(-ROWS // spec.rows))
         terms = read.astype(np.float64)
         atol = 2e-5 * (np.abs(terms) @ np.abs(numbers.T)).max()
