@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
@@ -23,7 +23,11 @@ from npu_tensor.task import Fusion, Kernel, Refusal, Task
 __all__ = ["CpuDevice"]
 
 
-KERNELS: Final = {"linear_quantized": QuantizedKernel, "dequantize": DequantizeKernel, "put": rows_kernel}
+KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
+    "linear_quantized": QuantizedKernel,
+    "dequantize": DequantizeKernel,
+    "put": rows_kernel,
+}
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 
 
