@@ -156,7 +156,7 @@ class DecoderBlock(nn.Module):
 class Decoder(nn.Module):
     """A language model with a cache for `context` tokens of one text."""
 
-    def __init__(self, config: DecoderConfig, context: int, cache_dtype: Any = nt.float32) -> None:
+    def __init__(self, config: DecoderConfig, context: int, cache_dtype: Any = nt.float16) -> None:
         self.config, self.context = config, context
         self.token_embd = nn.Embedding(config.vocabulary, config.features)
         self.blk = nn.ModuleList([DecoderBlock(config, context, cache_dtype) for _ in range(config.layers)])
@@ -168,11 +168,11 @@ class Decoder(nn.Module):
         self.rope_freqs.register_buffer("weight", factors)
 
     @classmethod
-    def of(cls, file: Any, context: int, cache_dtype: Any = nt.float32) -> Decoder:
+    def of(cls, file: Any, context: int, cache_dtype: Any = nt.float16) -> Decoder:
         """The model in a file that `npu_tensor.load_gguf` has read, for inference.
 
-        context: at most what the model was trained for. Raises ArgumentError for an architecture that is not known and
-        for a file that does not have the tensors of its architecture.
+        context: at most what the model was trained for. cache_dtype: of keys and values. Raises ArgumentError for an
+        architecture that is not known and for a file that does not have the tensors of its architecture.
         """
         config = DecoderConfig.of(file.metadata, file.tensors)
         if not 0 < context <= config.context:

@@ -144,7 +144,9 @@ class Buffer:
             raise ArgumentError("only a C-contiguous array can be used without a copy")
         if array.dtype.hasobject:
             raise ArgumentError("an array of Python objects cannot be used as memory")
-        buffer = cls(array.__array_interface__["data"][0], array.nbytes)
+        # NumPy describes fields for 0.1 ms in the interface, which is otherwise the fastest way to the address.
+        address = array.ctypes.data if array.dtype.names else array.__array_interface__["data"][0]
+        buffer = cls(address, array.nbytes)
         buffer._memory = array
         return buffer
 

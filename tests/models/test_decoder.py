@@ -48,7 +48,7 @@ def steps(decoder: Decoder, tokens: list[int], sizes: tuple[int, ...]) -> np.nda
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_architectures(variant: str, tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", variant)
-    decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT)
+    decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
     found = steps(decoder, TEXT, (5, 1, 1, 1, 1))
     np.testing.assert_allclose(found, logits(metadata, weights, TEXT)[4:], rtol=1e-4, atol=1e-4)
 
@@ -59,7 +59,8 @@ def test_all_architectures_are_tested() -> None:
 
 def test_factors_of_frequencies_as_in_llama_3(tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", "llama", factors=True)
-    found = steps(Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT), TEXT, (len(TEXT),))
+    decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
+    found = steps(decoder, TEXT, (len(TEXT),))
     np.testing.assert_allclose(found[0], logits(metadata, weights, TEXT)[-1], rtol=1e-4, atol=1e-4)
 
 
@@ -69,7 +70,7 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
     tensors = {
         name: nt.quantize(each, "q8_0") if each.ndim == 2 else each for name, each in file.tensors.items()
     }
-    decoder = Decoder.of(file._replace(tensors=tensors), CONTEXT, nt.float16)
+    decoder = Decoder.of(file._replace(tensors=tensors), CONTEXT)
     found = steps(decoder, TEXT, (4, 5))
     expected = logits(metadata, weights, TEXT)[[3, 8]]
     assert ((found - expected) ** 2).sum() < 1e-3 * (expected**2).sum()
@@ -120,7 +121,7 @@ def test_the_file_that_ships_is_what_the_script_writes(tmp_path: Path, monkeypat
 def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, np.ndarray], Decoder]:
     path = tmp_path_factory.mktemp("models") / "model.gguf"
     metadata, weights = saved(path, "llama")
-    return metadata, weights, Decoder.of(nt.load_gguf(path), CONTEXT)
+    return metadata, weights, Decoder.of(nt.load_gguf(path), CONTEXT, nt.float32)
 
 
 def greedy(metadata: dict[str, Any], weights: dict[str, np.ndarray], prompt: list[int], tokens: int) -> list[int]:

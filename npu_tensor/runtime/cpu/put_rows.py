@@ -77,9 +77,10 @@ class RowsKernel(CpuKernel):
         new_buffer = allocator.allocation(output.nbytes)
 
         def run(values: list[Any]) -> None:
-            rows = indices.from_address(values[index.item].address + before)[:]
+            rows = indices.from_address(values[index.item].address + before)
             first = rows[0]
-            if first < 0 or first + count > entries or rows != [*range(first, first + count)]:
+            follow = count == 1 or rows[:] == [*range(first, first + count)]
+            if first < 0 or first + count > entries or not follow:
                 otherwise(values)
                 return
             result = old = values[target.item]
@@ -88,7 +89,7 @@ class RowsKernel(CpuKernel):
                 ctypes.memmove(result.address, old.address + skipped, output.nbytes)
             else:
                 allocator.forget_layouts(old)
-            copy({0: values[value.item], 1: Buffer(result.address + first * row_bytes, 0)})  # type: ignore[arg-type]
+            copy([values[value.item], Buffer(result.address + first * row_bytes, 0)])
             values[output.item] = result
 
         return run
