@@ -1,4 +1,4 @@
-"""Attention to caches of keys and values, against PyTorch in float64."""
+"""Products of float32 with caches and weights of 16 bits, against PyTorch or NumPy in float64."""
 
 from typing import Any
 
@@ -31,8 +31,24 @@ def test_groups_of_heads_read_a_cache_in_place(dtype: Any, tokens: int) -> None:
     np.testing.assert_allclose(mixed.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_only_caches_may_have_another_dtype() -> None:
+@pytest.mark.parametrize("dtype", [nt.float16, nt.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 5), (40,)], ids=str)
+def test_linear(dtype: Any, lead: tuple[int, ...]) -> None:
+    random = np.random.default_rng(10)
+    x, weight = random.standard_normal((*lead, 64), np.float32), random.standard_normal((33, 64), np.float32)
+    weights = nt.from_numpy(weight).to(dtype)
+    out = F.linear(nt.from_numpy(x), weights)
+    assert out.dtype is nt.float32
+    expected = x.astype(np.float64) @ weights.float().numpy().astype(np.float64).T
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=2e-5)
+
+
+def test_other_mixtures_are_errors() -> None:
     half, single = nt.ones(2, 3, 4, dtype=nt.float16), nt.ones(2, 3, 4)
     for query, key in ((half, single), (single, single.double()), (single, single.int())):
         with pytest.raises(nt.DTypeError, match="one dtype"):
             F.scaled_dot_product_attention(query, key, key)
+        with pytest.raises(nt.DTypeError, match="one dtype"):
+            F.linear(query[0], key[0])
+    with pytest.raises(nt.DTypeError, match="one dtype"):
+        single @ half.mT
