@@ -69,17 +69,20 @@ class DecoderConfig:
             found = metadata.get(f"{name}.{key}", default)
             if found is None:
                 raise nt.ArgumentError(f"the metadata has no {name}.{key}")
+            if not isinstance(found, str) and not (isinstance(found, (int, float)) and found > 0):
+                raise nt.ArgumentError(f"{name}.{key} must be a positive number, not {found!r:.80}")
             return found
 
-        features, heads = value("embedding_length"), value("attention.head_count")
+        features, heads, layers = value("embedding_length"), value("attention.head_count"), value("block_count")
         head_features = value("attention.key_length", features // heads)
-        if "token_embd.weight" not in tensors:
-            raise nt.ArgumentError("the file has no tensor token_embd.weight")
+        for needed in ("token_embd.weight", f"blk.{layers - 1}.ffn_down.weight"):
+            if needed not in tensors or tensors[needed].ndim != 2:
+                raise nt.ArgumentError(f"the file has no matrix {needed}")
         return cls(
             kind=ARCHITECTURES[name],
             vocabulary=tensors["token_embd.weight"].shape[0],
             context=value("context_length"),
-            layers=value("block_count"),
+            layers=layers,
             features=features,
             hidden=value("feed_forward_length"),
             heads=heads,

@@ -9,6 +9,7 @@ from typing import Any
 
 import npu_tensor as nt
 from npu_tensor import nn
+from npu_tensor.jit import jit
 from npu_tensor.nn import functional as F
 
 __all__ = ["Encoder"]
@@ -80,7 +81,7 @@ class Encoder(nn.Module):
             x = layer(x, mask)
         return x
 
-    @nt.jit
+    @jit
     def embed(self, tokens: nt.Tensor, mask: nt.Tensor) -> Any:
         """(texts, features): the means over the tokens of each text, of length 1."""
         weights = mask.unsqueeze(-1).float()

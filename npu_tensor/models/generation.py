@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Generation"]
 
 PROMPT_SIZES: Final = (16, 64, 512)
-"""Tokens of a prompt that are computed together. The function is captured once for each of them that is needed."""
+"""Tokens of a prompt that are computed together: the most of which half are needed. Each has a capture of its own."""
 
 FIRST_WINDOW: Final = 256
 """Positions that the first captures attend to; further ones attend to twice as many each."""
@@ -27,8 +27,8 @@ FIRST_WINDOW: Final = 256
 class Generation:
     """An iterator over the tokens that continue a prompt, with the time that they took.
 
-    It ends after `tokens` of them, before one of `ends`, or where the decoder's context is full. A decoder continues
-    one text at a time. Raises ArgumentError for an empty prompt and for one that leaves no room for a token.
+    It ends after `tokens` of them, before one of `ends`, or where the decoder's context is full. Raises ArgumentError
+    for an empty prompt, for one that leaves no room for a token, and if the decoder has begun another text meanwhile.
 
     count: of tokens so far. prompt_seconds: to the first of them. seconds, timed: of further tokens, and of how many:
     all but those for which the decoder had to be captured.
@@ -60,7 +60,10 @@ class Generation:
     def _generated(self) -> Iterator[int]:
         random = np.random.default_rng(self.sampling.seed)
         text = list(self.prompt)
+        self.decoder.text = text
         for number in range(self.most):
+            if self.decoder.text is not text:
+                raise nt.ArgumentError("the decoder has begun another text, which has taken the place of this one")
             start, captures = time.perf_counter(), Decoder.step.captures
             logits = self._step(text[-1:], len(text) - 1, 0) if number else self._of_prompt()
             token = self.sampling.choose(logits.numpy()[0], text, random)
@@ -86,7 +89,7 @@ class Generation:
         """
         done, count, context = 0, len(self.prompt), self.decoder.context
         while True:
-            size = next((size for size in PROMPT_SIZES if size >= count - done), PROMPT_SIZES[-1])
+            size = max((size for size in PROMPT_SIZES if size <= 2 * (count - done)), default=PROMPT_SIZES[0])
             size = min(size, context)
             begin = min(done, context - size)  # Some positions are computed twice where the context would end.
             part = self.prompt[begin : begin + size]

@@ -41,10 +41,12 @@ class Sampling:
 
     def probabilities(self, logits: np.ndarray[Any, Any], text: Sequence[int] = ()) -> np.ndarray[Any, Any]:
         """Of all tokens, as float64. logits: (vocabulary,). text: the tokens before. temperature must not be 0."""
-        scores = self._penalized(logits, text) / self.temperature
+        scores = self._penalized(logits, text)
+        with np.errstate(over="ignore"):
+            scores = (scores - scores.max()) / self.temperature
         if 0 < self.top_k < len(scores):
             scores[scores < np.partition(scores, -self.top_k)[-self.top_k]] = -np.inf
-        weights: np.ndarray[Any, Any] = np.exp(scores - scores.max())
+        weights: np.ndarray[Any, Any] = np.exp(scores)
         weights /= weights.sum()
         if self.top_p < 1:
             order = np.argsort(-weights, kind="stable")
@@ -54,7 +56,9 @@ class Sampling:
         return weights
 
     def choose(self, logits: np.ndarray[Any, Any], text: Sequence[int], random: np.random.Generator) -> int:
-        """The next token of a text."""
+        """The next token of a text. Raises ArgumentError for logits that are not all numbers."""
+        if np.isnan(logits).any():
+            raise ArgumentError("logits are NaN: weights of the model are no numbers, or too large for their dtype")
         if self.temperature == 0:
             return int(self._penalized(logits, text).argmax())
         return int(random.choice(len(logits), p=self.probabilities(logits, text)))

@@ -46,7 +46,12 @@ class Tokenizer:
         if kind not in _MODELS:
             raise ArgumentError(f"tokenizer.ggml.model is {kind!r}; {' and '.join(_MODELS)} are known")
         self._template: str | None = metadata.get("tokenizer.chat_template")
-        self._library = _MODELS[kind](metadata, self._vocabulary)
+        try:
+            self._library = _MODELS[kind](metadata, self._vocabulary)
+        except ArgumentError:
+            raise
+        except Exception as error:  # what the library raises for merges of no tokens and the like has no common type
+            raise ArgumentError(f"the tokenizer in the file is damaged: {error}") from error
         types = metadata.get("tokenizer.ggml.token_type", ())
         added = [
             tokenizers.AddedToken(text, normalized=False, special=kind == CONTROL)
@@ -65,10 +70,14 @@ class Tokenizer:
 
     def _text_of(self, metadata: Mapping[str, Any], name: str) -> str:
         token = metadata.get(f"tokenizer.ggml.{name}_token_id")
-        return "" if token is None else self._vocabulary[token]
+        return self._vocabulary[token] if token in range(len(self._vocabulary)) else ""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, in which names of control tokens stand for these; first the one that begins texts."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ArgumentError(f"the text is no Unicode text: {error}") from None
         tokens: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return tokens if self._first is None or tokens[:1] == [self._first] else [self._first, *tokens]
 
@@ -105,7 +114,7 @@ class Tokenizer:
         try:
             template = environment.from_string(self._template)
             return template.render(messages=list(messages), add_generation_prompt=True, **names)
-        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except Exception as error:  # a template may compute anything
             raise ArgumentError(f"the chat template of the file fails: {error}") from error
 
 

@@ -82,7 +82,9 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
         ({"general.architecture": "mamba"}, "the architecture is 'mamba'; there is a decoder for llama, qwen2, qwen3"),
         ({"general.architecture": None}, "the architecture is None"),
         ({"llama.block_count": None}, "the metadata has no llama.block_count"),
-        ({"llama.block_count": 3}, 'Missing key(s) in state_dict: "blk.2.attn_norm.weight"'),
+        ({"llama.block_count": 1 << 40}, "the file has no matrix blk.1099511627775.ffn_down.weight"),
+        ({"llama.attention.head_count": 0}, "llama.attention.head_count must be a positive number, not 0"),
+        ({"llama.attention.head_count_kv": np.array([2, 2])}, "head_count_kv must be a positive number, not array"),
         ({"llama.block_count": 1}, 'Unexpected key(s) in state_dict: "blk.1.attn_norm.weight"'),
         ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; none, linear and yarn are known"),
         ({"llama.context_length": 10}, "the context must be 1 to 10 tokens, not 64"),
@@ -131,7 +133,7 @@ def greedy(metadata: dict[str, Any], weights: dict[str, np.ndarray], prompt: lis
     return text[len(prompt) :]
 
 
-@pytest.mark.parametrize("length", [1, 16, 17, 60])
+@pytest.mark.parametrize("length", [1, 16, 17, 30, 60])
 def test_greedy_text(length: int, model: tuple[dict[str, Any], dict[str, np.ndarray], Decoder]) -> None:
     """One decoder continues one text after the other; prompts are filled up to few sizes."""
     metadata, weights, decoder = model
@@ -153,6 +155,15 @@ def test_a_text_ends_before_a_token_that_ends_it(model: tuple[dict[str, Any], di
     tokens = list(Generation(decoder, TEXT, 6))
     end = tokens[3]
     assert list(Generation(decoder, TEXT, 6, ends={end})) == tokens[: tokens.index(end)]
+
+
+def test_two_texts_at_once(model: tuple[dict[str, Any], dict[str, np.ndarray], Decoder]) -> None:
+    *_, decoder = model
+    first = iter(Generation(decoder, TEXT, 6))
+    next(first)
+    next(iter(Generation(decoder, TEXT, 6)))
+    with pytest.raises(nt.ArgumentError, match="the decoder has begun another text"):
+        next(first)
 
 
 def test_prompts_that_cannot_be_continued(model: tuple[dict[str, Any], dict[str, np.ndarray], Decoder]) -> None:

@@ -53,6 +53,15 @@ def test_draws_have_the_probabilities_and_follow_from_the_seed() -> None:
     np.testing.assert_allclose(shares, softmax(list(LOGITS)), atol=0.03)
 
 
+def test_a_temperature_that_is_next_to_nothing() -> None:
+    np.testing.assert_array_equal(Sampling(temperature=1e-320).probabilities(LOGITS), [0, 0, 0, 1, 0])
+
+
+def test_logits_that_are_no_numbers() -> None:
+    with pytest.raises(nt.ArgumentError, match="logits are NaN"):
+        Sampling().choose(np.array([1, np.nan], np.float32), [], np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     "wrong", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"repetition_penalty": 0}, {"seed": -1}]
 )

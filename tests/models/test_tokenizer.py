@@ -86,6 +86,11 @@ def test_the_token_that_begins_texts_is_there_once() -> None:
     assert tokenizer.encode("<|im_start|>a") == tokenizer.encode("a")
 
 
+def test_a_text_that_is_none() -> None:
+    with pytest.raises(nt.ArgumentError, match="no Unicode text"):
+        Tokenizer(METADATA).encode("a\udc80")
+
+
 # --- SentencePiece
 
 PIECES = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0, "<0xC3>": 0.0, "<0xA9>": 0.0} | {
@@ -164,6 +169,7 @@ def without(*keys: str) -> dict[str, Any]:
     [
         (without("ggml.model"), r"the file has no tokenizer \(no tokenizer.ggml.model in its metadata\)"),
         (without("ggml.tokens"), "no tokenizer.ggml.tokens"),
+        (METADATA | {"tokenizer.ggml.merges": ["no pair"]}, "the tokenizer in the file is damaged"),
         (METADATA | {"tokenizer.ggml.model": "rwkv"}, "'rwkv'; gpt2 and llama are known"),
         (METADATA | {"tokenizer.ggml.pre": "dbrx"}, "'dbrx'; gpt-2, smollm, llama-bpe, qwen2 are known"),
     ],
