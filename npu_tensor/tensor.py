@@ -552,7 +552,7 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
         raise OutOfMemoryError(f"out of memory: {spec}, a copy of an array, needs {size(spec.nbytes)}") from error
     shape = tuple(map(int, owned.shape))
     if target.is_quantized:
-        shape = (*shape[:-1], shape[-1] * target.block)
+        shape = (*shape[:-1], *(blocks * target.block for blocks in shape[-1:]))
     spec = Spec.of(shape, target)
     return wrap(Data(spec, Buffer.from_array(owned)))
 

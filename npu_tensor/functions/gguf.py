@@ -6,7 +6,6 @@ After a header come the entries of the metadata, what is said of each tensor, an
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -15,11 +14,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dtypes import DTYPES, QUANTIZED, DType, stored_shape
-from npu_tensor.errors import ArgumentError
+from npu_tensor.dtypes import DTYPES, QUANTIZED, stored_shape
+from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.register import tensor_of
 from npu_tensor.functions.serialization import replaced
-from npu_tensor.spec import MOST_BYTES
+from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["GGUF", "load_gguf", "save_gguf"]
@@ -155,8 +154,7 @@ class _Entry(NamedTuple):
     """What a file says of a tensor. offset: in bytes, from the first tensor on."""
 
     name: str
-    shape: tuple[int, ...]
-    dtype: DType
+    spec: Spec
     offset: int
 
 
@@ -172,11 +170,10 @@ def _entry(reader: _Reader) -> _Entry:
     if dtype is None:
         names = ", ".join(f"{each.name} ({number})" for number, each in sorted(_DTYPES.items()))
         raise ValueError(f"tensor {name!r} of ggml's type {kind}; those that can be read are {names}")
-    if (ndim and shape[-1] % dtype.block) or (not ndim and dtype.is_quantized):
-        raise ValueError(f"tensor {name!r} of shape {list(shape)}, whose rows are no whole blocks of {dtype.name}")
-    if math.prod(max(extent, 1) for extent in shape) * dtype.itemsize > MOST_BYTES:
-        raise ValueError(f"tensor {name!r} of shape {list(shape)}, which is more than 64 bits can count")
-    return _Entry(name, shape, dtype, offset)
+    try:
+        return _Entry(name, Spec.of(shape, dtype), offset)
+    except ShapeError as error:
+        raise ValueError(f"tensor {name!r}: {error}") from error
 
 
 def _aligned(position: int, alignment: int) -> int:
@@ -192,29 +189,27 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
 
 def _read(data: np.ndarray[Any, Any]) -> GGUF:
     reader = _Reader(data)
-    tensors, entries = _header(reader)
+    count, entries = _header(reader)
     metadata = _metadata(reader, entries)
     alignment = _alignment(metadata)
-    listed = [_entry(reader) for _ in range(tensors)]
-    if len({entry.name for entry in listed}) < tensors:
+    listed = [_entry(reader) for _ in range(count)]
+    if len({entry.name for entry in listed}) < count:
         raise ValueError("two tensors of one name")
     start, end = _aligned(reader.at, alignment), 0
-    for name, shape, dtype, offset in listed:  # As in ggml, which reads nothing else.
+    for name, spec, offset in listed:  # As in ggml, which reads nothing else.
         if offset != end:
             raise ValueError(f"tensor {name!r} at byte {offset} of the data, where byte {end} is next")
-        nbytes = dtype.nbytes(math.prod(shape))
-        if start + end + nbytes > reader.size:
-            raise ValueError(f"the file ends at byte {reader.size}, and tensor {name!r} at {start + end + nbytes}")
-        end = _aligned(end + nbytes, alignment)
-    return GGUF(metadata, MappingProxyType({entry.name: _tensor(data, start, entry) for entry in listed}))
+        if start + end + spec.nbytes > reader.size:
+            raise ValueError(f"the file ends at byte {reader.size}, and tensor {name!r} at {start + end + spec.nbytes}")
+        end = _aligned(end + spec.nbytes, alignment)
+    tensors = {name: _tensor(data[start + offset :], spec) for name, spec, offset in listed}
+    return GGUF(metadata, MappingProxyType(tensors))
 
 
-def _tensor(data: np.ndarray[Any, Any], start: int, entry: _Entry) -> Tensor:
-    """The tensor where it is in the file; a copy where its elements are not aligned."""
-    _, shape, dtype, offset = entry
-    begin = start + offset
-    stored = np.asarray(data[begin : begin + dtype.nbytes(math.prod(shape))]).view(dtype.numpy)
-    array = stored.reshape(stored_shape(shape, dtype))
+def _tensor(data: np.ndarray[Any, Any], spec: Spec) -> Tensor:
+    """The tensor where it is in the file, at the beginning of `data`; a copy where its elements are not aligned."""
+    stored = np.asarray(data[: spec.nbytes]).view(spec.dtype.numpy)
+    array = stored.reshape(stored_shape(spec.shape, spec.dtype))
     return from_array(np.require(array, requirements=["C", "ALIGNED"]), copy=False)
 
 

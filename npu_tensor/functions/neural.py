@@ -410,27 +410,25 @@ def scaled_dot_product_attention(
         raise ArgumentError("give attn_mask or is_causal, not both")
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("needs (..., tokens, features)")
-    dtype, heads, rows = require_float(query), query.shape[-3:-1], 0
+    dtype, apart, together = require_float(query), query.shape[-3:-1], (0, 0)
     if enable_gqa:
         if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
             raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
-        # The tokens of a group are rows of one product with the head that serves them.
-        rows = query.shape[-3] // key.shape[-3] * query.shape[-2]
-        query = query.reshape(*query.shape[:-3], key.shape[-3], rows, query.shape[-1])
+        together = key.shape[-3], math.prod(apart) // key.shape[-3]
+
+    def grouped(x: Tensor, rows: tuple[int, ...]) -> Tensor:
+        """The tokens of a group of heads are rows of one product with the head that serves them."""
+        return x.reshape(*x.shape[:-3], *rows, x.shape[-1]) if enable_gqa else x
+
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    products = ops.contract(query, key.transpose(-1, -2), None if dtype is float64 else "float32")
-    if enable_gqa:
-        products = products.reshape(*products.shape[:-3], *heads, products.shape[-1])
-    scores = _masked(products * factor, attn_mask, is_causal)
+    wider = "float64" if dtype is float64 else "float32"
+    products = ops.contract(grouped(query, together), key.transpose(-1, -2), wider)
+    scores = _masked(grouped(products, apart) * factor, attn_mask, is_causal)
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
     weights = _dropped(weights.to(dtype), dropout_p, True, weights.shape)
-    if not enable_gqa:
-        return ops.contract(weights, value, dtype.name)
-    weights = weights.reshape(*weights.shape[:-3], value.shape[-3], rows, weights.shape[-1])
-    mixed = ops.contract(weights, value, dtype.name)
-    return mixed.reshape(*mixed.shape[:-3], *heads, mixed.shape[-1])
+    return grouped(ops.contract(grouped(weights, together), value, dtype.name), apart)
 
 
 @composite(method=False)

@@ -19,23 +19,23 @@ from npu_tensor.tensor import Tensor
 __all__: list[str] = []
 
 
-def _product_of(a: Tensor, b: Tensor) -> Tensor:
+def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """Matrix product of tensors of any number of dimensions but zero."""
     if a.ndim == 2 and b.ndim == 2:
-        return ops.contract(a, b)
+        return ops.contract(a, b, out_dtype)
     if not a.ndim or not b.ndim:
         raise ShapeError("needs at least one dimension in both")
     if a.ndim == 1:
-        product = _product_of(a.reshape(1, a.shape[0]), b)
+        product = _product_of(a.reshape(1, a.shape[0]), b, out_dtype)
         return product.reshape(product.shape[:-2] + product.shape[-1:] if b.ndim > 1 else ())
     if b.ndim == 1:
-        product = _product_of(a, b.reshape(b.shape[0], 1))
+        product = _product_of(a, b.reshape(b.shape[0], 1), out_dtype)
         return product.reshape(product.shape[:-1])
     if b.ndim == 2:
         # One matrix for the whole batch: its rows are one tall matrix.
         rows = math.prod(a.shape[:-1])
-        return ops.contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    return ops.contract(a, b)
+        return ops.contract(a.reshape(rows, a.shape[-1]), b, out_dtype).reshape(*a.shape[:-1], b.shape[-1])
+    return ops.contract(a, b, out_dtype)
 
 
 @composite(ggml="MUL_MAT")
@@ -147,14 +147,16 @@ def trace(input: Tensor) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
 
-    For quantized weights, see `mul_mat`; the result has the dtype of input.
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
+    `mul_mat`.
     """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     if weight.dtype.is_quantized:
         product = ops.linear_quantized(input.to(float32), weight).to(input.dtype)
     else:
-        product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight)
+        out_dtype = "float32" if input.dtype is float32 else None
+        product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
     return product if bias is None else product + bias
 
 

@@ -227,7 +227,7 @@ def _linear_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 _linear_rule.dtypes = "float32 and quantized"  # type: ignore[attr-defined]
 
 
-@op(kind="data", rule=_linear_rule, ggml="MUL_MAT", public=False, quantized=True)
+@op(kind="data", rule=_linear_rule, public=False, quantized=True)
 def linear_quantized(input, weight, /, exact: bool = False):
     """input @ weight.T, (..., out features).
 

@@ -155,6 +155,8 @@ def test_what_does_not_fit() -> None:
         x.dequantize()
     with pytest.raises(nt.ShapeError, match="rows of q8_0 cannot be cut or joined"):
         weights.reshape(10, 256)
+    with pytest.raises(nt.ShapeError, match="blocks of 32"):
+        nt.from_numpy(np.zeros((), nt.q8_0.numpy))
     with pytest.raises(nt.ShapeError, match="inner dimensions differ: 32 and 512"):
         F.linear(x[:, :32], weights)
 
