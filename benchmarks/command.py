@@ -8,7 +8,7 @@ import click
 
 __all__ = ["bench"]
 
-SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "cache", "kernel_model")
+SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "language", "cache", "kernel_model")
 PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
 """Named here as well, because importing the modules that hold them takes a second."""
 

@@ -12,6 +12,7 @@ import npu_tensor as nt
 
 from . import cache, published
 from .cases import GROUPS, cases
+from .language import CASES, language_rows
 from .model_cases import model_cases
 from .peers.library import Lacking, Library
 from .peers.npu_tensor import NAME
@@ -146,6 +147,9 @@ SUITES: Final = {
     "matmul": _cases("matmul", "matrix products by size, and from which size on an NPU takes less"),
     "mlp": _models("mlp", "inference of a multilayer perceptron"),
     "transformer": _models("transformer", "a transformer block"),
+    "language": Suite(
+        "language models: a prompt, and each further token", CASES, lambda task: language_rows(task.only, task.quick)
+    ),
     "cache": Suite("finding kernels", cache.PLACES, _cache),
     "kernel_model": Suite(
         "predicted and published times of NPU kernels",

@@ -35,5 +35,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """The offer of the task's family, or its reason against it. A look-up; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
+    for source in task.inputs:
+        if source.dtype is not None and source.dtype.is_quantized:
+            return Refusal(f"no NPU kernel for weights in {source.dtype.name}")
     family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS[task.kind]
     return Refusal("no NPU kernel for this op") if family is None else family(task, target)

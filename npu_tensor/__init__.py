@@ -45,7 +45,7 @@ __version__ = _VERSION
 _NAMES = {
     **_registry.functions(),
     **{name: getattr(_errors, name) for name in _errors.__all__},
-    **{dtype.name: dtype for dtype in _dtypes.DTYPES},
+    **{dtype.name: dtype for dtype in (*_dtypes.DTYPES, *_dtypes.QUANTIZED)},
     # PyTorch's other names of dtypes.
     "double": _dtypes.float64,
     "float": _dtypes.float32,
@@ -64,14 +64,16 @@ _LOADED_LATE = {
     "finish_builds": "npu_tensor.runtime.store.background",
     "grad": "npu_tensor.autograd",
     "load": "npu_tensor.functions.serialization",
+    "load_gguf": "npu_tensor.functions.gguf",
     "profile": "npu_tensor.observe.profiling",
     "record_kernels": "npu_tensor.ggml_hsa.kernel_log",
     "save": "npu_tensor.functions.serialization",
+    "save_gguf": "npu_tensor.functions.gguf",
     "selftest": "npu_tensor.tools.self_test",
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("linalg", "nn", "optim")
+_MODULES_LOADED_LATE = ("linalg", "models", "nn", "optim")
 
 
 def __getattr__(name: str) -> object:
@@ -114,12 +116,14 @@ __all__ = [
     "jit",
     "list_devices",
     "load",
+    "load_gguf",
     "manual_seed",
     "memory_stats",
     "profile",
     "realize",
     "record_kernels",
     "save",
+    "save_gguf",
     "selftest",
     "set_default_device",
     "set_num_threads",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import linalg as linalg
+from npu_tensor import models as models
 from npu_tensor import nn as nn
 from npu_tensor import optim as optim
 from npu_tensor.config import config as config
@@ -25,12 +26,14 @@ from npu_tensor.autograd.transforms import grad as grad
 from npu_tensor.jit import jit as jit
 from npu_tensor.runtime.devices.backends import list_devices as list_devices
 from npu_tensor.functions.serialization import load as load
+from npu_tensor.functions.gguf import load_gguf as load_gguf
 from npu_tensor.functions.creation import manual_seed as manual_seed
 from npu_tensor.functions.resources import memory_stats as memory_stats
 from npu_tensor.observe.profiling import profile as profile
 from npu_tensor.tensor import realize as realize
 from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
 from npu_tensor.functions.serialization import save as save
+from npu_tensor.functions.gguf import save_gguf as save_gguf
 from npu_tensor.tools.self_test import selftest as selftest
 from npu_tensor.functions.resources import set_default_device as set_default_device
 from npu_tensor.functions.resources import set_num_threads as set_num_threads
@@ -71,6 +74,16 @@ float64: DType
 int64: DType
 uint8: DType
 bool: DType
+q8_0: DType
+q4_0: DType
+q4_1: DType
+q5_0: DType
+q5_1: DType
+q4_k: DType
+q5_k: DType
+q6_k: DType
+iq4_nl: DType
+mxfp4: DType
 double: DType
 float: DType
 half: DType
@@ -262,6 +275,8 @@ def cumprod(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Running product along dim; integers give int64."""
 def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+def dequantize(input: Operand) -> Tensor:
+    """The numbers that a quantized tensor stands for, as float32."""
 def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
     """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
 def diag_mask_inf(input: Tensor, n_past: builtins.int) -> Tensor:
@@ -294,7 +309,7 @@ def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
-    The row at padding_idx has no gradient."""
+    The row at padding_idx has no gradient. Rows of quantized weights come out as float32."""
 def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -372,7 +387,7 @@ def gelu_quick(input: Operand) -> Tensor:
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
-    Floats of up to 32 bits come out as float32."""
+    Floats of up to 32 bits and quantized numbers come out as float32."""
 def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
     """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
 def greater(input: Operand, other: Operand) -> Tensor:
@@ -453,7 +468,10 @@ def less(input: Operand, other: Operand) -> Tensor:
 def less_equal(input: Operand, other: Operand) -> Tensor:
     """input <= other."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
+    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
+
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
+    `mul_mat`."""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
 def log(input: Operand) -> Tensor:
@@ -526,11 +544,14 @@ def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') ->
     """(input - target) squared: their mean, their sum, or all of them."""
 def mul(input: Operand, other: Operand) -> Tensor:
     """input * other."""
-def mul_mat(a: Tensor, b: Tensor) -> Tensor:
+def mul_mat(a: Tensor, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
     """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
 
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
-    Floats give float32, integers of up to 32 bits int32."""
+    Floats give float32, integers of up to 32 bits int32.
+
+    For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
+    q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower."""
 def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
     """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
@@ -609,6 +630,8 @@ def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tenso
 
     interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
     ArgumentError, and in a tensor a DimensionError where the value is read."""
+def quantize(input: Operand, dtype: Any) -> Tensor:
+    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
 def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -669,7 +692,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads."""
+    group of query heads, from where it is in memory. Key and value may be float16 or bfloat16 where query is float32."""
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
     """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 

@@ -271,6 +271,8 @@ class Methods:
         """Running product along dim; integers give int64."""
     def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+    def dequantize(self) -> Tensor:
+        """The numbers that a quantized tensor stands for, as float32."""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     def diag_mask_inf(self, n_past: builtins.int) -> Tensor:
@@ -386,7 +388,7 @@ class Methods:
     def get_rows(self, rows: Tensor) -> Tensor:
         """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
-        Floats of up to 32 bits come out as float32."""
+        Floats of up to 32 bits and quantized numbers come out as float32."""
     def glu(self, dim: builtins.int = -1) -> Tensor:
         """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
     def greater(self, other: Operand) -> Tensor:
@@ -577,11 +579,14 @@ class Methods:
         """input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mul`: the result is written to this tensor, and so to its views."""
-    def mul_mat(self, b: Tensor) -> Tensor:
+    def mul_mat(self, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
         """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
 
         Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
-        Floats give float32, integers of up to 32 bits int32."""
+        Floats give float32, integers of up to 32 bits int32.
+
+        For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
+        q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower."""
     def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
@@ -656,6 +661,8 @@ class Methods:
 
         interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
         ArgumentError, and in a tensor a DimensionError where the value is read."""
+    def quantize(self, dtype: Any) -> Tensor:
+        """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     def reciprocal(self) -> Tensor:

@@ -17,6 +17,7 @@ from npu_tensor.errors import DTypeError
 
 __all__ = [
     "DTYPES",
+    "QUANTIZED",
     "Category",
     "DType",
     "as_dtype",
@@ -31,7 +32,18 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "iq4_nl",
+    "mxfp4",
     "promote",
+    "q4_0",
+    "q4_1",
+    "q4_k",
+    "q5_0",
+    "q5_1",
+    "q5_k",
+    "q6_k",
+    "q8_0",
+    "stored_shape",
     "uint8",
 ]
 
@@ -42,6 +54,7 @@ class Category(IntEnum):
     BOOL = 0
     INTEGER = 1
     FLOAT = 2
+    QUANTIZED = 3  # never promoted: no op but those declared for it takes it
 
 
 class DType:
@@ -49,10 +62,11 @@ class DType:
 
     Attributes: `name` ("bfloat16"), `short` ("bf16", GGML's name, also in kernel names), `numpy` (np.dtype),
     `ggml_type` (its number in GGML's enum ggml_type, None without one), `npu` (what an NPU makes of it, in words),
-    `category` (bool, integer or float), `register` (name of the type it is computed in), `itemsize` (bytes).
+    `category` (bool, integer, float or quantized), `register` (name of the type it is computed in), `block` (how many
+    elements are stored together, 1 but for quantized types), `itemsize` (bytes of so many).
     """
 
-    __slots__ = ("category", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
+    __slots__ = ("block", "category", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
 
     def __init__(
         self,
@@ -63,6 +77,7 @@ class DType:
         register: str = "",
         ggml_type: int | None = None,
         npu: str = "on the CPU, unless it is converted on the way",
+        block: int = 1,
     ) -> None:
         self.name: Final = name
         self.short: Final = short
@@ -71,6 +86,7 @@ class DType:
         self.npu: Final = npu
         self.category: Final = category
         self.register: Final = register or name
+        self.block: Final = block
         self.itemsize: Final[int] = self.numpy.itemsize
 
     def __repr__(self) -> str:
@@ -94,6 +110,15 @@ class DType:
         """Whether it is an integer type; bool is none."""
         return self.category is Category.INTEGER
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether its elements are stored in blocks with common scales."""
+        return self.category is Category.QUANTIZED
+
+    def nbytes(self, elements: int) -> int:
+        """Bytes of so many elements, of whole blocks."""
+        return elements // self.block * self.itemsize
+
 
 _NATIVE: Final = "native"
 
@@ -110,11 +135,40 @@ float64 = DType("float64", "f64", np.float64, Category.FLOAT, ggml_type=28)
 
 DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
 
+
+def _quantized(name: str, ggml_type: int, block: int, *fields: tuple[Any, ...]) -> DType:
+    return DType(name, name, list(fields), Category.QUANTIZED, ggml_type=ggml_type, npu="on the CPU", block=block)
+
+
+# The blocks of ggml-common.h. d: scale. m: the value of code 0. qs: low bits of the codes. qh: high bits.
+_D, _M, _NIBBLES, _FIFTH = ("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16), ("qh", "u1", 4)
+_K_SCALES = (_D, ("dmin", "<f2"), ("scales", "u1", 12))
+q4_0 = _quantized("q4_0", 2, 32, _D, _NIBBLES)
+q4_1 = _quantized("q4_1", 3, 32, _D, _M, _NIBBLES)
+q5_0 = _quantized("q5_0", 6, 32, _D, _FIFTH, _NIBBLES)
+q5_1 = _quantized("q5_1", 7, 32, _D, _M, _FIFTH, _NIBBLES)
+q8_0 = _quantized("q8_0", 8, 32, _D, ("qs", "i1", 32))
+q4_k = _quantized("q4_k", 12, 256, *_K_SCALES, ("qs", "u1", 128))
+q5_k = _quantized("q5_k", 13, 256, *_K_SCALES, ("qh", "u1", 32), ("qs", "u1", 128))
+q6_k = _quantized("q6_k", 14, 256, ("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _D)
+iq4_nl = _quantized("iq4_nl", 20, 32, _D, ("indices", "u1", 16))
+mxfp4 = _quantized("mxfp4", 39, 32, ("e", "u1"), ("qs", "u1", 16))
+
+QUANTIZED: Final = (q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, iq4_nl, mxfp4)
+"""The dtypes of weights in blocks with common scales, in ggml's formats; see `npu_tensor.ops.quantized`."""
+
+
+def stored_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
+    """The shape of an array of what is stored: of a quantized tensor, the last dimension counts blocks."""
+    return shape if dtype.block == 1 else (*shape[:-1], shape[-1] // dtype.block)
+
+
 _LOOKUP: dict[Any, DType] = {
     **{dtype.name: dtype for dtype in DTYPES},
     **{dtype.short: dtype for dtype in DTYPES},
     **{dtype.numpy: dtype for dtype in DTYPES},
     **{dtype: dtype for dtype in DTYPES},
+    **{key: dtype for dtype in QUANTIZED for key in (dtype, dtype.name, dtype.numpy)},
     float: float64,  # as in PyTorch and NumPy, although Python floats become float32
     "float": float32,  # as the type of that name; NumPy would say float64
     int: int64,
@@ -138,15 +192,15 @@ def as_dtype(value: Any) -> DType:
     try:
         return _LOOKUP[np.dtype(value).newbyteorder("=")]
     except (KeyError, TypeError, ValueError):  # the last where NumPy looks into it for a dtype
-        names = ", ".join(dtype.name for dtype in DTYPES)
+        names = ", ".join(dtype.name for dtype in (*DTYPES, *QUANTIZED))
         raise DTypeError(f"{value!r} is not a dtype of npu_tensor; choose one of {names}") from None
 
 
 def dtypes_table() -> str:
     """All dtypes with their names in GGML and what an NPU makes of them, as a Markdown table."""
-    rows = [(dtype.name, f"GGML_TYPE_{dtype.short.upper()}", dtype.ggml_type, dtype.npu) for dtype in DTYPES]
     lines = ["| dtype | GGML | number | on an NPU |", "|---|---|---|---|"]
-    for name, ggml, number, npu in rows:
+    for dtype in (*DTYPES, *QUANTIZED):
+        name, ggml, number, npu = dtype.name, f"GGML_TYPE_{dtype.short.upper()}", dtype.ggml_type, dtype.npu
         lines.append(f"| {name} | {'' if number is None else ggml} | {'' if number is None else number} | {npu} |")
     return "\n".join(lines)
 

@@ -31,7 +31,7 @@ class Spec:
         self.dtype: Final = dtype
         self.ndim: Final = len(shape)
         self.size: Final[int] = math.prod(shape)
-        self.nbytes: Final[int] = self.size * dtype.itemsize
+        self.nbytes: Final[int] = dtype.nbytes(self.size)
 
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: DType) -> Spec:
@@ -61,7 +61,11 @@ class Spec:
 def _require_countable(shape: tuple[int, ...], dtype: DType) -> None:
     if len(shape) > MOST_DIMENSIONS:
         raise ShapeError(f"a tensor has at most {MOST_DIMENSIONS} dimensions, not {len(shape)}")
-    nbytes = math.prod(max(extent, 1) for extent in shape) * dtype.itemsize
+    if dtype.block > 1 and (not shape or shape[-1] % dtype.block):
+        raise ShapeError(
+            f"{dtype.name} has blocks of {dtype.block} elements, which do not divide rows of {list(shape)}"
+        )
+    nbytes = dtype.nbytes(math.prod(max(extent, 1) for extent in shape))
     if nbytes > MOST_BYTES:
         raise ShapeError(f"{dtype.name} of shape {list(shape)} needs {size(nbytes)}, more than 64 bits can count")
 

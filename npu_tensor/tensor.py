@@ -20,7 +20,7 @@ from npu_tensor import ops
 from npu_tensor._util.units import size
 from npu_tensor._util.user_warnings import INTERNAL, user_line
 from npu_tensor.config import config
-from npu_tensor.dtypes import DType, as_dtype
+from npu_tensor.dtypes import DType, as_dtype, stored_shape
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError, NpuTensorError, OutOfMemoryError, ShapeError
 from npu_tensor.graph.aliasing import Storage, View, view_node
 from npu_tensor.graph.history import (
@@ -191,13 +191,23 @@ class Tensor(Methods):
         return self
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type."""
+        """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type.
+
+        DTypeError for a quantized tensor, whose elements are numbers after dequantize() only.
+        """
+        if self.dtype.is_quantized:
+            raise DTypeError(f"{self._node.spec} has no elements in memory; write .dequantize().numpy()")
+        return self._stored()
+
+    def _stored(self) -> np.ndarray[Any, Any]:
+        """As `numpy`, also of a quantized tensor: its blocks as records, of which the last dimension has fewer."""
         node = self._node  # read once: another thread may make this handle name a new value
         if node.value is None:
             _realize_nodes((node,))
         if node.value is PLACEHOLDER:
             raise no_value_yet()
-        return cast(Buffer, node.value).as_array(node.spec.shape, node.spec.dtype.numpy, writeable=False)
+        shape, dtype = stored_shape(node.spec.shape, node.spec.dtype), node.spec.dtype.numpy
+        return cast(Buffer, node.value).as_array(shape, dtype, writeable=False)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -300,7 +310,7 @@ class Tensor(Methods):
 
     def __reduce__(self) -> Any:
         # As bytes: NumPy's pickles share their memory where the protocol lets them, but not those of bfloat16.
-        array = self.numpy().reshape(-1).view(np.uint8)
+        array = self._stored().reshape(-1).view(np.uint8)
         return _rebuild, (array, self.dtype, self.shape, leaf_of(self._node) is not None)
 
     # --- gradients
@@ -527,20 +537,29 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
 
 
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:
-    """A tensor of a NumPy array's value; float64 and integers keep their type unless `dtype` says otherwise."""
+    """A tensor of a NumPy array's value; float64 and integers keep their type unless `dtype` says otherwise.
+
+    An array of records is one of blocks of the quantized dtype that has these.
+    """
     target = as_dtype(array.dtype if dtype is None else dtype)
+    if target.is_quantized and array.dtype != target.numpy:
+        raise DTypeError(f"write quantize(x, {target.name!r}) for numbers in {target.name}")
     try:
         with np.errstate(all="ignore"):
             owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
     except MemoryError as error:
         spec = Spec.of(array.shape, target)
         raise OutOfMemoryError(f"out of memory: {spec}, a copy of an array, needs {size(spec.nbytes)}") from error
-    spec = Spec.of(tuple(map(int, owned.shape)), target)
+    shape = tuple(map(int, owned.shape))
+    if target.is_quantized:
+        shape = (*shape[:-1], *(blocks * target.block for blocks in shape[-1:]))
+    spec = Spec.of(shape, target)
     return wrap(Data(spec, Buffer.from_array(owned)))
 
 
 def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...], requires_grad: bool = False) -> Tensor:
-    return from_array(np.frombuffer(data, dtype.numpy).reshape(shape)).requires_grad_(requires_grad)
+    array = np.frombuffer(data, dtype.numpy).reshape(stored_shape(shape, dtype))
+    return from_array(array).requires_grad_(requires_grad)
 
 
 # --- recording

@@ -11,7 +11,8 @@ from typing import Any, Final
 import npu_tensor as nt
 from npu_tensor import errors, events
 from npu_tensor.config import Config
-from npu_tensor.dtypes import DTYPES
+from npu_tensor.dtypes import DTYPES, QUANTIZED
+from npu_tensor.functions.gguf import GGUF
 from npu_tensor.jit import Jitted
 from npu_tensor.observe.explanation import Explanation, Row, Total
 from npu_tensor.ops import registry
@@ -36,7 +37,8 @@ def _sections() -> dict[str, tuple[Any, ...]]:
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {
-        "Tensors": (nt.Tensor, nt.DType, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator, nt.save, nt.load),
+        "Tensors": (nt.Tensor, nt.DType, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator),
+        "Files": (nt.save, nt.load, nt.load_gguf, nt.save_gguf, GGUF),
         "Linear algebra": tuple((f"linalg.{name}", getattr(nt.linalg, name)) for name in nt.linalg.__all__),
         "Devices": (
             nt.set_default_device,
@@ -99,7 +101,8 @@ def _left_out() -> Iterator[str]:
 def _dtypes() -> Iterator[str]:
     """The constants of type DType."""
     others = {name: found for name, found in vars(nt).items() if isinstance(found, nt.DType) and name != found.name}
-    yield f"There are {', '.join(f'`nt.{dtype.name}`' for dtype in DTYPES)}."
+    yield f"There are {', '.join(f'`nt.{dtype.name}`' for dtype in DTYPES)}, and of weights"
+    yield f"{', '.join(f'`nt.{dtype.name}`' for dtype in QUANTIZED)}."
     yield f"PyTorch's other names: {', '.join(f'`nt.{name}` for `{found.name}`' for name, found in others.items())}."
     yield "A function with a parameter `dtype` also takes their names as text and NumPy's dtypes."
 

@@ -44,8 +44,8 @@ class CommandGroup(Command, click.Group):
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Errors of the package and of files inside are errors of the command, without a traceback."""
+    """Errors of the package, of files and missing libraries are errors of the command, without a traceback."""
     try:
         yield
-    except (NpuTensorError, OSError) as error:
+    except (NpuTensorError, OSError, ImportError) as error:
         raise click.ClickException(str(error)) from None

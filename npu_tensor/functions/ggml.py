@@ -163,8 +163,10 @@ def _batch_indices(lead: tuple[int, ...]) -> list[Tensor]:
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
-    Floats of up to 32 bits come out as float32.
+    Floats of up to 32 bits and quantized numbers come out as float32.
     """
+    if input.dtype.is_quantized and rows.ndim == 1 and input.ndim == 2:
+        return ops.dequantize(ops.take(input, rows, 0))
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
     if rows.ndim == 1:

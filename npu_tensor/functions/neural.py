@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DType, float32
+from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
@@ -342,11 +342,13 @@ def cross_entropy(
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
-    The row at padding_idx has no gradient.
+    The row at padding_idx has no gradient. Rows of quantized weights come out as float32.
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
     rows = ops.take(weight, input, 0)
+    if weight.dtype.is_quantized:
+        return ops.dequantize(rows)
     if padding_idx is None:
         return rows
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:
@@ -402,25 +404,31 @@ def scaled_dot_product_attention(
 
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads.
+    group of query heads, from where it is in memory. Key and value may be float16 or bfloat16 where query is float32.
     """
     if is_causal and attn_mask is not None:
         raise ArgumentError("give attn_mask or is_causal, not both")
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("needs (..., tokens, features)")
-    dtype = require_float(query)
+    dtype, apart, together = require_float(query), query.shape[-3:-1], (0, 0)
     if enable_gqa:
         if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
             raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
-        group = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
+        together = key.shape[-3], math.prod(apart) // key.shape[-3]
+
+    def grouped(x: Tensor, rows: tuple[int, ...]) -> Tensor:
+        """The tokens of a group of heads are rows of one product with the head that serves them."""
+        return x.reshape(*x.shape[:-3], *rows, x.shape[-1]) if enable_gqa else x
+
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    products = ops.contract(query, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
-    scores = _masked(products * factor, attn_mask, is_causal)
+    wider = "float64" if dtype is float64 else "float32"
+    products = ops.contract(grouped(query, together), key.transpose(-1, -2), wider)
+    scores = _masked(grouped(products, apart) * factor, attn_mask, is_causal)
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
-    return _dropped(weights.to(dtype), dropout_p, True, weights.shape) @ value
+    weights = _dropped(weights.to(dtype), dropout_p, True, weights.shape)
+    return grouped(ops.contract(grouped(weights, together), value, dtype.name), apart)
 
 
 @composite(method=False)

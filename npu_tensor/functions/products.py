@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import int8, int16, int32, uint8
+from npu_tensor.dtypes import float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops import registry
@@ -19,23 +19,23 @@ from npu_tensor.tensor import Tensor
 __all__: list[str] = []
 
 
-def _product_of(a: Tensor, b: Tensor) -> Tensor:
+def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """Matrix product of tensors of any number of dimensions but zero."""
     if a.ndim == 2 and b.ndim == 2:
-        return ops.contract(a, b)
+        return ops.contract(a, b, out_dtype)
     if not a.ndim or not b.ndim:
         raise ShapeError("needs at least one dimension in both")
     if a.ndim == 1:
-        product = _product_of(a.reshape(1, a.shape[0]), b)
+        product = _product_of(a.reshape(1, a.shape[0]), b, out_dtype)
         return product.reshape(product.shape[:-2] + product.shape[-1:] if b.ndim > 1 else ())
     if b.ndim == 1:
-        product = _product_of(a, b.reshape(b.shape[0], 1))
+        product = _product_of(a, b.reshape(b.shape[0], 1), out_dtype)
         return product.reshape(product.shape[:-1])
     if b.ndim == 2:
         # One matrix for the whole batch: its rows are one tall matrix.
         rows = math.prod(a.shape[:-1])
-        return ops.contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    return ops.contract(a, b)
+        return ops.contract(a.reshape(rows, a.shape[-1]), b, out_dtype).reshape(*a.shape[:-1], b.shape[-1])
+    return ops.contract(a, b, out_dtype)
 
 
 @composite(ggml="MUL_MAT")
@@ -145,10 +145,18 @@ def trace(input: Tensor) -> Tensor:
 
 @composite(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
+    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
+
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
+    `mul_mat`.
+    """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
-    product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight)
+    if weight.dtype.is_quantized:
+        product = ops.linear_quantized(input.to(float32), weight).to(input.dtype)
+    else:
+        out_dtype = "float32" if input.dtype is float32 else None
+        product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
     return product if bias is None else product + bias
 
 
@@ -312,12 +320,17 @@ _NARROW_INTEGERS = (int8, int16, int32, uint8)
 
 
 @composite(ggml="MUL_MAT")
-def mul_mat(a: Tensor, b: Tensor) -> Tensor:
+def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
     """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
 
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32.
+
+    For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
+    q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower.
     """
+    if a.dtype.is_quantized:
+        return ops.linear_quantized(b.to(float32), a, exact)
     if a.ndim < 2 or b.ndim < 1:
         raise ShapeError("a needs two dimensions or more, b one")
     if b.ndim == 1:

@@ -12,7 +12,7 @@ import numpy as np
 
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.dtypes import DType, bool_
-from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, OutOfMemoryError, reworded
+from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.graph.nodes import located
 from npu_tensor.observe.printing import brief
 from npu_tensor.ops import registry
@@ -140,6 +140,8 @@ def fitting(value: Any, dtype: DType) -> float:
         return bool(value)
     if dtype.is_floating_point:
         return float(value)
+    if dtype.is_quantized:
+        raise DTypeError(f"write quantize(x, {dtype.name!r}) for numbers in {dtype.name}")
     limits = np.iinfo(dtype.numpy)
     lowest = limits.min if isinstance(value, float) else limits.min or -limits.max
     if not lowest <= value <= limits.max:

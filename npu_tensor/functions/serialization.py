@@ -25,7 +25,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError, written
 from npu_tensor.runtime.store.files import atomic_file
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["load", "save"]
+__all__ = ["load", "replaced", "save"]
 
 File = str | os.PathLike[str] | BinaryIO
 """A path, or a file that is open for bytes."""
@@ -116,7 +116,7 @@ class _Stream:
 @contextmanager
 def _opened_to_write(f: File) -> Iterator[BinaryIO]:
     if isinstance(f, (str, os.PathLike)):
-        with _replaced(f) as file:
+        with replaced(f) as file:
             yield file
         return
     if not hasattr(f, "write") or isinstance(f, io.TextIOBase):
@@ -138,7 +138,7 @@ def _opened_to_read(f: File) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes the place, and the permissions, of the file that `f` is or links to."""
     path = Path(os.path.realpath(f))
     if os.path.exists(f) and not os.path.isfile(f):  # nothing that can be replaced, such as a pipe or /dev/null

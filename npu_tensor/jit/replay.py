@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
 from npu_tensor.graph.history import leaves
 from npu_tensor.graph.nodes import Data, Node
@@ -14,6 +16,7 @@ from npu_tensor.jit.trace import Derived, Result, Trace
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.plan import run_lines
 from npu_tensor.planner.run import realize as realize_nodes
+from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named, rename, views_of
 
 __all__ = ["MISS", "Replay", "compile_replay", "miss"]
@@ -77,10 +80,37 @@ def _value_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
         yield from _computed(names[item], f"node{number}")
     for item, tensor in trace.outside:
         names[item] = f"value{item}"
+        if item in trace.replaced:
+            namespace |= {"overwritable": overwritable, f"outside{item}": tensor}
+            yield f"    value{item} = overwritable(outside{item})"
+            continue
         # Another thread may let the handle name another node at any time, so it is asked once.
         yield f"    node = {_handle(tensor, f'outside{item}', namespace)}._node"
         yield from _computed(names[item], "node")
     yield f"    values = [{', '.join(names)}]"
+
+
+def overwritable(tensor: Tensor) -> Any:
+    """The value of a tensor that is to be written over; the tensor names a copy of it if anything else may read it."""
+    node = tensor._node
+    if node.value is None:
+        realize_nodes((node,))
+    value = node.value
+    is_alone = sys.getrefcount(node) <= _ALONE and sys.getrefcount(value) <= _ALONE
+    if not is_alone or not value.is_overwritable:
+        value = value.copy()
+        tensor._name(Data(node.spec, value))
+    return value
+
+
+def _references_of_one_owner() -> int:
+    """What `sys.getrefcount` says of an object in a local variable with one other owner, which depends on Python."""
+    owner = Data(Spec.of((), float32), [])
+    value = owner.value
+    return sys.getrefcount(value)
+
+
+_ALONE: Final = _references_of_one_owner()
 
 
 def _handle(tensor: Tensor, name: str, namespace: dict[str, Any]) -> str:

@@ -73,8 +73,8 @@ class Trace(NamedTuple):
     of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
     argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
-    returned. recorded: the items of the ops. structure, devices, persistent: what the plan is for. updates: of what is
-    outside. is_tracked: whether gradients pass through a result, so that each call has to record.
+    returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates:
+    of what is outside. is_tracked: whether gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]
@@ -88,12 +88,13 @@ class Trace(NamedTuple):
     structure: Structure
     devices: Selection
     persistent: frozenset[int] = frozenset()
+    replaced: frozenset[int] = frozenset()
     updates: tuple[Update, ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
         """The same with the plan in the cache, or a new one if that is outdated."""
-        return self._replace(plan=plan(self.structure, self.devices, self.persistent))
+        return self._replace(plan=plan(self.structure, self.devices, self.persistent, self.replaced))
 
 
 def placeholder(tensor: Tensor) -> Tensor:
@@ -161,7 +162,7 @@ def trace_call(
     )
     if not roots:
         none: frozenset[int] = frozenset()
-        return Trace(specs, None, [], (), (), results, result, (), structure, devices, none, updates, is_tracked)
+        return Trace(specs, None, [], (), (), results, result, (), structure, devices, none, none, updates, is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -180,7 +181,9 @@ def trace_call(
     persistent = frozenset(
         item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers
     )
-    made_for = structure, devices, persistent
+    written = {update.target for update in updates if update.item is not None}
+    replaced = frozenset(item for item, tensor in outside if tensor in written)
+    made_for = structure, devices, persistent, replaced
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
     return trace._replace(updates=updates, is_tracked=is_tracked).planned_again()
 

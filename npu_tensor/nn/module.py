@@ -145,11 +145,14 @@ class Module:
         """Parameters and persistent buffers by path, for `npu_tensor.save`."""
         return {prefix + name: each.detach() for name, each in self._named(Module._own_state, "", True, False)}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
         """Write tensors, NumPy arrays or PyTorch's tensors to the parameters and buffers of these names.
 
         Raises ArgumentError if shapes differ, and if strict for names that are missing or unexpected; then nothing is
-        written. Values are converted to the dtypes of the module.
+        written. Values are converted to the dtypes of the module. assign: they become the parameters and buffers
+        instead and keep their dtypes.
         """
         own = dict(self._named(Module._own_state, "", True, False))
         keys = IncompatibleKeys(
@@ -170,6 +173,9 @@ class Module:
         if problems:
             raise ArgumentError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *problems]))
         with no_grad():
+            if assign:
+                self._exchange({own[name]: _as_part(own[name], value) for name, value in values.items()})
+                return keys
             for name, value in values.items():
                 own[name]._assign(value.to(own[name].dtype))
         return keys
@@ -274,6 +280,11 @@ class Module:
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def _as_part(part: Tensor, value: Tensor) -> Tensor:
+    """A value as what it takes the place of: a parameter or a buffer."""
+    return Parameter(value, part.requires_grad) if isinstance(part, Parameter) else value
 
 
 def _tensor(value: Any) -> Tensor:

@@ -231,7 +231,10 @@ def _without_values(node: Node, reason: str = "") -> str:
 
 
 def _with_values(tensor: Shown) -> str:
-    array, spec, options = tensor.numpy(), tensor._node.spec, _options.get()
+    spec, options = tensor._node.spec, _options.get()
+    if spec.dtype.is_quantized:
+        return f"{PREFIX}{spec})"
+    array = tensor.numpy()
     printed = np.array2string(
         array,
         separator=", ",

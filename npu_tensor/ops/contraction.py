@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, bool_, int8, int16, int32, int64, uint8
+from npu_tensor.dtypes import as_dtype, bool_, float32, int8, int16, int32, int64, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Operand, Resolution
@@ -21,7 +21,8 @@ def _matmul_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
         raise ShapeError("needs two dimensions or more")
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"inner dimensions differ: {a.shape[-1]} and {b.shape[-2]}")
-    if a.dtype is not b.dtype:
+    mixed = a.dtype is float32 and b.dtype.register == "float32" and attributes["out_dtype"] is not None
+    if a.dtype is not b.dtype and not mixed:
         raise DTypeError(f"both operands must have one dtype, not {a.dtype.name} and {b.dtype.name}")
     dtype = a.dtype
     if dtype is bool_:
@@ -40,7 +41,10 @@ _matmul_rule.dtypes = "all but bool"  # type: ignore[attr-defined]
 
 @op(kind="matmul", rule=_matmul_rule, ggml="MUL_MAT", public=False)
 def contract(input, other, /, out_dtype=None):
-    """Matrix product of the last two dimensions; leading ones broadcast. Float sums are float32, rounded once."""
+    """Matrix product of the last two dimensions; leading ones broadcast. Float sums are float32, rounded once.
+
+    With out_dtype, other may be float16 or bfloat16 where input is float32.
+    """
     return np.matmul(input, other)
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import DTypeError
 from npu_tensor.spec import Spec, contiguous_strides
 
 __all__ = ["Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep"]
@@ -159,6 +161,7 @@ class Op:
         converts: bool = False,
         computes: bool = True,
         updates: bool = False,
+        quantized: bool = False,
     ) -> None:
         """
         public: whether it is a function and a method of its own name and of `aliases`.
@@ -169,6 +172,7 @@ class Op:
         only puts them elsewhere.
         updates: whether the body writes its result over its first operand, which is a copy or memory that nobody else
         needs.
+        quantized: whether operands or the result may be of a quantized dtype; DTypeError for all other ops.
         """
         self.body: Final = body
         self.name: Final = body.__name__.removesuffix("_op").rstrip("_")
@@ -186,6 +190,7 @@ class Op:
         self.converts: Final = converts
         self.computes: Final = computes
         self.updates: Final = updates
+        self.quantized: Final = quantized
         operands, attributes = _parameters(body)
         self.variadic: Final = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
         if self.variadic:
@@ -227,8 +232,20 @@ class Op:
             raise TypeError(f"{self.name}() got an attribute of the wrong type: {error}") from None
         if call is None:
             named = {a.name: _checked(a, value) for a, value in zip(self.attributes, attributes, strict=True)}
-            call = keep(self.calls, key, Call(self, operands, self.rule(operands, named)))
+            _refuse_quantized(self, *(each.dtype for each in operands if isinstance(each, Spec)))
+            resolution = self.rule(operands, named)
+            _refuse_quantized(self, resolution.spec.dtype)
+            call = keep(self.calls, key, Call(self, operands, resolution))
         return call
+
+
+def _refuse_quantized(op: Op, *dtypes: DType) -> None:
+    for dtype in () if op.quantized else dtypes:
+        if dtype.is_quantized:
+            raise DTypeError(
+                f"not defined for {dtype.name}, of which linear, mul_mat, embedding and get_rows take weights; "
+                "dequantize() makes float32 of it, and quantize() the other way round"
+            )
 
 
 def describe(operands: Sequence[Operand]) -> str:

@@ -40,6 +40,8 @@ def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = require_tensor(operands[0])
     shape = _resolve_shape(x, attributes["shape"])
+    if x.dtype.is_quantized and shape[-1:] != x.shape[-1:]:
+        raise ShapeError(f"rows of {x.dtype.name} cannot be cut or joined: dequantize() makes float32 of them")
     return Resolution(Spec.of(shape, x.dtype), (None,), {"shape": shape})
 
 
@@ -47,7 +49,7 @@ def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
     return reshaped(layout, shape)
 
 
-@op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout)
+@op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout, quantized=True)
 def reshape(input, /, *shape: int):
     """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
     return np.reshape(input, shape)
@@ -426,11 +428,13 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     x, index = require_tensor(operands[0]), require_tensor(operands[1])
     rules.index_dtype(index.dtype)
     dim = dimension(attributes["dim"], x.ndim)
+    if x.dtype.is_quantized and dim == x.ndim - 1:
+        raise DimensionError(f"single elements cannot be taken out of the blocks of {x.dtype.name}")
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
     return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
-@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False)
+@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True)
 def take(input, index, /, dim: int, name: str = "index"):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 

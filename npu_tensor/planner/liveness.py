@@ -25,14 +25,18 @@ def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
 
 
 def with_donors(
-    tasks: Sequence[Task], dying: Sequence[Sequence[int]], elsewhere: Container[int] = ()
+    tasks: Sequence[Task],
+    dying: Sequence[Sequence[int]],
+    elsewhere: Container[int] = (),
+    replaced: Container[int] = (),
 ) -> list[Task]:
     """The tasks, where the result of an element-wise op or an update overwrites a temporary operand that dies with it.
 
     The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
     the positions that are written, and have elements of the same size and as many: a small result must not keep a
     large buffer alive. dying: by task, as `last_uses` finds them. elsewhere: positions of tasks that another device
-    than the processor may run: what it has read or made may have copies there, and is never overwritten.
+    than the processor may run: what it has read or made may have copies there, and is never overwritten. replaced:
+    items from outside that an update may overwrite too.
     """
     producers: dict[int, int] = {}
     shared: set[int] = set()
@@ -46,6 +50,8 @@ def with_donors(
             task = _donate(task, own)
         elif task.call is not None and task.call.op.updates:
             updated = task.inputs[0].item
+            if updated in replaced and updated in items and updated not in shared:
+                own[updated] = task.outputs[0].nbytes
             task = _donate(task, {updated: own[updated]} if updated in own else {})
         result.append(task)
         producers.update((output.item, output.nbytes) for output in task.outputs)

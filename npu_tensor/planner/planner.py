@@ -26,11 +26,14 @@ MAX_PLANS = 4096
 
 
 def plan(
-    structure: Structure, chosen: Selection | None = None, persistent: frozenset[int] = frozenset()
+    structure: Structure,
+    chosen: Selection | None = None,
+    persistent: frozenset[int] = frozenset(),
+    replaced: frozenset[int] = frozenset(),
 ) -> Plan:
     """The plan of a structure, from the cache or new. Other threads may plan while kernels are built.
 
-    chosen: for other devices than the default ones. persistent: see `Conditions`.
+    chosen: for other devices than the default ones. persistent, replaced: see `Conditions`.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:
@@ -44,11 +47,13 @@ def plan(
         resident = tuple(_resident(structure.leaves))
         if resident or persistent:
             key = (key, resident, persistent)
+    if replaced:
+        key = (key, replaced)
     ready = chosen.plans.get(key)
     if ready is not None and not ready.outdated:
         return ready
     config.read_followed()
-    return _planned(structure, key, chosen, resident, persistent)
+    return _planned(structure, key, chosen, resident, persistent, replaced)
 
 
 def _planned(
@@ -57,6 +62,7 @@ def _planned(
     chosen: Selection,
     resident: tuple[DeviceValue, ...],
     persistent: frozenset[int],
+    replaced: frozenset[int],
 ) -> Plan:
     """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
     import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # with the first plan, not before
@@ -71,6 +77,7 @@ def _planned(
             chosen.measure,
             resident,
             persistent,
+            replaced,
             {item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
             chosen.key.uris,
             chosen.key.without_host,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor._util.forks import cached_property
-from npu_tensor.dtypes import DType
+from npu_tensor.dtypes import DType, stored_shape
 from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import Program
@@ -106,7 +106,9 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
 
 
 def view(buffer: Buffer, dtype: DType, layout: Layout) -> Array:
-    """The elements of a buffer in a given layout, without a copy."""
+    """The elements of a buffer in a given layout, without a copy; quantized ones in blocks, which have no views."""
+    if dtype.is_quantized:
+        return buffer.as_array(stored_shape(layout.shape, dtype), dtype.numpy)
     size = buffer.nbytes // dtype.itemsize
     flat = buffer.as_array((size,), dtype.numpy)
     if math.prod(layout.shape) == 0:
@@ -164,7 +166,7 @@ class ReferenceKernel:
             register = str(task.call.registers[0])
             seconds += task.macs / rates.reference_macs["float" if register.startswith("float") else "integer"]
         nbytes = sum(output.nbytes for output in task.outputs)
-        nbytes += sum(math.prod(s.layout.shape) * s.dtype.itemsize for s in task.inputs if s.layout and s.dtype)
+        nbytes += sum(s.dtype.nbytes(math.prod(s.layout.shape)) for s in task.inputs if s.layout and s.dtype)
         return Cost(rates.expense(seconds), nbytes)
 
     def bind(self) -> Step:
@@ -183,9 +185,11 @@ class ReferenceKernel:
             assert task.call is not None
             (output,) = task.outputs
             donor = output.donor
+            if donor is not None:
+                self.owner.allocator.forget_layouts(values[donor])
             try:
                 result = evaluate_call(task.call, operands, donated=donor is not None)
-                result = np.ascontiguousarray(result).reshape(task.shape)
+                result = np.ascontiguousarray(result).reshape(stored_shape(task.shape, output.dtype))
             except (LookupError, ZeroDivisionError) as error:
                 raise located(error, task.call) from error
             if donor is not None and np.may_share_memory(result, operands[0]):

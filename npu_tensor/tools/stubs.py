@@ -154,7 +154,8 @@ def _public_imports() -> list[str]:
 
 
 def _functions() -> str:
-    names = [dtype.name for dtype in dtypes.DTYPES] + ["double", "float", "half", "int", "long", "short"]
+    names = [dtype.name for dtype in (*dtypes.DTYPES, *dtypes.QUANTIZED)]
+    names += ["double", "float", "half", "int", "long", "short"]
     lines = [
         _HEADER.format(imports="\n".join(_public_imports()), ignored="E501, F401, I001"),
         "__version__: str\n",

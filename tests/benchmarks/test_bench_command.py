@@ -76,6 +76,15 @@ def test_the_sweep_predicts_where_there_is_no_npu() -> None:
     assert not any(entry.failed for entry in refused)
 
 
+def test_language_models(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "--suite", "language", "--peer", "none")["rows"]
+    assert [(entry["case"], entry["size"], entry["dtype"]) for entry in rows[:2]] == [
+        ("made-up: prompt", "64", "q8_0"),
+        ("made-up: decode", "1", "q8_0"),
+    ]
+    assert rows[0]["cold"] > rows[0]["p50"] > 0
+
+
 def test_published_times_stand_beside_predictions(tmp_path: Path) -> None:
     rows = bench(tmp_path, "--suite", "kernel_model")["rows"]
     assert {entry["kind"] for entry in rows} == {"published", "predicted"}

@@ -214,6 +214,81 @@ def test_tensors_outside_are_changed_at_each_call(pending: bool) -> None:
         assert seen.tolist() == expected[-1][1][1:]
 
 
+def _row_writer(table: nt.Tensor) -> Callable[[nt.Tensor, nt.Tensor], nt.Tensor]:
+    """A captured function that writes a row of a table from outside and returns the sums of all rows."""
+
+    @nt.jit
+    def write(row: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
+        table[row] = value
+        return table.sum(1)
+
+    return write
+
+
+def test_rows_are_written_without_a_copy_of_the_table() -> None:
+    table = nt.zeros(1000, 3).realize()
+    write = _row_writer(table)
+    addresses = set()
+    for row in range(4):
+        sums = write(nt.tensor([row]), nt.ones(1, 3) * row)
+        assert sums.tolist() == [3.0 * min(i, row) if i <= row else 0 for i in range(1000)]
+        addresses.add(table.realize()._node.value.address)
+    assert len(addresses) == 1
+    np.testing.assert_array_equal(table.numpy()[:5], [[0] * 3, [1] * 3, [2] * 3, [3] * 3, [0] * 3])
+
+
+def test_products_with_a_table_see_the_rows_that_are_written() -> None:
+    """Products keep operands that they read again in another layout."""
+    table, x = nt.zeros(64, 256).realize(), nt.ones(16, 256)
+
+    @nt.jit
+    def write(row: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
+        table[row] = value
+        return x @ table.T
+
+    for row in range(5):
+        sums = write(nt.tensor([row]), nt.ones(1, 256)).numpy()
+        np.testing.assert_array_equal(sums, np.tile(np.where(np.arange(64) <= row, 256, 0), (16, 1)))
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        lambda table: table.numpy(),
+        lambda table: table + 0,  # recorded, not computed
+        lambda table: table.clone().realize(),
+        lambda table: table.detach().numpy(),
+        lambda table: nt.from_numpy(table.numpy()),
+    ],
+)
+def test_what_was_read_before_a_row_is_written_stays(reader: Callable[[nt.Tensor], Any]) -> None:
+    table = nt.zeros(4, 3).realize()
+    write = _row_writer(table)
+    write(nt.tensor([0]), nt.ones(1, 3))
+    seen = reader(table)
+    write(nt.tensor([1]), nt.ones(1, 3))
+    expected = [[1] * 3, [0] * 3, [0] * 3, [0] * 3]
+    assert (seen.numpy() if isinstance(seen, nt.Tensor) else seen).tolist() == expected
+    assert table.numpy().tolist() == [[1] * 3, [1] * 3, [0] * 3, [0] * 3]
+
+
+def test_a_row_that_is_written_does_not_reach_the_array_that_a_table_was_made_of() -> None:
+    array = np.zeros((4, 3), np.float32)
+    table, part = nt.from_numpy(array), nt.from_numpy(array[1:3])
+    for each in (table, part):
+        _row_writer(each)(nt.tensor([0]), nt.ones(1, 3))
+    assert not array.any()
+
+
+def test_views_see_rows_that_a_captured_function_writes() -> None:
+    table = nt.zeros(4, 3)
+    view = table[1:]
+    write = _row_writer(table)
+    for row in (1, 2):
+        write(nt.tensor([row]), nt.ones(1, 3))
+        assert view.sum().item() == 3 * row
+
+
 def test_tensors_that_are_swapped_outside_have_the_values_of_before_the_call() -> None:
     first, second = nt.tensor([1.0]), nt.tensor([2.0])
 

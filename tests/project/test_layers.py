@@ -44,7 +44,7 @@ LAYERS = (
     ("jit", "linalg", "nn", "optim"),
     ("autograd",),
     ("",),
-    ("ggml_hsa",),
+    ("ggml_hsa", "models"),
     ("tools",),
     ("examples",),
     ("benchmarks",),

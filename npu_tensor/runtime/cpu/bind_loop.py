@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -172,37 +173,42 @@ def _step(
     outputs: Sequence[Output],
     arguments: Sequence[tuple[int, type | None]],
 ) -> Step:
-    """The closure that runs a kernel. The common arities are spelled out: this is the hot path of small tensors."""
-    launch = owner.pool.launch
-    address = meta.ctypes.data
-    new_buffers = [owner.allocator.allocation(output.nbytes) for output in outputs]
-    simple = len(outputs) == 1 and outputs[0].donor is None
-    if simple and all(kind is None for _, kind in arguments) and len(arguments) in (1, 2):
-        out, new_buffer = outputs[0].item, new_buffers[0]
-        first, last = arguments[0][0], arguments[-1][0]
+    """The closure that runs a kernel."""
+    make = _step_maker(tuple(output.donor is None for output in outputs), tuple(kind is None for _, kind in arguments))
+    results = [
+        (output.item, owner.allocator.allocation(output.nbytes) if output.donor is None else output.donor)
+        for output in outputs
+    ]
+    step: Step = make(owner.pool.launch, kernel, meta.ctypes.data, n, grain, results, arguments, meta)
+    return step
 
-        def run_one(values: list[Any], keep: object = meta) -> None:
-            values[out] = buffer = new_buffer()
-            launch(kernel, address, n, grain, buffer.address, values[first].address)
 
-        def run_two(values: list[Any], keep: object = meta) -> None:
-            values[out] = buffer = new_buffer()
-            launch(kernel, address, n, grain, buffer.address, values[first].address, values[last].address)
+@lru_cache(maxsize=256)
+def _step_maker(are_new: tuple[bool, ...], are_tensors: tuple[bool, ...]) -> Callable[..., Step]:
+    """What makes the steps with so many outputs and arguments, without loops: this is the hot path of small tensors.
 
-        return run_one if len(arguments) == 1 else run_two
-
-    results = [(output.item, output.donor, new) for output, new in zip(outputs, new_buffers, strict=True)]
-
-    def run(values: list[Any], keep: object = meta) -> None:
-        slots: list[Any] = []
-        for item, donor, new in results:
-            values[item] = buffer = new() if donor is None else values[donor]
-            slots.append(buffer.address)
-        for item, kind in arguments:
-            slots.append(values[item].address if kind is None else kind(values[item]))
-        launch(kernel, address, n, grain, *slots)
-
-    return run
+    are_new: which outputs get a buffer, and not that of a donor. are_tensors: which arguments are no numbers.
+    """
+    outputs, arguments = range(len(are_new)), range(len(are_tensors))
+    sources = [f"source{i}()" if is_new else f"values[source{i}]" for i, is_new in enumerate(are_new)]
+    slots = [f"buffer{i}.address" for i in outputs]
+    slots += [
+        f"values[item{i}].address" if is_tensor else f"kind{i}(values[item{i}])"
+        for i, is_tensor in enumerate(are_tensors)
+    ]
+    lines = [
+        "def make(launch, kernel, address, n, grain, outputs, arguments, meta):",
+        f"    [{', '.join(f'(out{i}, source{i})' for i in outputs)}] = outputs",
+        f"    [{', '.join(f'(item{i}, kind{i})' for i in arguments)}] = arguments",
+        "    def run(values, keep=meta):",
+        *(f"        values[out{i}] = buffer{i} = {source}" for i, source in enumerate(sources)),
+        f"        launch(kernel, address, n, grain, {', '.join(slots)})",
+        "    return run",
+    ]
+    namespace: dict[str, Any] = {}
+    exec("\n".join(lines), namespace)
+    made: Callable[..., Step] = namespace["make"]
+    return made
 
 
 _LARGEST: Final = (1 << 63) - 1

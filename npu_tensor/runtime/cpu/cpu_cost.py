@@ -22,12 +22,15 @@ __all__ = [
     "LEAST_PIECE",
     "NEAR",
     "ProductWork",
+    "copy_cost",
     "factor_dtypes",
     "flops",
     "grain",
     "loop_cost",
     "product_cost",
     "product_work",
+    "quantized_cost",
+    "quantized_piece",
     "total",
 ]
 
@@ -81,7 +84,7 @@ def _tensor_bytes(task: Task) -> int:
     for source in task.inputs:
         if source.layout and source.dtype:
             extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
-            nbytes += math.prod(extents) * source.dtype.itemsize
+            nbytes += source.dtype.nbytes(math.prod(extents))
     return nbytes
 
 
@@ -199,6 +202,41 @@ def product_cost(
         seconds = size / rates.packed_bytes + operations / rates.flops
         stages.append((max(seconds / working, _memory_seconds(2 * size, working, rates)), working))
     return Cost(_sum(rates, *stages), nbytes)
+
+
+QUANTIZED_MACS: Final = 0.6
+"""Rate of products with quantized weights, by that of float32 products, on a Zen 3: 20 to 34 per nanosecond."""
+
+
+def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
+    """Of the op `linear_quantized`: what its arithmetic or its memory takes, and the rounding of the input."""
+    source, weights = task.inputs
+    assert source.layout is not None
+    assert weights.layout is not None
+    nbytes, features = _tensor_bytes(task), source.layout.shape[-1]
+    macs = math.prod(task.shape) * features
+    working = max(1, min(threads, macs // LEAST_PIECE))
+    seconds = macs / (rates.macs["float32"] * QUANTIZED_MACS)
+    stages = [(max(seconds / working, _memory_seconds(nbytes, working, rates)), working)]
+    if task.call is not None and not task.call.attributes["exact"]:
+        stages.append((math.prod(source.layout.shape) * ROUNDING_FLOPS / rates.flops, 1))
+    return Cost(_sum(rates, *stages), nbytes)
+
+
+def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
+    """Of a task that takes as long as its memory."""
+    nbytes = _tensor_bytes(task)
+    working = max(1, min(threads, nbytes // PACKED_PIECE))
+    return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
+
+
+ROUNDING_FLOPS: Final = 8
+"""Of an element that is rounded to 8 bits, assumed."""
+
+
+def quantized_piece(item_bytes: int, tokens: int) -> int:
+    """Items of so many bytes that a thread claims at a time, each of which is met by so many tokens."""
+    return max(1, PACKED_PIECE // (item_bytes * tokens)) if item_bytes and tokens else 1
 
 
 def _sum(rates: ProcessorRates, *stages: tuple[float, int]) -> Expense:

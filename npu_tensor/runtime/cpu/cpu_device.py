@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
+from npu_tensor.runtime.cpu.kernels import (
+    ComposedKernel,
+    DequantizeKernel,
+    LoopKernel,
+    ProductKernel,
+    QuantizedKernel,
+)
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.put_rows import rows_kernel
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
 __all__ = ["CpuDevice"]
+
+
+KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
+    "linear_quantized": QuantizedKernel,
+    "dequantize": DequantizeKernel,
+    "put": rows_kernel,
+}
+"""By data op, those of which kernels are written for it alone; or why a task has none."""
 
 
 class CpuDevice(Processor):
@@ -24,9 +40,11 @@ class CpuDevice(Processor):
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""
 
-    def claim(self, task: Task) -> LoopKernel | ComposedKernel | ProductKernel | Refusal:
+    def claim(self, task: Task) -> Kernel | Refusal:
         """A compiled kernel, or why the task has none."""
         if task.kind == "data":
+            if task.ops[0] in KERNELS:
+                return KERNELS[task.ops[0]](self, task)
             compose = COMPOSED.get(task.ops[0])
             composed = Refusal("no compiled form") if compose is None else compose(task)
             return composed if isinstance(composed, Refusal) else ComposedKernel(self, task, composed)

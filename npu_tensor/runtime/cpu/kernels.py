@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import ref
@@ -14,17 +14,35 @@ from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.ops.layouts import factored
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
-from npu_tensor.runtime.cpu.cpu_cost import NEAR, factor_dtypes, loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.cpu_cost import (
+    NEAR,
+    copy_cost,
+    factor_dtypes,
+    loop_cost,
+    product_cost,
+    quantized_cost,
+    quantized_piece,
+    total,
+)
 from npu_tensor.runtime.cpu.data_ops import Composed
 from npu_tensor.runtime.cpu.gemm import Computed, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.quantized_product import (
+    MOST_TOKENS,
+    QuantizedSpec,
+    RoundedRow,
+    dequantize_module,
+    product_meta,
+    product_module,
+    round_module,
+)
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
-__all__ = ["ComposedKernel", "LoopKernel", "ProductKernel"]
+__all__ = ["ComposedKernel", "DequantizeKernel", "LoopKernel", "ProductKernel", "QuantizedKernel"]
 
 
 class CpuKernel:
@@ -73,7 +91,7 @@ class LoopKernel(CpuKernel):
         split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
         tasks = split or (task._replace(inputs=tuple(inputs)),)
         steps = [*copies, *(_bind_task(self.owner, part) for part in tasks)]
-        return _in_sequence(steps, _last_item(*tasks), task.outputs)
+        return _in_sequence(steps, task.inputs, task.outputs)
 
 
 class ComposedKernel(CpuKernel):
@@ -93,7 +111,7 @@ class ComposedKernel(CpuKernel):
         tasks = self.composed.tasks
         steps = [_bind_task(self.owner, task) for task in tasks]
         constants = {item: Buffer.from_array(array) for item, array in self.composed.constants.items()}
-        return _in_sequence(steps, _last_item(*tasks), tasks[-1].outputs, constants)
+        return _in_sequence(steps, self.task.inputs, tasks[-1].outputs, constants)
 
 
 class ProductKernel(CpuKernel):
@@ -175,7 +193,87 @@ class ProductKernel(CpuKernel):
 
         if not gemm.empty and not gemm.packings and not arguments and len(task.outputs) == 1:
             return run_small  # What follows from the lists above, in half the time.
-        return _in_sequence([*copies, run], _last_item(task) + len(rest), task.outputs)
+        return _in_sequence([*copies, run], task.inputs, task.outputs)
+
+
+class QuantizedKernel(CpuKernel):
+    """The op `linear_quantized`."""
+
+    name = "quantized"
+
+    def __init__(self, processor: Processor, task: Task) -> None:
+        super().__init__(processor, task)
+        dtype, call = task.inputs[1].dtype, task.call
+        assert dtype is not None
+        assert call is not None
+        self.dtype = dtype
+        self.exact: bool = call.attributes["exact"]
+        how = "exact: by float32 numbers" if self.exact else "input rounded to 8 bits as in ggml"
+        self.reason = f"compiled for {dtype.name}, {how}"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return quantized_cost(self.task, self.owner.rates, self.owner.threads)
+
+    def _bind(self) -> Step:
+        """An input that jumps in memory is copied before, and one that is not taken exactly is rounded."""
+        task, owner, dtype = self.task, self.owner, self.dtype
+        (source, weights), (output,) = task.inputs, task.outputs
+        assert source.layout is not None
+        assert weights.layout is not None
+        copies = []
+        if source.layout.strides != contiguous_strides(source.layout.shape):
+            copy, source = _bind_copy(owner, source, _last_item(task) + 1)
+            copies.append(copy)
+        (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
+        spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
+        meta = product_meta(dtype, self.exact, rows, features, tokens)
+        kernel = owner.compiled(product_module, spec)
+        piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
+        loop = (kernel, meta.ctypes.data, -(-rows // spec.rows), piece)
+        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
+        out, item, offset, w = output.item, source.item, _offset(source), weights.item
+
+        def run_exact(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            launch(*loop, buffer.address, values[w].address, values[item].address + offset)
+
+        rounding = owner.compiled(round_module, dtype.block)
+        new_rounded = owner.allocator.allocation(tokens * RoundedRow.of(features).nbytes)
+        round_loop = (rounding, meta.ctypes.data, tokens, quantized_piece(features * 4, 1))
+
+        def run_rounded(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            rounded = new_rounded()
+            launch(*round_loop, rounded.address, values[item].address + offset)
+            launch(*loop, buffer.address, values[w].address, rounded.address)
+
+        step = run_exact if self.exact else run_rounded
+        return _in_sequence([*copies, step], task.inputs, task.outputs)
+
+
+class DequantizeKernel(CpuKernel):
+    """The op `dequantize`."""
+
+    name = "quantized"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return copy_cost(self.task, self.owner.rates, self.owner.threads)
+
+    def _bind(self) -> Step:
+        owner, (source,), (output,) = self.owner, self.task.inputs, self.task.outputs
+        dtype, item, out = source.dtype, source.item, output.item
+        assert dtype is not None
+        blocks = math.prod(self.task.shape) // dtype.block
+        loop = (owner.compiled(dequantize_module, dtype.name), 0, blocks, quantized_piece(dtype.itemsize, 1))
+        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
+
+        def run(values: list[Any]) -> None:
+            values[out] = buffer = new_buffer()
+            launch(*loop, buffer.address, values[item].address)
+
+        return run
 
 
 LONG_RUN: Final = 64
@@ -192,22 +290,24 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
 
 def _in_sequence(
     steps: Sequence[Step],
-    last: int,
+    inputs: Iterable[Input],
     outputs: Sequence[Output],
     constants: Mapping[int, Buffer] = MappingProxyType({}),
 ) -> Step:
-    """One step in place of several. Items that are not the task's, up to number `last`, are in values of their own."""
+    """One step in place of several, which have values of their own: these operands, constants and what they compute."""
     if len(steps) == 1 and not constants:
         return steps[0]
+    read = [*dict.fromkeys(source.item for source in inputs)]
+    read += [output.donor for output in outputs if output.donor is not None and output.donor != output.item]
+    written = [output.item for output in outputs]
 
     def run(values: list[Any]) -> None:
-        extended = [*values, *([None] * (1 + last - len(values)))]
-        for item, buffer in constants.items():
-            extended[item] = buffer
+        own: Any = {item: values[item] for item in read}
+        own.update(constants)
         for step in steps:
-            step(extended)
-        for output in outputs:
-            values[output.item] = extended[output.item]
+            step(own)
+        for item in written:
+            values[item] = own[item]
 
     return run
 

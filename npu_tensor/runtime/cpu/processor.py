@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from npu_tensor.runtime.cpu.gemm_micro import Blocking, blockings, choose_unit
 from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 from npu_tensor.runtime.cpu.tuning import bfloat16_unit
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, TileShape, processor_rates
@@ -98,6 +98,10 @@ class Processor:
 
     def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
         return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
+
+    def compiled(self, module: Callable[[str, Any, CpuTarget], str], spec: Any) -> Address:
+        """The address of the kernel that a module of this name, specification and target has."""
+        return self.engine.compile(module("kernel", spec, self.target), "kernel")["kernel"]
 
     @contextmanager
     def compiling(self, kernel: Any) -> Iterator[None]:

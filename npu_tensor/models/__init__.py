@@ -1,0 +1,51 @@
+"""Language models from GGUF files, and sentence embeddings from safetensors."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import npu_tensor as nt
+from npu_tensor.models.decoder import ARCHITECTURES, Decoder, DecoderConfig
+from npu_tensor.models.encoder import Encoder
+from npu_tensor.models.generation import Generation
+from npu_tensor.models.sampling import Sampling
+from npu_tensor.models.tokenizer import Tokenizer
+
+__all__ = [
+    "ARCHITECTURES",
+    "Decoder",
+    "DecoderConfig",
+    "Encoder",
+    "Generation",
+    "LanguageModel",
+    "Sampling",
+    "Tokenizer",
+    "load",
+]
+
+
+class LanguageModel(NamedTuple):
+    """A decoder and the tokenizer of its file."""
+
+    decoder: Decoder
+    tokenizer: Tokenizer
+
+    def generation(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling()) -> Generation:  # noqa: B008
+        """The tokens that continue a text, at most so many, as an iterator that computes them."""
+        return Generation(self.decoder, self.tokenizer.encode(prompt), tokens, sampling, self.tokenizer.ends)
+
+    def generate(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling()) -> str:  # noqa: B008
+        """The text that continues a text, by at most so many tokens."""
+        return self.tokenizer.decode(list(self.generation(prompt, tokens, sampling)))
+
+
+def load(path: str | os.PathLike[str], context: int = 2048) -> LanguageModel:
+    """The language model in a GGUF file, with a cache for a text of `context` tokens, or fewer if it takes fewer.
+
+    Raises what `npu_tensor.load_gguf`, `Decoder.of` and `Tokenizer` raise.
+    """
+    file = nt.load_gguf(path)
+    tokenizer = Tokenizer(file.metadata)
+    longest = DecoderConfig.of(file.metadata, file.tensors).context
+    return LanguageModel(Decoder.of(file, min(context, longest)), tokenizer)

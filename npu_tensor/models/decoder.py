@@ -1,0 +1,203 @@
+"""The decoder of Llama, Qwen2 and Qwen3, as a GGUF file describes it.
+
+Modules have the names that GGUF gives their tensors (`blk.0.attn_q.weight`), so a file is a state dict. What the
+architectures do differently is a row of `ARCHITECTURES`; sizes and rotation come from the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import npu_tensor as nt
+from npu_tensor import nn
+from npu_tensor.nn import functional as F
+
+__all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig"]
+
+
+class Architecture(NamedTuple):
+    """pairs: the features that rotate together, see `npu_tensor.rope`. qkv_bias: of the projections.
+
+    qk_norm: an RMS norm of each head of queries and keys before the rotation.
+    """
+
+    pairs: str
+    qkv_bias: bool = False
+    qk_norm: bool = False
+
+
+ARCHITECTURES: Final = {
+    "llama": Architecture("normal"),
+    "qwen2": Architecture("neox", qkv_bias=True),
+    "qwen3": Architecture("neox", qk_norm=True),
+}
+"""By `general.architecture`. Llama is also what files of Mistral and SmolLM are called."""
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """What the metadata of a file says of a decoder. rotation: arguments of `npu_tensor.rope`.
+
+    context: tokens that the model was trained for. has_head: whether the matrix behind the last layer is not the
+    embedding. has_factors: whether the file has factors of the rotation's frequencies, as those of Llama 3 do.
+    """
+
+    kind: Architecture
+    vocabulary: int
+    context: int
+    layers: int
+    features: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_features: int
+    epsilon: float
+    rotation: Mapping[str, Any]
+    has_head: bool
+    has_factors: bool
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any], tensors: Mapping[str, nt.Tensor]) -> DecoderConfig:
+        """Raises ArgumentError for another architecture, and where something that is needed is missing."""
+        name = metadata.get("general.architecture")
+        if name not in ARCHITECTURES:
+            raise nt.ArgumentError(f"the architecture is {name!r}; there is a decoder for {', '.join(ARCHITECTURES)}")
+
+        def value(key: str, default: Any = None) -> Any:
+            found = metadata.get(f"{name}.{key}", default)
+            if found is None:
+                raise nt.ArgumentError(f"the metadata has no {name}.{key}")
+            if not isinstance(found, str) and not (isinstance(found, (int, float)) and found > 0):
+                raise nt.ArgumentError(f"{name}.{key} must be a positive number, not {found!r:.80}")
+            return found
+
+        features, heads, layers = value("embedding_length"), value("attention.head_count"), value("block_count")
+        head_features = value("attention.key_length", features // heads)
+        for needed in ("token_embd.weight", f"blk.{layers - 1}.ffn_down.weight"):
+            if needed not in tensors or tensors[needed].ndim != 2:
+                raise nt.ArgumentError(f"the file has no matrix {needed}")
+        return cls(
+            kind=ARCHITECTURES[name],
+            vocabulary=tensors["token_embd.weight"].shape[0],
+            context=value("context_length"),
+            layers=layers,
+            features=features,
+            hidden=value("feed_forward_length"),
+            heads=heads,
+            kv_heads=value("attention.head_count_kv", heads),
+            head_features=head_features,
+            epsilon=value("attention.layer_norm_rms_epsilon"),
+            rotation=_rotation(value, ARCHITECTURES[name].pairs, head_features),
+            has_head="output.weight" in tensors,
+            has_factors="rope_freqs.weight" in tensors,
+        )
+
+
+def _rotation(value: Any, pairs: str, head_features: int) -> dict[str, Any]:
+    """The arguments of `rope`, with the scaling of GGUF's types "linear" and "yarn"."""
+    rotation = {
+        "mode": pairs,
+        "n_dims": value("rope.dimension_count", head_features),
+        "freq_base": value("rope.freq_base", 10000.0),
+    }
+    scaling = value("rope.scaling.type", "none")
+    if scaling not in ("none", "linear", "yarn"):
+        raise nt.ArgumentError(f"rope.scaling.type is {scaling!r}; none, linear and yarn are known")
+    if scaling != "none":
+        rotation["freq_scale"] = 1 / value("rope.scaling.factor")
+    if scaling == "yarn":
+        rotation["n_ctx_orig"], rotation["ext_factor"] = value("rope.scaling.original_context_length"), 1.0
+    return rotation
+
+
+class DecoderBlock(nn.Module):
+    """A layer: attention and a gated network, each behind a norm and beside a residual.
+
+    Keys and values of all positions are buffers (context, kv_heads, head_features), which a call changes in place.
+    """
+
+    def __init__(self, config: DecoderConfig, context: int, dtype: Any) -> None:
+        self.config = c = config
+        width, kv_width = c.heads * c.head_features, c.kv_heads * c.head_features
+        self.attn_norm = nn.RMSNorm(c.features, c.epsilon)
+        self.attn_q = nn.Linear(c.features, width, c.kind.qkv_bias)
+        self.attn_k = nn.Linear(c.features, kv_width, c.kind.qkv_bias)
+        self.attn_v = nn.Linear(c.features, kv_width, c.kind.qkv_bias)
+        if c.kind.qk_norm:
+            self.attn_q_norm = nn.RMSNorm(c.head_features, c.epsilon)
+            self.attn_k_norm = nn.RMSNorm(c.head_features, c.epsilon)
+        self.attn_output = nn.Linear(width, c.features, False)
+        self.ffn_norm = nn.RMSNorm(c.features, c.epsilon)
+        self.ffn_gate = nn.Linear(c.features, c.hidden, False)
+        self.ffn_up = nn.Linear(c.features, c.hidden, False)
+        self.ffn_down = nn.Linear(c.hidden, c.features, False)
+        for name in ("keys", "values"):
+            cache = nt.zeros(context, c.kv_heads, c.head_features, dtype=dtype)
+            self.register_buffer(name, cache, persistent=False)
+
+    def attention(self, x: nt.Tensor, positions: nt.Tensor, mask: nt.Tensor, factors: nt.Tensor | None) -> Any:
+        """Of x (tokens, features) at positions (tokens,) to the cached positions that mask (tokens, window) allows."""
+        c = self.config
+        q, k, v = (layer(x).unflatten(-1, (-1, c.head_features)) for layer in (self.attn_q, self.attn_k, self.attn_v))
+        if c.kind.qk_norm:
+            q, k = self.attn_q_norm(q), self.attn_k_norm(k)
+        q, k = (nt.rope(each, positions, factors, **c.rotation) for each in (q, k))
+        self.keys[positions], self.values[positions] = k, v
+        keys, values = (cache[: mask.shape[-1]].transpose(0, 1) for cache in (self.keys, self.values))
+        mixed = F.scaled_dot_product_attention(q.transpose(0, 1), keys, values, mask, enable_gqa=True)
+        return self.attn_output(mixed.transpose(0, 1).flatten(-2))
+
+    def forward(self, x: nt.Tensor, *where: Any) -> Any:
+        """(tokens, features) to the same; where: what `attention` takes besides."""
+        x = x + self.attention(self.attn_norm(x), *where)
+        h = self.ffn_norm(x)
+        return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
+
+
+class Decoder(nn.Module):
+    """A language model with a cache for `context` tokens of one text."""
+
+    def __init__(self, config: DecoderConfig, context: int, cache_dtype: Any = nt.float16) -> None:
+        self.config, self.context = config, context
+        self.token_embd = nn.Embedding(config.vocabulary, config.features)
+        self.blk = nn.ModuleList([DecoderBlock(config, context, cache_dtype) for _ in range(config.layers)])
+        self.output_norm = nn.RMSNorm(config.features, config.epsilon)
+        if config.has_head:
+            self.output = nn.Linear(config.features, config.vocabulary, False)
+        factors = nt.ones(config.rotation["n_dims"] // 2) if config.has_factors else None
+        self.rope_freqs = nn.Module()
+        self.rope_freqs.register_buffer("weight", factors)
+
+    @classmethod
+    def of(cls, file: Any, context: int, cache_dtype: Any = nt.float16) -> Decoder:
+        """The model in a file that `npu_tensor.load_gguf` has read, for inference.
+
+        context: at most what the model was trained for. cache_dtype: of keys and values. Raises ArgumentError for an
+        architecture that is not known and for a file that does not have the tensors of its architecture.
+        """
+        config = DecoderConfig.of(file.metadata, file.tensors)
+        if not 0 < context <= config.context:
+            raise nt.ArgumentError(f"the context must be 1 to {config.context} tokens, not {context}")
+        decoder = cls(config, context, cache_dtype).requires_grad_(False)
+        decoder.load_state_dict(file.tensors, assign=True)
+        return decoder
+
+    def forward(self, tokens: nt.Tensor, positions: nt.Tensor, window: int) -> Any:
+        """Features (tokens, features) of tokens (tokens,) at positions (tokens,), which are below `window`."""
+        x = self.token_embd(tokens)
+        mask = nt.arange(window) <= positions.unsqueeze(1)
+        for block in self.blk:
+            x = block(x, positions, mask, self.rope_freqs.weight)
+        return self.output_norm(x)
+
+    def logits(self, x: nt.Tensor) -> Any:
+        """(tokens, vocabulary), of what `forward` returns."""
+        return self.output(x) if self.config.has_head else F.linear(x, self.token_embd.weight)
+
+    @nt.jit
+    def step(self, tokens: nt.Tensor, positions: nt.Tensor, last: nt.Tensor, window: int) -> Any:
+        """Logits (1, vocabulary) of what follows the token at index `last` (1,)."""
+        x = self(tokens, positions, window)
+        return self.logits(x if len(tokens) == 1 else x[last])

@@ -1,0 +1,246 @@
+"""Weights in ggml's blocks of quantized numbers: what the blocks mean, how they are made, products with them.
+
+A block has 32 or 256 consecutive elements of a row: small integers, the codes, and their scales. Reference bodies read
+an array of blocks, whose records `npu_tensor.dtypes` declares. The layouts are those of ggml-common.h, the meaning that
+of ggml-quants.c (https://github.com/ggml-org/ggml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.dtypes import DType, as_dtype, float32, q4_0, q4_1, q5_0, q5_1, q8_0
+from npu_tensor.errors import DTypeError, ShapeError
+from npu_tensor.ops.declare import Operand, Resolution
+from npu_tensor.ops.registry import op
+from npu_tensor.ops.rules import require_tensor
+from npu_tensor.spec import Spec
+
+__all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "dequantize", "linear_quantized", "quantize"]
+
+Array = Any
+"""Of NumPy."""
+
+IQ4_NL_VALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+MXFP4_VALUES: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the numbers of the format E2M1; the scales are half as large."""
+
+
+# --- what blocks mean: (blocks,) records -> (blocks, elements) of float32
+
+
+def _wide(numbers: Array) -> Array:
+    return numbers.astype(np.float32)
+
+
+def _per_block(numbers: Array) -> Array:
+    return _wide(numbers)[..., None]
+
+
+def _nibbles(packed: Array, run: int = 16) -> Array:
+    """Of each run of bytes, the low halves and then the high ones."""
+    count, nbytes = packed.shape
+    runs = packed.reshape(count, nbytes // run, 1, run)
+    return np.concatenate([runs & 15, runs >> 4], axis=2).reshape(count, 2 * nbytes)
+
+
+def _bits(packed: Array) -> Array:
+    return np.unpackbits(packed, axis=-1, bitorder="little")
+
+
+def _signed(codes: Array, zero: int) -> Array:
+    return codes.astype(np.int8) - np.int8(zero)
+
+
+def _five_bits(blocks: Array) -> Array:
+    return _nibbles(blocks["qs"]) | _bits(blocks["qh"]) << 4
+
+
+def _scaled(blocks: Array, codes: Array) -> Array:
+    return _per_block(blocks["d"]) * _wide(codes)
+
+
+def _scales_and_minima(scales: Array) -> tuple[Array, Array]:
+    """Eight of 6 bits each: four in the low bits of four bytes, four in halves of bytes and the high bits of those."""
+    low, high, mixed = np.split(scales, 3, axis=-1)
+
+    def eight(first: Array, rest: Array) -> Array:
+        return np.concatenate([first & 63, rest | first >> 2 & 0x30], axis=-1)
+
+    return eight(low, mixed & 15), eight(high, mixed >> 4)
+
+
+def _with_minima(blocks: Array, codes: Array) -> Array:
+    """d * scale * code - dmin * minimum, of groups of 32."""
+    scales, minima = _scales_and_minima(blocks["scales"])
+    scale = (_per_block(blocks["d"]) * _wide(scales))[..., None]
+    minimum = (_per_block(blocks["dmin"]) * _wide(minima))[..., None]
+    return (scale * _wide(codes).reshape(len(blocks), 8, 32) - minimum).reshape(len(blocks), 256)
+
+
+def _q5_k_codes(blocks: Array) -> Array:
+    # Bit g of byte i belongs to element i of group g.
+    fifth = _bits(blocks["qh"][..., None]).swapaxes(1, 2).reshape(len(blocks), 256)
+    return _nibbles(blocks["qs"], 32) | fifth << 4
+
+
+def _q6_k(blocks: Array) -> Array:
+    high = blocks["qh"].reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    codes = _signed(_nibbles(blocks["ql"], 64) | high.reshape(len(blocks), 256) << 4, 32)
+    scales = _per_block(blocks["d"]) * _wide(blocks["scales"])
+    return (scales[..., None] * _wide(codes).reshape(-1, 16, 16)).reshape(len(blocks), 256)
+
+
+def _mxfp4(blocks: Array) -> Array:
+    exponent = blocks["e"].astype(np.uint32)
+    # Half of 2^(e - 127); the two smallest are subnormal.
+    bits = np.where(exponent < 2, 0x200000 << np.minimum(exponent, 1), (exponent - 1) << 23).astype(np.uint32)
+    return bits.view(np.float32)[..., None] * _wide(np.array(MXFP4_VALUES))[_nibbles(blocks["qs"])]
+
+
+_MEANING: Final[dict[str, Callable[[Array], Array]]] = {
+    "q4_0": lambda blocks: _scaled(blocks, _signed(_nibbles(blocks["qs"]), 8)),
+    "q4_1": lambda blocks: _scaled(blocks, _nibbles(blocks["qs"])) + _per_block(blocks["m"]),
+    "q5_0": lambda blocks: _scaled(blocks, _signed(_five_bits(blocks), 16)),
+    "q5_1": lambda blocks: _scaled(blocks, _five_bits(blocks)) + _per_block(blocks["m"]),
+    "q8_0": lambda blocks: _scaled(blocks, blocks["qs"]),
+    "q4_k": lambda blocks: _with_minima(blocks, _nibbles(blocks["qs"], 32)),
+    "q5_k": lambda blocks: _with_minima(blocks, _q5_k_codes(blocks)),
+    "q6_k": _q6_k,
+    "iq4_nl": lambda blocks: _scaled(blocks, np.array(IQ4_NL_VALUES)[_nibbles(blocks["indices"])]),
+    "mxfp4": _mxfp4,
+}
+
+
+# --- how blocks are made: (blocks, 32) of float32 -> (blocks,) records
+
+
+def _inverse(scales: Array) -> Array:
+    return np.divide(1, scales, out=np.zeros_like(scales), where=scales != 0)
+
+
+def _largest(rows: Array) -> Array:
+    """The element of each row that is largest without its sign."""
+    return np.take_along_axis(rows, np.abs(rows).argmax(axis=-1, keepdims=True), axis=-1)
+
+
+def _packed(dtype: DType, codes: Array, **fields: Array) -> Array:
+    blocks = np.zeros(len(codes), dtype.numpy)
+    blocks["qs"] = codes if dtype is q8_0 else codes[:, :16] & 15 | codes[:, 16:] << 4
+    if "qh" in (dtype.numpy.names or ()):
+        blocks["qh"] = np.packbits(codes >> 4, axis=-1, bitorder="little")
+    for name, numbers in fields.items():
+        blocks[name] = numbers[:, 0]
+    return blocks
+
+
+def _quantize_symmetric(dtype: DType, rows: Array, most: int) -> Array:
+    """Codes around (most + 1) / 2, so that the largest element has code 0."""
+    zero = (most + 1) // 2
+    scales = _largest(rows) / np.float32(-zero)
+    codes = np.minimum((rows * _inverse(scales) + np.float32(zero + 0.5)).astype(np.int32), most).astype(np.uint8)
+    return _packed(dtype, codes, d=scales)
+
+
+def _quantize_between(dtype: DType, rows: Array, most: int) -> Array:
+    """Codes from the smallest element on."""
+    smallest = rows.min(axis=-1, keepdims=True)
+    scales = (rows.max(axis=-1, keepdims=True) - smallest) / np.float32(most)
+    codes = ((rows - smallest) * _inverse(scales) + np.float32(0.5)).astype(np.int32)
+    return _packed(dtype, np.minimum(codes, most).astype(np.uint8), d=scales, m=smallest)
+
+
+def _rounded_away(numbers: Array) -> Array:
+    """To the nearest integer, halves away from zero."""
+    return np.trunc(numbers + np.copysign(np.float32(0.5), numbers))
+
+
+def _quantize_8(dtype: DType, rows: Array) -> Array:
+    scales = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127)
+    return _packed(dtype, _rounded_away(rows * _inverse(scales)).astype(np.int8), d=scales)
+
+
+_QUANTIZERS: Final[dict[DType, Callable[[Array], Array]]] = {
+    q8_0: lambda rows: _quantize_8(q8_0, rows),
+    q4_0: lambda rows: _quantize_symmetric(q4_0, rows, 15),
+    q5_0: lambda rows: _quantize_symmetric(q5_0, rows, 31),
+    q4_1: lambda rows: _quantize_between(q4_1, rows, 15),
+    q5_1: lambda rows: _quantize_between(q5_1, rows, 31),
+}
+
+
+# --- ops
+
+
+def _dequantize_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = require_tensor(operands[0])
+    if not x.dtype.is_quantized:
+        raise DTypeError(f"takes a quantized tensor, not one of {x.dtype.name}")
+    return Resolution(Spec.of(x.shape, float32), (None,), attributes)
+
+
+_dequantize_rule.dtypes = "quantized"  # type: ignore[attr-defined]
+
+
+@op(kind="data", rule=_dequantize_rule, quantized=True)
+def dequantize(input, /):
+    """The numbers that a quantized tensor stands for, as float32."""
+    *lead, blocks = input.shape
+    dtype = as_dtype(input.dtype)
+    return _MEANING[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)
+
+
+def _quantize_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, dtype = require_tensor(operands[0]), as_dtype(attributes["dtype"])
+    if dtype not in _QUANTIZERS:
+        names = ", ".join(each.name for each in _QUANTIZERS)
+        raise DTypeError(f"makes {names}, not {dtype.name}")
+    if not x.dtype.is_floating_point:
+        raise DTypeError(f"takes floats, not {x.dtype.name}")
+    return Resolution(Spec.of(x.shape, dtype), ("float32",), {**attributes, "dtype": dtype})
+
+
+_quantize_rule.dtypes = "floats"  # type: ignore[attr-defined]
+
+
+@op(kind="data", rule=_quantize_rule, quantized=True)
+def quantize(input, /, dtype):
+    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
+    *lead, features = input.shape
+    return _QUANTIZERS[dtype](input.reshape(-1, 32)).reshape(*lead, features // 32)
+
+
+def _linear_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, weight = (require_tensor(operand) for operand in operands)
+    if not weight.dtype.is_quantized or x.dtype is not float32:
+        raise DTypeError(f"takes float32 and quantized weights, not {x.dtype.name} and {weight.dtype.name}")
+    if not x.ndim or weight.ndim != 2:
+        raise ShapeError("needs input (..., features) and weight (out features, features)")
+    if x.shape[-1] != weight.shape[1]:
+        raise ShapeError(f"inner dimensions differ: {x.shape[-1]} and {weight.shape[1]}")
+    return Resolution(Spec.of((*x.shape[:-1], weight.shape[0]), float32), (None, None), attributes)
+
+
+_linear_rule.dtypes = "float32 and quantized"  # type: ignore[attr-defined]
+
+
+@op(kind="data", rule=_linear_rule, public=False, quantized=True)
+def linear_quantized(input, weight, /, exact: bool = False):
+    """input @ weight.T, (..., out features).
+
+    Unless exact, input is rounded to 8 bits as ggml rounds it for weights of that type: with one scale for each 32 or
+    256 elements of a row.
+    """
+    x = input if exact else _rounded(input, as_dtype(weight.dtype).block)
+    return x @ dequantize.op.body(weight).T
+
+
+def _rounded(x: Array, block: int) -> Array:
+    """What is left of the numbers in rows after ggml's Q8_0 and Q8_1 (blocks of 32) or Q8_K (of 256)."""
+    rows = x.reshape(-1, block)
+    scales = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127)
+    stored = scales.astype(np.float16).astype(np.float32) if block == 32 else scales
+    return (np.rint(rows * _inverse(scales)) * stored).reshape(x.shape)

@@ -1,0 +1,70 @@
+"""Sampling, token by token."""
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.models import Sampling
+
+LOGITS = np.array([2.0, -1.0, 0.5, 3.0, 0.5], np.float32)
+
+
+def softmax(logits: list[float]) -> np.ndarray:
+    weights = [np.exp(float(each)) for each in logits]
+    return np.array(weights) / sum(weights)
+
+
+def test_greedy() -> None:
+    assert Sampling().choose(LOGITS, [], np.random.default_rng(0)) == 3
+    assert Sampling(repetition_penalty=2.0).choose(LOGITS, [3, 3], np.random.default_rng(0)) == 0  # 3 / 2 < 2
+
+
+def test_temperature() -> None:
+    found = Sampling(temperature=0.5).probabilities(LOGITS)
+    np.testing.assert_allclose(found, softmax(list(LOGITS / 0.5)))
+
+
+def test_the_penalty_makes_tokens_of_the_text_less_likely() -> None:
+    found = Sampling(temperature=1, repetition_penalty=2.0).probabilities(LOGITS, [0, 1])
+    np.testing.assert_allclose(found, softmax([1.0, -2.0, 0.5, 3.0, 0.5]))
+
+
+def test_top_k() -> None:
+    found = Sampling(temperature=1, top_k=2).probabilities(LOGITS)
+    np.testing.assert_allclose(found[[0, 3]], softmax([2.0, 3.0]))
+    assert not found[[1, 2, 4]].any()
+    np.testing.assert_allclose(Sampling(temperature=1, top_k=9).probabilities(LOGITS), softmax(list(LOGITS)))
+
+
+@pytest.mark.parametrize(("top_p", "kept"), [(0.1, [3]), (0.7, [3, 0]), (0.92, [3, 0, 2]), (1.0, [0, 1, 2, 3, 4])])
+def test_top_p(top_p: float, kept: list[int]) -> None:
+    """Probabilities: 0.237, 0.012, 0.053, 0.644, 0.053."""
+    found = Sampling(temperature=1, top_p=top_p).probabilities(LOGITS)
+    assert sorted(np.flatnonzero(found)) == sorted(kept)
+    np.testing.assert_allclose(found[kept], softmax(list(LOGITS[kept])))
+
+
+def test_draws_have_the_probabilities_and_follow_from_the_seed() -> None:
+    sampling = Sampling(temperature=1)
+    one, other = np.random.default_rng(1), np.random.default_rng(1)
+    draws = [sampling.choose(LOGITS, [], one) for _ in range(4000)]
+    assert draws == [sampling.choose(LOGITS, [], other) for _ in range(4000)]
+    shares = np.bincount(draws, minlength=5) / 4000
+    np.testing.assert_allclose(shares, softmax(list(LOGITS)), atol=0.03)
+
+
+def test_a_temperature_that_is_next_to_nothing() -> None:
+    np.testing.assert_array_equal(Sampling(temperature=1e-320).probabilities(LOGITS), [0, 0, 0, 1, 0])
+
+
+def test_logits_that_are_no_numbers() -> None:
+    with pytest.raises(nt.ArgumentError, match="logits are NaN"):
+        Sampling().choose(np.array([1, np.nan], np.float32), [], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"repetition_penalty": 0}, {"seed": -1}]
+)
+def test_what_cannot_be(wrong: dict[str, float]) -> None:
+    with pytest.raises(nt.ArgumentError, match=next(iter(wrong))):
+        Sampling(**wrong)  # type: ignore[arg-type]

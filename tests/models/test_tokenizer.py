@@ -1,0 +1,195 @@
+"""Tokens from a file's vocabulary: against the published rules, written out naively."""
+
+import sys
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.examples import made_up_model
+from npu_tensor.models import Tokenizer
+
+pytest.importorskip("tokenizers")
+METADATA = made_up_model.metadata()
+
+
+def merged(piece: str) -> list[str]:
+    """Of the merges in order: each one wherever it applies (Sennrich et al., 2016)."""
+    parts = [made_up_model.byte_letters()[sorted_bytes().index(byte)] for byte in piece.encode()]
+    for merge in made_up_model.PAIRS:
+        left, right = merge.split(" ")
+        number = 0
+        while number < len(parts) - 1:
+            if parts[number : number + 2] == [left, right]:
+                parts[number : number + 2] = [left + right]
+            number += 1
+    return parts
+
+
+def sorted_bytes() -> list[int]:
+    """The bytes in the order of `byte_letters`."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    return printable + [byte for byte in range(256) if byte not in printable]
+
+
+def test_bytes_and_merges() -> None:
+    tokens = Tokenizer(METADATA).encode("the thin answer é")
+    pieces = ["the", " thin", " answer", " é"]
+    assert [made_up_model.TOKENS[token] for token in tokens] == [part for piece in pieces for part in merged(piece)]
+
+
+@pytest.mark.parametrize("text", ["", "hello", "  two  spaces\n\nlines\t", "naïve 漢字 🙂", "1234567", "it's I'LL"])
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+def test_texts_come_back(text: str, pre: str) -> None:
+    tokenizer = Tokenizer(METADATA | {"tokenizer.ggml.pre": pre, "tokenizer.ggml.add_bos_token": False})
+    tokens = tokenizer.encode(text)
+    assert tokenizer.decode(tokens) == text
+    piece = tokenizer.decoded()
+    assert "".join(map(piece, tokens)) == text
+
+
+@pytest.mark.parametrize(
+    ("pre", "expected"),
+    [
+        ("gpt-2", ["12345"]),
+        ("smollm", ["1", "2", "3", "4", "5"]),
+        ("llama-bpe", ["123", "45"]),
+        ("qwen2", ["1", "2", "3", "4", "5"]),
+    ],
+)
+def test_numbers_by_pre_tokenizer(pre: str, expected: list[str]) -> None:
+    """Merges join all digits that stand in one piece."""
+    grown = ["12", "123", "1234", "12345", "45"]
+    metadata = METADATA | {
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.tokens": [*made_up_model.TOKENS, *grown],
+        "tokenizer.ggml.merges": ["1 2", "12 3", "123 4", "1234 5", "4 5"],
+    }
+    tokens = Tokenizer(metadata).encode("12345")
+    assert [metadata["tokenizer.ggml.tokens"][token] for token in tokens] == expected
+
+
+def test_control_tokens_are_read_and_not_shown() -> None:
+    tokenizer = Tokenizer(METADATA)
+    tokens = tokenizer.encode("<|im_start|>a<|im_end|>")
+    assert (tokens[0], tokens[-1]) == (1, 2)
+    assert tokenizer.decode(tokens) == "a"
+    assert tokenizer.ends == {0, 2}
+
+
+def test_the_token_that_begins_texts_is_there_once() -> None:
+    tokenizer = Tokenizer(METADATA | {"tokenizer.ggml.add_bos_token": True})
+    assert tokenizer.encode("a")[:1] == tokenizer.encode("<|im_start|>a")[:1] == [1]
+    assert tokenizer.encode("<|im_start|>a") == tokenizer.encode("a")
+
+
+def test_a_text_that_is_none() -> None:
+    with pytest.raises(nt.ArgumentError, match="no Unicode text"):
+        Tokenizer(METADATA).encode("a\udc80")
+
+
+# --- SentencePiece
+
+PIECES = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0, "<0xC3>": 0.0, "<0xA9>": 0.0} | {
+    piece: -float(number)
+    for number, piece in enumerate(["\u2581th", "in", "\u2581t", "the", "th", "he", *"\u2581theinags"])
+}
+SENTENCE_PIECE: dict[str, Any] = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": list(PIECES),
+    "tokenizer.ggml.scores": np.array(list(PIECES.values()), np.float32),
+    "tokenizer.ggml.token_type": np.array([2, 3, 3, 6, 6] + [1] * (len(PIECES) - 5), np.int32),
+    "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.ggml.unknown_token_id": 0,
+}
+
+
+def best_merges(text: str) -> list[str]:
+    """Of all neighbours, those merge first whose result has the best score (Kudo and Richardson, 2018)."""
+    parts = list("\u2581" + text.replace(" ", "\u2581"))
+    while True:
+        scores = {number: PIECES.get(a + b, -1e9) for number, (a, b) in enumerate(pairwise(parts))}
+        best = max(scores, key=lambda number: (scores[number], -number), default=0)
+        if scores.get(best, -1e9) == -1e9:
+            return parts
+        parts[best : best + 2] = [parts[best] + parts[best + 1]]
+
+
+@pytest.mark.parametrize("text", ["thin", "the hat", "a thing in the sea", "hehehe"])
+def test_sentence_piece(text: str) -> None:
+    tokenizer = Tokenizer(SENTENCE_PIECE)
+    tokens = tokenizer.encode(text)
+    assert [SENTENCE_PIECE["tokenizer.ggml.tokens"][token] for token in tokens] == ["<s>", *best_merges(text)]
+    assert tokenizer.decode(tokens) == text
+
+
+def test_characters_that_are_no_token_are_bytes() -> None:
+    tokenizer = Tokenizer(SENTENCE_PIECE)
+    tokens = tokenizer.encode("thé")
+    assert tokens[-2:] == [3, 4]
+    assert tokenizer.decode(tokens) == "thé"
+
+
+# --- chats
+
+
+def test_a_chat() -> None:
+    text = Tokenizer(METADATA).chat([{"role": "user", "content": "hello"}])
+    assert text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ raise_exception('only users speak') }}", "only users speak"),
+        ("{% for %}", "the chat template of the file fails"),
+        ("{{ messages.clear() }}", "the chat template of the file fails"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),
+        ("{{ 1 / 0 }}", "division"),
+    ],
+)
+def test_templates_that_fail(template: str, said: str) -> None:
+    with pytest.raises(nt.ArgumentError, match=said):
+        Tokenizer(METADATA | {"tokenizer.chat_template": template}).chat([{"role": "user", "content": "hello"}])
+
+
+# --- what is missing
+
+
+def without(*keys: str) -> dict[str, Any]:
+    return {key: value for key, value in METADATA.items() if key.split(".", 1)[1] not in keys}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (without("ggml.model"), r"the file has no tokenizer \(no tokenizer.ggml.model in its metadata\)"),
+        (without("ggml.tokens"), "no tokenizer.ggml.tokens"),
+        (METADATA | {"tokenizer.ggml.merges": ["no pair"]}, "the tokenizer in the file is damaged"),
+        (METADATA | {"tokenizer.ggml.model": "rwkv"}, "'rwkv'; gpt2 and llama are known"),
+        (METADATA | {"tokenizer.ggml.pre": "dbrx"}, "'dbrx'; gpt-2, smollm, llama-bpe, qwen2 are known"),
+    ],
+)
+def test_vocabularies_that_cannot_be_used(metadata: dict[str, Any], said: str) -> None:
+    with pytest.raises(nt.ArgumentError, match=said):
+        Tokenizer(metadata)
+
+
+def test_files_without_a_template() -> None:
+    with pytest.raises(nt.ArgumentError, match="the file has no chat template"):
+        Tokenizer(without("chat_template")).chat([])
+
+
+@pytest.fixture(params=["tokenizers", "jinja2"])
+def missing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(sys.modules, request.param, None)
+    return str(request.param)
+
+
+def test_libraries_that_are_not_installed(missing: str) -> None:
+    with pytest.raises(ImportError, match=rf"{missing}: in a checkout, pip install '.\[models\]'"):
+        Tokenizer(METADATA).chat([])
