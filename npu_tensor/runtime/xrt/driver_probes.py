@@ -17,10 +17,10 @@ import numpy as np
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch, Tile
-from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
-from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.store.requests import Request
+from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.runtime.store.requests import ProgramRequest, Request
 from npu_tensor.runtime.xrt import in_flight
 from npu_tensor.runtime.xrt.buffers import PAGE, SharedBlock
 from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, RunObject
@@ -35,17 +35,14 @@ __all__ = ["ROUNDINGS", "probe", "probe_design", "rounding"]
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 LANES: Final = 16
-SOURCE: Final = Source(
-    "probe",
-    """#include <aie_api/aie.hpp>
+TEXT: Final = """#include <aie_api/aie.hpp>
 
 // y[i] = x[i] + x[16 + i], added where products are.
 extern "C" void nt_probe(const float *__restrict x, float *__restrict y) {
-  const aie::accum<accfloat, 16> first(aie::load_v<16>(x));
-  aie::store_v(y, aie::add(first, aie::load_v<16>(x + 16)).to_vector<float>());
+  const aie::accum<accfloat, 16> first(aie::load_v<16>(x + FIRST));
+  aie::store_v(y, aie::add(first, aie::load_v<16>(x + 16 - FIRST)).to_vector<float>());
 }
-""",
-)
+"""
 
 _ULP: Final = 2.0**-23
 _PAIRS: Final = np.array(
@@ -68,20 +65,25 @@ def probe(device: XrtDevice) -> dict[str, str]:
     device.checked.note("group", str(group))
     device.checked.note("chains", "fail" if chains else "work")
     engine.adopt(device.checked.findings)
+    several = _several(device, group)
+    if several is not None:
+        device.checked.note("elf", "fail" if several else "work")
+        device.forget_costs()
     return {
         "sums of floats": rounding(sums),
         "host buffers": f"in group {group}" + (", the kernel's: not in 0" if group else ""),
         "chains of launches": f"fail, so that none are used: {chains}" if chains else "work",
+        **({} if several is None else {"kernels in one ELF": several or "work"}),
     }
 
 
-def probe_design(arch: Arch) -> Design:
-    """One core that adds the two halves of a buffer of 32 float32."""
+def probe_design(arch: Arch, first: int = 0) -> Design:
+    """One core that adds the two halves of a buffer of 32 float32. first: where the first operands begin, 0 or 16."""
     d = Builder("probe", arch, columns=1)
     core, shim = Tile(0, 2), Tile(0, 0)
     pairs, sums = ObjectType("float32", (2 * LANES,)), ObjectType("float32", (LANES,))
     x, y = d.host_buffer("x", "float32", pairs.elements), d.host_buffer("y", "float32", sums.elements)
-    add = d.function("nt_probe", [pairs, sums], SOURCE)
+    add = d.function("nt_probe", [pairs, sums], Source("probe", TEXT.replace("FIRST", str(first))))
     fx, fy = d.fifo("x0", pairs, producer=shim, consumers=[core]), d.fifo("y0", sums, producer=core, consumers=[shim])
 
     def body(source: Any, result: Any) -> None:
@@ -159,6 +161,36 @@ def _chains(engine: NpuEngine, context: Context, group: int) -> str:
     return "" if all(np.allclose(each, right, rtol=1e-6, atol=0) for each in sums) else "their results are wrong"
 
 
+def _several(device: XrtDevice, group: int) -> str | None:
+    """Why a full ELF of two configurations does not run twice, or nothing; None where there is none to be tried.
+
+    Others have seen the second run fail (mlir-aie#3622).
+    """
+    engine = device.engine
+    if device.target.array.change_seconds is None:
+        return None
+    runs = [
+        DesignRun(probe_design(engine.arch, LANES * number), (HostSlice(0, 0), HostSlice(1 + number, 0)))
+        for number in range(2)
+    ]
+    several = ArrayProgram("probe+probe", tuple(runs), (PAGE, PAGE, PAGE))
+    try:
+        program = engine.program(several, device.library.find(ProgramRequest(several.name, several)))
+    except BuildError:
+        return None
+    right = OPERANDS.sum(axis=0)
+    with lock:
+        for run in ("first", "second"):
+            try:
+                sums = _run(engine, engine.contexts.get(program), group, 0)
+            except (ContextRefused, RuntimeError, TimeoutError) as error:
+                engine.contexts.close()
+                return f"fail in the {run} run, so that each is a launch of its own: {error}"
+            if not all(np.allclose(each, right, rtol=1e-6, atol=0) for each in sums):
+                return f"wrong in the {run} run, so that each is a launch of its own"
+    return ""
+
+
 def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[Array]:
     """The results of a run, and of `chained` ones in a runlist before it. Raises RuntimeError, TimeoutError."""
     driver, device = engine.driver, engine.device
@@ -167,14 +199,16 @@ def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[
     for _ in range(chained + 1):
         run_object = RunObject()
         context.make_run(run_object, context.program)
-        for number, contents in enumerate((OPERANDS, np.full(LANES, np.nan, np.float32))):
+        unset = [np.full(LANES, np.nan, np.float32)] * (len(context.program.sizes) - 1)
+        for number, contents in enumerate((OPERANDS, *unset)):
             block = SharedBlock(driver.bo(device, PAGE, driver.bo.flags.host_only, group), PAGE, [])
             block.bytes[: contents.nbytes] = contents.reshape(-1).view(np.uint8)
             block.bo.sync(sync.XCL_BO_SYNC_BO_TO_DEVICE)
             run_object.run.set_arg(context.first + number, block.bo)
             used.append(block)
+            if number:
+                results.append(block)
         run_objects.append(run_object)
-        results.append(block)
     last = run_objects[-1].run
     listed = context.runlist(tuple(run_objects[:-1])) if chained else None
     if listed is not None:

@@ -84,6 +84,10 @@ class XrtDevice(NpuDevice):
         """Let the driver change the power mode, and predict for the new one. See `set_power_mode`."""
         set_power_mode(self.npu.bdf, mode)
         self._power = mode
+        self.forget_costs()
+
+    def forget_costs(self) -> None:
+        """Predict anew, as what predictions depend on has changed."""
         self.__dict__.pop("costs", None)
 
     @property

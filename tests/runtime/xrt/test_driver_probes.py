@@ -20,6 +20,7 @@ from npu_tensor.tools.self_test import about
 pytestmark = pytest.mark.usefixtures("_unchecked")
 
 WELL = {"sums of floats": "rounded to nearest even", "host buffers": "in group 0", "chains of launches": "work"}
+ELF = {"kernels in one ELF": "work"}
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def asked() -> dict[str, str]:
 @pytest.mark.parametrize("npu", ["machine", "first_generation"])
 def test_a_driver_that_does_everything(npu: str, request: pytest.FixtureRequest) -> None:
     machine = request.getfixturevalue(npu)
-    assert asked() == WELL
+    assert asked() == (WELL | ELF if npu == "machine" else WELL)
     assert machine.warnings == []
     assert device().engine.chains
     assert device().engine.group == 0
@@ -63,12 +64,23 @@ def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
     selection.reset()
     device().engine.close()
     del device().__dict__["checked"]
-    assert device().checked.findings == {"group": "0", "chains": "work"}
+    assert device().checked.findings == {"group": "0", "chains": "work", "elf": "work"}
     machine.chains = False
     assert asked()["chains of launches"].startswith("fail, so that none are used: runlist failed execution")
     del device().__dict__["checked"]
     assert device().checked.findings["chains"] == "fail"
     assert not device().engine.chains
+
+
+@pytest.mark.parametrize("run", ["first", "second"])
+def test_an_elf_that_fails(machine: Machine, run: str) -> None:
+    assert device().mixes
+    # Two launches by themselves, and a chain of two with one more, come before.
+    machine.inject(Fault.GARBAGE, after=4 if run == "first" else 5)
+    found = asked()["kernels in one ELF"]
+    assert found == f"wrong in the {run} run, so that each is a launch of its own"
+    assert device().checked.findings["elf"] == "fail"
+    assert not device().mixes
 
 
 def select_again(times: int) -> None:
