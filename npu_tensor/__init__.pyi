@@ -470,7 +470,8 @@ def less_equal(input: Operand, other: Operand) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
 
-    For quantized weights, see `mul_mat`; the result has the dtype of input."""
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
+    `mul_mat`."""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
 def log(input: Operand) -> Tensor:
