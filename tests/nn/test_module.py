@@ -369,3 +369,17 @@ def test_the_page_of_layers_names_all() -> None:
     text = (ROOT / "docs" / "layers.md").read_text("utf-8")
     listed = {name for line in text.splitlines() if line.startswith("| ") for name in re.findall(r"`(\w+)`", line)}
     assert listed == {name for name in nn.__all__ if name[0].isupper()}
+
+
+def test_assigned_tensors_take_the_place_of_parameters_and_buffers() -> None:
+    module = nn.BatchNorm1d(3).requires_grad_(False)
+    module.weight.requires_grad_(True)
+    state = {name: nt.ones(each.shape, dtype=nt.bfloat16) for name, each in module.state_dict().items()}
+    module.load_state_dict(state, assign=True)
+    assert isinstance(module.weight, nn.Parameter)
+    assert (module.weight.requires_grad, module.bias.requires_grad) == (True, False)
+    assert module.weight.dtype is module.running_mean.dtype is nt.bfloat16
+    assert module.running_var is state["running_var"]
+    with pytest.raises(nt.ArgumentError, match="size mismatch for weight"):
+        module.load_state_dict(state | {"weight": nt.ones(4)}, assign=True)
+    assert module.weight.dtype is nt.bfloat16
