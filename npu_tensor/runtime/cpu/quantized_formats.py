@@ -49,7 +49,7 @@ class _Block:
         address = byte_offset(self.emitter, self.pointer, self.offsets[field] + start)
         return load_value(self.emitter, type_, address, align=1)
 
-    def halves(self, field: str) -> Value:
+    def half(self, field: str) -> Value:
         """A float16 as float32."""
         return widen_float16(self.emitter, self.load(field, "i16"))
 
@@ -80,7 +80,7 @@ class _Block:
 
 
 def _q4_0(block: _Block) -> Iterator[CodeGroup]:
-    yield CodeGroup(block.emitter.sub(block.nibbles(), 8), True, (block.halves("d"),))
+    yield CodeGroup(block.emitter.sub(block.nibbles(), 8), True, (block.half("d"),))
 
 
 def _q4_1(block: _Block) -> Iterator[CodeGroup]:
@@ -90,7 +90,7 @@ def _q4_1(block: _Block) -> Iterator[CodeGroup]:
 
 def _q5_0(block: _Block) -> Iterator[CodeGroup]:
     codes = block.emitter.op("or", block.nibbles(), block.fifth_bits())
-    yield CodeGroup(block.emitter.sub(codes, 16), True, (block.halves("d"),))
+    yield CodeGroup(block.emitter.sub(codes, 16), True, (block.half("d"),))
 
 
 def _q5_1(block: _Block) -> Iterator[CodeGroup]:
@@ -99,7 +99,7 @@ def _q5_1(block: _Block) -> Iterator[CodeGroup]:
 
 
 def _q8_0(block: _Block) -> Iterator[CodeGroup]:
-    yield CodeGroup(block.load("qs", f"<{GROUP} x i8>"), True, (block.halves("d"),))
+    yield CodeGroup(block.load("qs", f"<{GROUP} x i8>"), True, (block.half("d"),))
 
 
 def _six_bits(block: _Block, number: int, field: int) -> Value:
@@ -137,7 +137,7 @@ def _with_minima(block: _Block, fifth: bool) -> Iterator[CodeGroup]:
 
 def _q6_k(block: _Block) -> Iterator[CodeGroup]:
     e = block.emitter
-    d = block.halves("d")
+    d = block.half("d")
     for half in range(2):
         high = block.load("qh", f"<{GROUP} x i8>", half * GROUP)
         for part in range(4):
@@ -151,7 +151,7 @@ def _q6_k(block: _Block) -> Iterator[CodeGroup]:
 
 
 def _iq4_nl(block: _Block) -> Iterator[CodeGroup]:
-    yield CodeGroup(_look_up(block.emitter, block.nibbles("indices"), IQ4_NL_VALUES), True, (block.halves("d"),))
+    yield CodeGroup(_look_up(block.emitter, block.nibbles("indices"), IQ4_NL_VALUES), True, (block.half("d"),))
 
 
 def _mxfp4(block: _Block) -> Iterator[CodeGroup]:
@@ -218,10 +218,7 @@ def dot(e: Emitter, group: CodeGroup, x: Value) -> Value:
         return _by_halves(e, lambda a, b: _dot_16(e, a, b), codes, x)
     if group.signed:
         # The instructions take unsigned bytes on the left: the sign of the code moves to x.
-        absolute, signs = codes, codes
-        absolute = e.intrinsic("llvm.abs", codes, Value("false", "i1"))
-        x = _signs_moved(e, x, signs)
-        codes = absolute
+        x, codes = _signs_moved(e, x, codes), e.intrinsic("llvm.abs", codes, Value("false", "i1"))
     zero = e.constant(0, "<8 x i32>")
     if target.has_vnni or "avxvnni" in features:
         units = [e.cast(each, "<8 x i32>") for each in (codes, x)]
