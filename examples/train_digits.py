@@ -1,7 +1,7 @@
 """Train networks that read handwritten digits: a multilayer perceptron and a small convolutional network.
 
 A step, which is forward, backward and the optimizer, is one plan that `nt.jit` replays. Every random number is seeded.
-The 500 images that are held out are those of `npu-tensor demo`; `npu-tensor demo --train` shows where a step runs.
+500 images are held out. `npu-tensor demo` reads them; `npu-tensor demo --train` shows where a step runs.
 
     python examples/train_digits.py           # both networks: loss and accuracy
     python examples/train_digits.py --write   # also writes the weights of the first one to data/digits_weights.npz
@@ -19,10 +19,10 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor import nn
 
-__all__ = ["NETWORKS", "Digits", "Trainer", "load"]
+__all__ = ["NETWORKS", "Digits", "Network", "Trainer", "load", "trained_layers"]
 
 DATA: Final = Path(__file__).resolve().parent / "data"
-HELD_OUT: Final = 500
+WEIGHTS: Final = DATA / "digits_weights.npz"
 SEED: Final = 0
 BATCH_SIZE: Final = 32
 LEARNING_RATE: Final = 5e-3
@@ -62,20 +62,19 @@ class Network(NamedTuple):
 NETWORKS: Final = {"MLP": Network(mlp, 30), "CNN": Network(cnn, 15)}
 
 
-def held_out() -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the images for training, and of those that it does not see."""
-    with np.load(DATA / "digits.npz") as digits:
-        order = np.random.default_rng(SEED).permutation(len(digits["labels"]))
-    return order[:-HELD_OUT], np.sort(order[-HELD_OUT:])
-
-
 def load() -> tuple[Digits, Digits]:
     """The images for training, and those that are held out."""
-    with np.load(DATA / "digits.npz") as digits:
+    with np.load(DATA / "digits.npz") as digits, np.load(WEIGHTS) as weights:
         images = digits["images"][:, None].astype(np.float32) / np.float32(16)
-        labels = digits["labels"].astype(np.int64)
-    training, rest = held_out()
-    return Digits(images[training], labels[training]), Digits(images[rest], labels[rest])
+        labels, held_out = digits["labels"].astype(np.int64), weights["held_out"]
+    training = np.setdiff1d(np.arange(len(labels)), held_out)
+    return Digits(images[training], labels[training]), Digits(images[held_out], labels[held_out])
+
+
+def trained_layers() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Weight and bias of the layers of the MLP, float32, as this program has written them."""
+    with np.load(WEIGHTS) as weights:
+        return [(weights[f"weight{layer}"], weights[f"bias{layer}"]) for layer in (1, 2, 3)]
 
 
 class Trainer:
@@ -135,11 +134,17 @@ def main() -> None:
         accuracies = ", ".join(f"{trainer.accuracy(data):.4f}" for data in (training, rest))
         print(f"{name}: loss {loss:.4f}, accuracy on images for training, and held out: {accuracies}")
         if name == "MLP" and "--write" in sys.argv:
-            layers = enumerate(zip(*[iter(trainer.model.parameters())] * 2, strict=True), 1)
-            arrays: dict[str, Any] = {"held_out": held_out()[1].astype(np.int16)}
-            for number, (weight, bias) in layers:
-                arrays |= {f"weight{number}": weight.numpy(), f"bias{number}": bias.numpy()}
-            np.savez_compressed(DATA / "digits_weights.npz", **arrays)
+            write(trainer.model)
+
+
+def write(model: nn.Module) -> None:
+    """Put the parameters of an MLP in the place of those that `trained_layers` reads."""
+    weights, biases = ([each.numpy() for each in tuple(model.parameters())[kind::2]] for kind in (0, 1))
+    with np.load(WEIGHTS) as before:
+        arrays: dict[str, Any] = {"held_out": before["held_out"]}
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True), 1):
+        arrays |= {f"weight{layer}": weight, f"bias{layer}": bias}
+    np.savez_compressed(WEIGHTS, **arrays)
 
 
 if __name__ == "__main__":
