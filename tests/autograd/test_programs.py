@@ -81,10 +81,17 @@ def test_central_differences(op: Op) -> None:
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, atol=1e-7 * max(1, abs(expected).max()))
 
 
-SMOOTH = [OPS[name] for name in ("tanh", "gelu_erf", "softmax", "rms_norm_rows", "logsumexp", "var", "div")]
+CREATES = {"arange_from", "eye_matrix", "linspace_between", "random_integers", "random_normal", "random_uniform"}
+INTEGERS = {"argsort", "pow_integer", "top_indices"}
 
 
-@pytest.mark.parametrize("op", SMOOTH, ids=lambda op: op.name)
+def test_every_other_op_has_a_rule() -> None:
+    """tests/autograd/test_transforms.py tests those."""
+    assert {op.name for op in OPS.values() if op.kind not in ("map", "row")} - set(RULES) == CREATES | INTEGERS
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("op", PROGRAMS, ids=lambda op: op.name)
 def test_second_derivatives(op: Op) -> None:
     """The gradient of a directional derivative, against central differences of the first gradient."""
     arrays, attributes = operands_of(op), attributes_of(op)
@@ -103,10 +110,9 @@ def test_second_derivatives(op: Op) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["silu", "gelu_tanh", "softmax", "rms_norm_rows", "mul", "div", "pow"])
-def test_results_have_the_dtype_of_the_operand(name: str, dtype: str) -> None:
+@pytest.mark.parametrize("op", [op for op in PROGRAMS if op.name != "convert"], ids=lambda op: op.name)
+def test_results_have_the_dtype_of_the_operand(op: Op, dtype: str) -> None:
     """Arithmetic is in float32 and rounded once."""
-    op = OPS[name]
     arrays = [nt.from_numpy(abs(array)).to(dtype).to("float64").numpy() for array in operands_of(op)]
     results = {}
     for each in (dtype, "float64"):
