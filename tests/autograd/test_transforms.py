@@ -252,6 +252,17 @@ def test_reading_a_value_cuts_nothing() -> None:
     assert not active
 
 
+def test_gradients_that_are_equal_are_tensors_of_their_own() -> None:
+    x, seed = nt.from_numpy(X), nt.from_numpy(X)
+    _, pull_back = nt.vjp(lambda a, b: a + b, x, x)
+    by_a, by_b = pull_back(seed)
+    by_a += 1
+    assert by_b.tolist() == seed.tolist() == X.tolist()
+    by_a, by_b = nt.grad(lambda a, b: (a.reshape(3, 1).T + b).sum(), (0, 1))(x, x)
+    by_a.zero_()
+    assert by_b.tolist() == [1, 1, 1]
+
+
 def test_equal_arguments_are_two() -> None:
     x = nt.from_numpy(X)
     by_a, by_b = nt.grad(lambda a, b: (a * b * b).sum(), argnums=(0, 1))(x, x)
