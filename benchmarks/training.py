@@ -36,7 +36,7 @@ CLASSES: Final = 10
 
 
 class Workload(NamedTuple):
-    """model: made of the `nn` of either library. shape: of the input. Without classes, labels have the input's shape."""
+    """model: made of the `nn` of either library. shape: of the input. Labels without classes have its shape."""
 
     model: Callable[[Any], Any]
     shape: tuple[int, ...]
