@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from running import needs_compiler
@@ -10,12 +12,28 @@ import npu_tensor as nt
 from npu_tensor import nn
 
 
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+
+
+def transformer_layer() -> nn.Module:
+    """Attention and a perceptron."""
+    return nn.TransformerEncoderLayer(64, 2, 64, 0.0, batch_first=True)
+
+
 @needs_compiler
-@pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
-def test_a_transformer_layer_in_bfloat16(device: str) -> None:
-    """Its second half is a perceptron. Errors are those of bfloat16 on the CPU, where each sum is float32, too."""
+@pytest.mark.parametrize(
+    ("make", "device"),
+    [
+        (mlp, "sim:npu1"),
+        (transformer_layer, "sim:npu2"),
+        pytest.param(transformer_layer, "sim:npu1", marks=pytest.mark.slow),
+    ],
+)
+def test_a_network_in_bfloat16(make: Callable[[], nn.Module], device: str) -> None:
+    """Errors are those of bfloat16 on the CPU, where sums are float32 as well."""
     nt.manual_seed(0)
-    model = nn.TransformerEncoderLayer(64, 2, 64, 0.0, batch_first=True).bfloat16()
+    model = make().bfloat16()
     drawn = np.random.default_rng(0)
     x, weights = (nt.from_numpy(drawn.standard_normal((1, 64, 64))).to("bfloat16") for _ in range(2))
 
