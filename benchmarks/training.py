@@ -77,10 +77,11 @@ def _step(library: Any, workload: Workload, state: Mapping[str, np.ndarray] | No
     optimizer = library.optim.Adam(model.parameters())
     drawn = np.random.default_rng(0)
     images = library.from_numpy(drawn.standard_normal(workload.shape, np.float32))
+    labels: Any = drawn.standard_normal(workload.shape, np.float32)
+    loss_of = library.nn.MSELoss()
     if workload.has_classes:
-        labels, loss_of = library.from_numpy(drawn.integers(0, CLASSES, workload.shape[0])), library.nn.CrossEntropyLoss()
-    else:
-        labels, loss_of = library.from_numpy(drawn.standard_normal(workload.shape, np.float32)), library.nn.MSELoss()
+        labels, loss_of = drawn.integers(0, CLASSES, workload.shape[0]), library.nn.CrossEntropyLoss()
+    labels = library.from_numpy(labels)
 
     def step(images: Any, labels: Any) -> Any:
         optimizer.zero_grad()
