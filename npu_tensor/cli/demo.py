@@ -29,9 +29,8 @@ def demo(dtype: str, train: bool, device: str) -> None:
     Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
     is too low or depends on the dtype, or if most nodes run on another device.
 
-    With --train, trains a multilayer perceptron and a convolutional network first, and prints loss, accuracy, the time
-    of a step, and where forward and backward ran. Every step is computed on the device; a simulated NPU takes seconds
-    for each.
+    With --train, trains a multilayer perceptron and a convolutional network, and prints loss, accuracy, the time of a
+    step, and where forward and backward ran. On a simulated NPU that takes long.
     """
     from npu_tensor.tools.demo import DTYPE_NAMES, emulating
 
