@@ -16,7 +16,8 @@ UNIT = 2.0**-8
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    """Without ReLU, of which a rounded operand may lie on the other side of 0."""
+    return nn.Sequential(nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 64))
 
 
 def transformer_layer() -> nn.Module:
@@ -51,10 +52,12 @@ def test_a_network_in_bfloat16(make: Callable[[], nn.Module], device: str) -> No
 
     exact, on_cpu = values(gradients("float32")), values(gradients("bfloat16"))
     with nt.default_device(device):
-        there = gradients("bfloat16")
-        rows = nt.explain(*there.values())
-        on_npu = values(there)
-    assert {"contract", "relu_backward_0", "sum"} <= {row.op for row in rows if row.device == device}
+        pending = gradients("bfloat16")
+        rows = nt.explain(*pending.values())
+        on_npu = values(pending)
+    there = {row.op for row in rows if row.device == device}
+    assert {"contract", "sum"} < there
+    assert there & {"relu_backward_0", "silu_backward_0"}
     assert {row.device for row in rows if row.op == "contract"} == {device}
     for name, expected in exact.items():
         differences = on_npu[name] - expected, on_cpu[name] - expected
