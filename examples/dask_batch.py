@@ -19,7 +19,7 @@ import numpy as np
 from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 
 import npu_tensor as nt
-from npu_tensor.tools.demo import load
+from npu_tensor.examples.train_digits import load, trained_layers
 
 ROWS = 128
 """Images in a chunk. All chunks but the last have one shape, so a worker plans twice."""
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scheduler", help="address of a cluster; without one, workers are started here")
     given = parser.parse_args(arguments)
     devices = given.devices.split(",")
-    digits = load()
+    _, digits = load()
     with ExitStack() as stack:
         if given.scheduler:
             cluster, threads = given.scheduler, 0
@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             threads = max(1, (os.cpu_count() or 1) // len(devices))
         client = stack.enter_context(Client(cluster))
-        runtime = Runtime(Classifier(digits.layers), devices, threads)
-        scores = classify(client, runtime, da.from_array(digits.pixels, chunks=(ROWS, -1))).compute()
+        runtime = Runtime(Classifier(trained_layers()), devices, threads)
+        scores = classify(client, runtime, da.from_array(digits.images.reshape(-1, 64), chunks=(ROWS, -1))).compute()
         workers = len(client.scheduler_info()["workers"])
     accuracy = np.mean(scores.argmax(axis=1) == digits.labels)
     print(f"{len(scores)} images on {workers} workers: {accuracy:.1%} right")

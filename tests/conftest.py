@@ -55,6 +55,15 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
     config.reset()
 
 
+@pytest.fixture
+def reference() -> Iterator[None]:
+    """NumPy computes, where compiling the kernels of many cases would take long and is not what is tested."""
+    with config.scope(cpu_compile=False):
+        selection.reset()
+        yield
+    selection.reset()
+
+
 _START: Final = threading.Thread.start
 _RUN: Final = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 

@@ -40,6 +40,11 @@ def _or_zero(g: Value, factor: Value) -> Value:
     return _where(g == 0, constant_like(g, 0.0), g * factor)
 
 
+def _over(g: Value, divisor: Value) -> Value:
+    """g / divisor, but 0 where g is 0, as where a result was clamped, also if the divisor is 0."""
+    return _where(g == 0, constant_like(g, 0.0), g / divisor)
+
+
 def _of_product(g: Value, y: Value, a: Value) -> tuple[Value]:
     """g times the product of all other elements, also where elements are 0."""
     zero = a == 0
@@ -50,8 +55,8 @@ def _of_product(g: Value, y: Value, a: Value) -> tuple[Value]:
 
 
 def _of_extreme(g: Value, y: Value, a: Value) -> tuple[Value]:
-    """Elements that are the largest one share the gradient."""
-    chosen = (a == y).astype(g.dtype)
+    """Elements that are the largest one share the gradient; if there are NaNs, these do."""
+    chosen = ((a == y) | (a != a)).astype(g.dtype)
     return (g * chosen / row_sum(chosen),)
 
 
@@ -71,17 +76,17 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "sub": lambda g, y, a, b: (g, -g),
     "mul": lambda g, y, a, b: (g * b, g * a),
     "div": lambda g, y, a, b: (g / b, -(g / b) * y),
-    "maximum": lambda g, y, a, b: (_chosen(g, a, b, a > b), _chosen(g, b, a, b > a)),
-    "minimum": lambda g, y, a, b: (_chosen(g, a, b, a < b), _chosen(g, b, a, b < a)),
+    "maximum": lambda g, y, a, b: (_chosen(g, a, b, (a > b) | (a != a)), _chosen(g, b, a, (b > a) | (b != b))),
+    "minimum": lambda g, y, a, b: (_chosen(g, a, b, (a < b) | (a != a)), _chosen(g, b, a, (b < a) | (b != b))),
     "neg": lambda g, y, a: (-g,),
     "abs": lambda g, y, a: (_where(a > 0, g, _where(a < 0, -g, constant_like(g, 0.0))),),
-    "sqrt": lambda g, y, a: (_where(g == 0, constant_like(g, 0.0), g / (y * 2)),),
+    "sqrt": lambda g, y, a: (_over(g, y * 2),),
     "exp": lambda g, y, a: (_or_zero(g, y),),
     "expm1": lambda g, y, a: (_or_zero(g, y + 1),),
-    "log": lambda g, y, a: (g / a,),
-    "log1p": lambda g, y, a: (g / (a + 1),),
-    "log2": lambda g, y, a: (g / (a * math.log(2)),),
-    "log10": lambda g, y, a: (g / (a * math.log(10)),),
+    "log": lambda g, y, a: (_over(g, a),),
+    "log1p": lambda g, y, a: (_over(g, a + 1),),
+    "log2": lambda g, y, a: (_over(g, a * math.log(2)),),
+    "log10": lambda g, y, a: (_over(g, a * math.log(10)),),
     "sin": lambda g, y, a: (g * np.cos(a),),
     "cos": lambda g, y, a: (-g * np.sin(a),),
     "tanh": lambda g, y, a: (g * (1 - y * y),),

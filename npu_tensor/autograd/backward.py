@@ -7,9 +7,9 @@ from threading import get_ident
 from npu_tensor import ops
 from npu_tensor.autograd.transforms import gradients_of, require_like
 from npu_tensor.errors import GradientError
-from npu_tensor.graph.history import GradMode, Leaf, Tracked, leaf_of, reached, same
+from npu_tensor.graph.history import GradMode, Leaf, Tracked, leaf_of, reached
 from npu_tensor.graph.tracing import watches
-from npu_tensor.tensor import Tensor, wrap
+from npu_tensor.tensor import Tensor
 
 __all__ = ["backward"]
 
@@ -27,13 +27,10 @@ def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool 
     through = reached([node])
     leaves = [each for each in through if leaf_of(each) is not None]
     with GradMode(False):
-        used = {gradient._node}
         for target, computed in zip(leaves, gradients_of([output], [gradient], leaves, through), strict=True):
             leaf = leaf_of(target)
             assert leaf is not None
-            own = computed._alias is None and computed._node not in used
-            _add(leaf, computed if own else wrap(same(computed._node)))
-            used.add(computed._node)
+            _add(leaf, computed)
     if not retain_graph:
         for each in through:
             if leaf_of(each) is None:

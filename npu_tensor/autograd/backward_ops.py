@@ -37,8 +37,8 @@ class Backward(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def backward_op(call: Call, number: int) -> Backward:
-    """For the gradient of operand `number` of a call of a map or row op."""
+def backward_op(call: Call, number: int) -> Backward | None:
+    """For the gradient of operand `number` of a call of a map or row op; None if it is that of the result."""
     attributes = tuple([call.attributes[attribute.name] for attribute in call.op.attributes])
     registers = [register or "float32" for register in call.registers]
     count = len(registers)
@@ -47,6 +47,10 @@ def backward_op(call: Call, number: int) -> Backward:
         [*registers, call.spec.dtype.register],
     )
     loads = {step.value for step in every.instructions if step.primitive == "load"}
+    wanted = call.operands[number]
+    assert isinstance(wanted, Spec)
+    if len(every.instructions) == 1 and loads == {count} and call.op.kind == "map" and wanted.dtype is call.spec.dtype:
+        return None
     # The first operand of a row op has the extents of its rows.
     used = tuple(n for n in range(count) if n in loads or (n == 0 and call.op.kind == "row"))
     return Backward(_made(call.op, number, used), used, (*attributes, call.operands))

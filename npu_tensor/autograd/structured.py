@@ -249,7 +249,7 @@ def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:
 # --- element-wise ops whose formulas overflow, or have a gap where the op has a derivative
 
 
-def _of_both(factors: Callable[[Any, Any], tuple[Any, Any]]) -> Rule:
+def _of_both(factors: Callable[[Any, Any], tuple[Any, ...]]) -> Rule:
     """From the two operands, which may be broadcast."""
 
     def rule(of: Recording, number: int) -> Tensor:
@@ -258,9 +258,10 @@ def _of_both(factors: Callable[[Any, Any], tuple[Any, Any]]) -> Rule:
     return rule
 
 
-def _angle(y: Any, x: Any) -> tuple[Any, Any]:
+def _angle(y: Any, x: Any) -> tuple[Any, ...]:
+    """Nothing at the origin, as in PyTorch."""
     square = x * x + y * y
-    return x / square, -y / square
+    return tuple(ops.where_op(square == 0, 0.0, part / square) for part in (x, -y))
 
 
 def _logaddexp(a: Any, b: Any) -> tuple[Any, Any]:

@@ -132,7 +132,7 @@ def _called(
 def gradients_of(
     outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], through: Reached
 ) -> list[Tensor]:
-    """The gradients of the targets from those of the outputs."""
+    """The gradients of the targets from those of the outputs. Each is a tensor of its own, which may be changed."""
     gradients: dict[Node, Tensor] = {}
 
     def add(node: Node, gradient: Tensor) -> None:
@@ -147,10 +147,13 @@ def gradients_of(
         for number, operand in enumerate(inputs):
             if operand in through and operand.spec.dtype.is_floating_point:
                 add(operand, _of_operand(node, inputs, gradient, number))
-    return [
-        gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)
-        for target in targets
-    ]
+    results, used = list[Tensor](), {gradient._node for gradient in given}
+    for target in targets:
+        result = gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)
+        is_own = result._alias is None and result._node not in used
+        results.append(result if is_own else record(ops.reshape.op, (result,), (target.spec.shape,)))
+        used.add(result._node)
+    return results
 
 
 def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int) -> Tensor:
@@ -173,6 +176,8 @@ def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int
         shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(spec.shape))
         gradient = gradient.reshape(*shape)
     how = backward_op(call, number)
+    if how is None:
+        return summed_to(gradient, spec.shape)
     taken = [operands[n] for n in how.used]
     return summed_to(record(how.op, (*taken, gradient), how.attributes), spec.shape)
 

@@ -17,12 +17,12 @@ import npu_tensor as nt
 from npu_tensor.benchmarks.command import bench as bench_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
+from npu_tensor.cli.demo import demo as demo_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.generate_text import generate as generate_command
 from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
 from npu_tensor.cli.ops import ops as ops_command
-from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.cli.output import CommandGroup
 from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
@@ -30,7 +30,6 @@ from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
 from npu_tensor.cli.settings import config_command
 from npu_tensor.config import config
-from npu_tensor.observe.drawing.terminal import print_table
 
 __all__ = ["main"]
 
@@ -66,6 +65,7 @@ for command in (
     cache_command,
     calibrate_command,
     config_command,
+    demo_command,
     ops_command,
     doctor_command,
     generate_command,
@@ -77,46 +77,3 @@ for command in (
     unpack_command,
 ):
     main.add_command(command)
-
-
-@main.command()
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "both"]),
-    default="both",
-    show_default=True,
-    help="Element type of weights and activations.",
-)
-@device_option()
-@search_path_options
-def demo(dtype: str, device: str) -> None:
-    """Read handwritten digits with a small network.
-
-    Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
-    is too low or depends on the dtype, or if most nodes run on another device.
-    """
-    from npu_tensor.tools import demo as digits_demo
-
-    digits = digits_demo.load()
-    names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)
-    with device_errors():
-        results = [digits_demo.run(digits, name, device) for name in names]
-    if "float32" in names and digits_demo.emulating(device) != device:
-        click.echo("NPUs emulate float32 in this demo (float32=emulate); ?float32=exact leaves it to the CPU\n")
-    for result in results:
-        click.echo(f"{result.dtype}: where every node runs\n{result.explanation}\n")
-    print_table(
-        f"{len(digits.labels)} held-out images",
-        ("dtype", "accuracy", "first run, ms", f"median of {digits_demo.HOT_RUNS} more, ms"),
-        (
-            (
-                result.dtype,
-                f"{result.accuracy:.4f}",
-                f"{result.first_seconds * 1e3:.2f}",
-                f"{result.hot_seconds * 1e3:.3f}",
-            )
-            for result in results
-        ),
-    )
-    if found := digits_demo.complaints(results):
-        raise click.ClickException("; ".join(found))

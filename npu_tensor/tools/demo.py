@@ -8,12 +8,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
 
 import npu_tensor as nt
+from npu_tensor.examples import train_digits
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
@@ -30,7 +30,7 @@ Layers = Sequence[tuple[nt.Tensor, nt.Tensor]]
 class Digits(NamedTuple):
     """The held-out images as rows of 64 values in 0..1, their labels, and (weight, bias) per layer.
 
-    Pixels and parameters are float32, labels uint8.
+    Pixels and parameters are float32, labels int64.
     """
 
     pixels: np.ndarray
@@ -54,14 +54,8 @@ class DtypeOutcome(NamedTuple):
 
 def load() -> Digits:
     """Read the images and the trained weights."""
-    directory = resources.files("npu_tensor.examples.data")
-    with (directory / "digits.npz").open("rb") as file, np.load(file) as digits:
-        images, labels = digits["images"], digits["labels"]
-    with (directory / "digits_weights.npz").open("rb") as file, np.load(file) as weights:
-        held_out = weights["held_out"]
-        layers = [(weights[f"weight{layer}"], weights[f"bias{layer}"]) for layer in (1, 2, 3)]
-    pixels = images[held_out].reshape(len(held_out), -1).astype(np.float32) / np.float32(images.max())
-    return Digits(pixels, labels[held_out], layers)
+    _, held_out = train_digits.load()
+    return Digits(held_out.images.reshape(-1, 64), held_out.labels, train_digits.trained_layers())
 
 
 def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:

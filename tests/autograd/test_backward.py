@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, GradientError
 from npu_tensor.graph.history import Tracked, active
 
@@ -255,6 +256,18 @@ def test_memory_is_freed() -> None:
         pass_through()
         gc.collect()
         assert nt.memory_stats()["in_use"] == before
+
+
+def test_a_gradient_that_accumulates_unread_does_not_grow() -> None:
+    """mlx#2840: each pass made the graph that a later read has to run longer."""
+    x = leaf([1.0])
+    depths = []
+    with config.scope(max_depth=20):
+        for number in range(100):
+            (x * number).sum().backward()
+            depths.append(x.grad._node.depth)
+    assert 10 < max(depths) <= 20
+    assert x.grad.tolist() == [sum(range(100))]
 
 
 def test_a_graph_without_leaves_keeps_nothing() -> None:

@@ -16,6 +16,8 @@ from npu_tensor.ops.declare import Op
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import record
 
+torch = pytest.importorskip("torch")
+
 ROWS, COLUMNS = 3, 5
 STEP = 1e-6
 GIVEN: dict[str, Any] = {"dim": 1, "correction": 1.0, "shape": (ROWS, COLUMNS), "dtype": "float64"}
@@ -81,10 +83,17 @@ def test_central_differences(op: Op) -> None:
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, atol=1e-7 * max(1, abs(expected).max()))
 
 
-SMOOTH = [OPS[name] for name in ("tanh", "gelu_erf", "softmax", "rms_norm_rows", "logsumexp", "var", "div")]
+CREATES = {"arange_from", "eye_matrix", "linspace_between", "random_integers", "random_normal", "random_uniform"}
+INTEGERS = {"argsort", "pow_integer", "top_indices"}
 
 
-@pytest.mark.parametrize("op", SMOOTH, ids=lambda op: op.name)
+def test_every_other_op_has_a_rule() -> None:
+    """tests/autograd/test_transforms.py tests those."""
+    assert {op.name for op in OPS.values() if op.kind not in ("map", "row")} - set(RULES) == CREATES | INTEGERS
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("op", PROGRAMS, ids=lambda op: op.name)
 def test_second_derivatives(op: Op) -> None:
     """The gradient of a directional derivative, against central differences of the first gradient."""
     arrays, attributes = operands_of(op), attributes_of(op)
@@ -103,10 +112,9 @@ def test_second_derivatives(op: Op) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["silu", "gelu_tanh", "softmax", "rms_norm_rows", "mul", "div", "pow"])
-def test_results_have_the_dtype_of_the_operand(name: str, dtype: str) -> None:
+@pytest.mark.parametrize("op", [op for op in PROGRAMS if op.name != "convert"], ids=lambda op: op.name)
+def test_results_have_the_dtype_of_the_operand(op: Op, dtype: str) -> None:
     """Arithmetic is in float32 and rounded once."""
-    op = OPS[name]
     arrays = [nt.from_numpy(abs(array)).to(dtype).to("float64").numpy() for array in operands_of(op)]
     results = {}
     for each in (dtype, "float64"):
@@ -127,7 +135,6 @@ UNARY = [op for op in PROGRAMS if op.kind == "map" and len(op.operands) == 1 and
 
 @pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
 def test_edges_as_in_pytorch(op: Op) -> None:
-    torch = pytest.importorskip("torch")
     functional = torch.nn.functional
     others = {
         "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
@@ -147,6 +154,62 @@ def test_edges_as_in_pytorch(op: Op) -> None:
     (actual,) = pull_back(nt.ones(EDGES.size))
     assert not np.isnan(actual.numpy()[~np.isnan(expected)]).any(), "NaN where PyTorch has none"
     np.testing.assert_allclose(actual.numpy(), expected, rtol=3e-4, atol=1e-6)
+
+
+BINARY = [op for op in PROGRAMS if op.kind == "map" and len(op.operands) == 2 and hasattr(torch, op.name)]
+PAIRS = [pair.ravel() for pair in np.meshgrid(EDGES, EDGES)]
+NOTED = {
+    "fmax": lambda x, y: x == y,  # Equal operands share, as those of maximum; PyTorch gives all to the first.
+    "fmin": lambda x, y: x == y,
+    "hypot": lambda x, y: ((x == 0) & (y == 0)) | (abs(x) == abs(y)),  # 0 and not NaN at 0; finite where x * x is not.
+}
+
+
+@pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
+def test_edges_of_two_operands_as_in_pytorch(op: Op) -> None:
+    leaves = [torch.from_numpy(each.copy()).requires_grad_() for each in PAIRS]
+    getattr(torch, op.name)(*leaves).sum().backward()
+    compared = ~NOTED.get(op.name, lambda x, y: x != x)(*PAIRS)
+    _, pull_back = nt.vjp(lambda *x: record(op, x, attributes_of(op)), *map(nt.from_numpy, PAIRS))
+    for actual, leaf in zip(pull_back(nt.ones(PAIRS[0].size)), leaves, strict=True):
+        np.testing.assert_allclose(actual.numpy()[compared], leaf.grad.numpy()[compared], rtol=3e-4, atol=1e-6)
+
+
+EDGE_ROWS = np.array(
+    [[0] * 4, [1] * 4, [1000, -1000, 30, 0], [100, 100, -30, -100], [1e10, -1e10, 0, 1], [LARGEST, -LARGEST, 0, 1],
+     [-1000] * 4, [0, 2, 0, 3], [2, 0, 3, 4], [TINY, 0, 0, 0]],
+    np.float32,
+)  # fmt: skip
+OF_ROWS = {
+    **{name: lambda x, name=name: getattr(x, name)(-1) for name in ("sum", "mean", "prod", "amax", "amin", "var")},
+    **{name: lambda x, name=name: getattr(x, name)(-1) for name in ("std", "logsumexp", "softmax", "log_softmax")},
+    "norm_rows": lambda x: functional_of(x).layer_norm(x, (4,)),
+    "rms_norm_rows": lambda x: functional_of(x).rms_norm(x, (4,), eps=1e-5),
+    "l2_norm": lambda x: functional_of(x).normalize(x, dim=-1),
+}
+
+
+def functional_of(x: Any) -> Any:
+    return nt.nn.functional if isinstance(x, nt.Tensor) else torch.nn.functional
+
+
+def test_every_row_op_has_edges() -> None:
+    assert {op.name for op in PROGRAMS if op.kind == "row"} == set(OF_ROWS)
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_edges_of_rows_as_in_pytorch(name: str) -> None:
+    # In float32 the squares of the least number and of the largest are 0 and infinity, of which these ops are made.
+    without = {"std": TINY, "l2_norm": LARGEST}.get(name, np.nan)
+    rows = EDGE_ROWS[~(without == EDGE_ROWS).any(1)]
+    x = torch.from_numpy(rows.copy()).requires_grad_()
+    y = OF_ROWS[name](x)
+    weights = np.array([1, 2, -3, 0.5], np.float32)[: y.shape[-1] if y.ndim == 2 else 1]
+    (y * torch.from_numpy(weights)).sum().backward()
+    actual = nt.grad(lambda x: (OF_ROWS[name](x) * nt.from_numpy(weights)).sum())(nt.from_numpy(rows))
+    for own, other in zip(actual.numpy(), x.grad.numpy(), strict=True):
+        largest = abs(other[np.isfinite(other)]).max(initial=1)
+        np.testing.assert_allclose(own, other, rtol=3e-4, atol=1e-6 * largest)
 
 
 def test_a_backward_op_is_made_once_and_takes_what_it_needs() -> None:

@@ -22,7 +22,7 @@ from running import needs_compiler, python
 from torch.utils.flop_counter import FlopCounterMode
 
 import npu_tensor as nt
-from benchmarks import contention, dispatch, loops, memory, ops, placement, products
+from benchmarks import contention, dispatch, loops, memory, ops, placement, products, training
 from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
 from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
@@ -283,6 +283,26 @@ def test_loops_without_pytorch_have_no_speedups(monkeypatch: pytest.MonkeyPatch)
     (row,) = loops.measured(loops.loops(quick=True)[:1], QUICK_EFFORT)
     assert row["first_speedup"] is row["later_speedup"] is None
     assert row["first_over_later"] > 0
+
+
+def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(training.WORKLOADS) == 4
+    mlp = training.WORKLOADS["mlp, batch 64"]._replace(shape=(4, 784))
+    layer = training.WORKLOADS["transformer layer, 16 x 64 tokens"]._replace(shape=(2, 3, 128))
+    monkeypatch.setattr(training, "WORKLOADS", {"mlp": mlp, "layer": layer})
+    found = run(training.main, tmp_path, "--peer", "torch")
+    assert [row["what"] for row in found["rows"]] == ["mlp", "layer"]
+    for row in found["rows"]:
+        assert row["speedup"] == pytest.approx(row["peer_ms"] / row["ours_ms"])
+    assert found["summary"]["smallest"] <= found["summary"]["mean"]
+    assert found["memory"]["steps"] == 100
+    assert found["memory"]["tensors"] == 0
+
+
+def test_training_without_pytorch_has_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
+    mlp = training.WORKLOADS["mlp, batch 64"]._replace(shape=(4, 784))
+    (row,) = training.rows_of({"npu_tensor": nt}, {"mlp": mlp}, QUICK_EFFORT)
+    assert row["speedup"] is row["peer_ms"] is None
 
 
 def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

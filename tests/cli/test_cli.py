@@ -16,6 +16,7 @@ from running import needs_compiler, python
 import npu_tensor as nt
 from npu_tensor.cli import main
 from npu_tensor.config import SETTINGS, config
+from npu_tensor.examples import train_digits
 from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.ops import OPS
 from npu_tensor.tools import demo
@@ -78,6 +79,29 @@ def test_demo_fails_when_the_network_is_wrong(digits: demo.Digits, monkeypatch: 
     monkeypatch.setattr(demo, "load", lambda: spoiled)
     result = invoke("demo", "--dtype", "float32")
     assert result.exit_code == 1
+    assert "is not above 0.95" in result.output
+
+
+def test_demo_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train_digits, "NETWORKS", {"MLP": train_digits.NETWORKS["MLP"]._replace(epochs=6)})
+    result = invoke("demo", "--train", "--dtype", "float32")
+    assert result.exit_code == 0, result.output
+    lines = [line.split("│") for line in result.output.splitlines() if "│" in line]
+    cells = [[cell.strip() for cell in line[1:-1]] for line in lines]
+    assert [(line, device) for line, device, *_ in cells[:-1]] == [
+        ("loss = nt.cross_entropy(self.model(images), labels)", "cpu"),
+        ("loss.backward()", "cpu"),
+        ("self.optimizer.step()", "cpu"),
+    ]
+    network, dtype, steps, loss, accuracy, *_ = cells[-1]
+    assert (network, dtype, steps) == ("MLP", "float32", "240")
+    assert float(loss) < 0.3
+    assert float(accuracy) > 0.95
+    monkeypatch.setattr(train_digits, "LEARNING_RATE", 0.0)
+    monkeypatch.setattr(train_digits, "NETWORKS", {"MLP": train_digits.NETWORKS["MLP"]._replace(epochs=1)})
+    result = invoke("demo", "--train", "--dtype", "bfloat16")
+    assert result.exit_code == 1
+    assert "MLP, bfloat16: accuracy 0." in result.output
     assert "is not above 0.95" in result.output
 
 

@@ -88,6 +88,6 @@ def test_each_worker_takes_its_device(model: Classifier) -> None:
 def test_the_program_runs_and_closes_cleanly() -> None:
     """Its functions are those of __main__, which the workers do not have."""
     done = python("-W", "error", EXAMPLES / "dask_batch.py")
-    assert done.stdout == "500 images on 2 workers: 98.8% right\n"
+    assert done.stdout == "500 images on 2 workers: 98.4% right\n"
     # Workers of a busy machine may be slow to end, of which distributed warns.
     assert [line for line in done.stderr.splitlines() if "still alive after" not in line] == []

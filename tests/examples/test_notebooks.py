@@ -20,7 +20,7 @@ from npu_tensor.config import config  # noqa: E402
 from npu_tensor.runtime import rates  # noqa: E402
 
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-SIMULATING = [path for path in NOTEBOOKS if path.stem[:2] in ("02", "03", "04")]
+SIMULATING = [path for path in NOTEBOOKS if path.stem[:2] in ("02", "03", "04", "06")]
 SECONDS = 120
 """For one cell, so that a cell that hangs fails."""
 
@@ -148,6 +148,21 @@ def test_transformer_block(tmp_path: Path) -> None:
     assert "predicted" in shown.text("npu-explain")
 
 
+@needs_compiler
+def test_training(tmp_path: Path) -> None:
+    shown = execute(6, tmp_path)
+    captures, first, last, right = shown.numbers("loop-run")
+    assert captures == 1
+    assert last < 0.2 * first
+    assert right > 0.95
+    assert "<svg" in shown.html("loss-plot")
+    assert "silu_backward_0" in shown.html("backward-explain")
+    assert len(shown.text("step-explain").splitlines()) == 3
+    before, *_, after = shown.numbers("npu-run")[:3]
+    assert after < before
+    assert re.search(r"relu_backward_0 .* sim:npu2 elementwise", shown.text("npu-rows"))
+
+
 @pytest.mark.parametrize("path", SIMULATING, ids=name)
 def test_without_a_compiler(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is simulated says that it is not there, and nothing fails."""
@@ -175,5 +190,5 @@ def test_how_it_is_stored(path: Path) -> None:
     assert not re.search(r"(?:/home|/root|/tmp|/Users|/work)/|[A-Z]:\\\\", text)
 
 
-def test_there_are_five() -> None:
-    assert [path.stem[:3] for path in NOTEBOOKS] == ["01_", "02_", "03_", "04_", "05_"]
+def test_there_are_six() -> None:
+    assert [path.stem[:3] for path in NOTEBOOKS] == ["01_", "02_", "03_", "04_", "05_", "06_"]

@@ -1,0 +1,113 @@
+"""The command `npu-tensor demo`: handwritten digits are read by a small network, or networks are trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from npu_tensor.cli.options import device_errors, device_option, search_path_options
+from npu_tensor.observe.drawing.terminal import print_table
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "both"]),
+    default="both",
+    show_default=True,
+    help="Element type of weights and activations.",
+)
+@click.option("--train", is_flag=True, help="Train networks that read the digits.")
+@device_option()
+@search_path_options
+def demo(dtype: str, train: bool, device: str) -> None:
+    """Read handwritten digits with a small network.
+
+    Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
+    is too low or depends on the dtype, or if most nodes run on another device.
+
+    With --train, trains a multilayer perceptron and a convolutional network, and prints loss, accuracy, the time of a
+    step, and where forward and backward ran. On a simulated NPU that takes long.
+    """
+    from npu_tensor.tools.demo import DTYPE_NAMES, emulating
+
+    dtypes = DTYPE_NAMES if dtype == "both" else (dtype,)
+    if "float32" in dtypes and emulating(device) != device:
+        click.echo("NPUs emulate float32 in this demo (float32=emulate); ?float32=exact leaves it to the CPU\n")
+    if found := (_train if train else _read)(dtypes, device):
+        raise click.ClickException("; ".join(found))
+
+
+def _read(dtypes: Sequence[str], device: str) -> list[str]:
+    """Read the digits with the weights that are there; what is wrong."""
+    from npu_tensor.tools import demo as digits_demo
+
+    digits = digits_demo.load()
+    with device_errors():
+        results = [digits_demo.run(digits, name, device) for name in dtypes]
+    for result in results:
+        click.echo(f"{result.dtype}: where every node runs\n{result.explanation}\n")
+    print_table(
+        f"{len(digits.labels)} held-out images",
+        ("dtype", "accuracy", "first run, ms", f"median of {digits_demo.HOT_RUNS} more, ms"),
+        (
+            (
+                result.dtype,
+                f"{result.accuracy:.4f}",
+                f"{result.first_seconds * 1e3:.2f}",
+                f"{result.hot_seconds * 1e3:.3f}",
+            )
+            for result in results
+        ),
+    )
+    return digits_demo.complaints(results)
+
+
+def _train(dtypes: Sequence[str], device: str) -> list[str]:
+    """Train every network in every dtype; what is wrong."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from npu_tensor.examples.train_digits import NETWORKS
+    from npu_tensor.tools.demo_training import complaints, train
+
+    console = Console(stderr=True)
+    outcomes = []
+    for dtype in dtypes:
+        for name in NETWORKS:
+            with Progress(console=console, transient=True, disable=not console.is_terminal) as bar, device_errors():
+                task = bar.add_task("", total=1.0)
+
+                def report(done: float, loss: float) -> None:
+                    bar.update(task, completed=done, description=f"{name} {dtype}, loss {loss:.3f}")  # noqa: B023
+
+                outcomes.append(train(name, dtype, device, report))
+    for outcome in outcomes:
+        print_table(
+            f"{outcome.network}, {outcome.dtype}: where the ops of a step run",
+            ("line", "device", "ops", "kernels", "predicted, us"),
+            ((*part[:4], f"{part.predicted * 1e6:.0f}") for part in outcome.parts),
+            ("ops", "kernels", "predicted, us"),
+        )
+    headings = ("steps", "loss", "accuracy", "first step, ms", "median of the others, ms")
+    print_table(
+        "trained networks, and their accuracy on images that were held out",
+        ("network", "dtype", *headings),
+        (
+            (
+                outcome.network,
+                outcome.dtype,
+                outcome.steps,
+                f"{outcome.loss:.4f}",
+                f"{outcome.accuracy:.4f}",
+                f"{outcome.first_seconds * 1e3:.2f}",
+                f"{outcome.step_seconds * 1e3:.3f}",
+            )
+            for outcome in outcomes
+        ),
+        headings,
+    )
+    return complaints(outcomes)

@@ -1,0 +1,227 @@
+"""Gradients of every function made of ops, with the arguments of its cases, against torch.autograd."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison import TORCH_DTYPES, from_torch
+from op_examples import Case
+from test_functional import CASES, identifier, mapped, resolve
+
+import npu_tensor as nt
+from npu_tensor.ops import OPS, registry
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+
+def floats_in(value: Any) -> Iterator[Any]:
+    """The float tensors, of either library, inside of arguments or results."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from floats_in(item)
+    elif isinstance(value, dict):
+        yield from floats_in(list(value.values()))
+    elif isinstance(value, (torch.Tensor, nt.Tensor)) and value.dtype.is_floating_point:
+        yield value
+
+
+def filled(value: Any, floats: Iterator[Any], convert: Callable[[Any], Any]) -> Any:
+    """The value with other float tensors in the places of those in it, and its other tensors converted."""
+    if isinstance(value, dict):
+        return {key: filled(each, floats, convert) for key, each in value.items()}
+
+    def replaced(each: Any) -> Any:
+        if not isinstance(each, torch.Tensor):
+            return each
+        return next(floats) if each.dtype.is_floating_point else convert(each)
+
+    return mapped(replaced, value)
+
+
+SCALED = "PyTorch does not use this scale_factor backward as it does forward"
+TIES = "PyTorch gives all to one of equal elements or NaNs; here they share"
+PYTORCH_DIFFERS = {
+    "quantile([3,3] 0.5 1)": "PyTorch gives something to a number in a row with NaN, whose quantile is NaN",
+    "nanmean([2,3] 1)": "PyTorch gives NaN to a row without numbers, whose elements change nothing",
+    "median([3,3])": "PyTorch lets equal elements share",
+    "binary_cross_entropy([3] [3] reduction=none)": "PyTorch divides by 1e-12 where the logarithm is clamped",
+    "max_pool2d([1,3,3] 2 stride=1)": TIES,
+    "max_pool2d([2,42,30] (26, 9) (3, 4))": TIES,
+    "interpolate([1,1,5] scale_factor=1.1 mode=nearest)": SCALED,
+    "interpolate([1,1,5] scale_factor=2.1 mode=nearest)": SCALED,
+    "interpolate([1,1,2,2,2] scale_factor=1.4)": SCALED,
+    "interpolate([1,1,2,2,2] scale_factor=2.3)": SCALED,
+}
+"""Cases with other gradients than PyTorch's, and why."""
+
+
+def gradients(case: Case, dtype: str) -> list[tuple[nt.Tensor, Any]]:
+    """Ours, and those of PyTorch in float64 for what the dtype holds, by the operands for which PyTorch has one."""
+    name, arguments, keywords = case
+    ours, theirs = resolve(name)
+    narrow = [each.to(TORCH_DTYPES[dtype]) for each in floats_in([*arguments, keywords])]
+
+    def pytorch(count: int) -> tuple[list[Any], list[Any]]:
+        """The first operands as leaves, and the float results."""
+        leaves = [each.double().clone().requires_grad_(number < count) for number, each in enumerate(narrow)]
+        copies = iter([each.clone() for each in leaves])  # which functions may change in place
+        called = theirs(*filled(arguments, copies, torch.clone), **filled(keywords, copies, torch.clone))
+        return leaves[:count], list(floats_in([called]))
+
+    try:
+        leaves, results = pytorch(len(narrow))
+    except RuntimeError:  # "not differentiable with respect to weight"
+        leaves, results = pytorch(1)
+    numbers = [number for number, each in enumerate(results) if each.requires_grad]
+    if not numbers:
+        return []
+    seeds = [torch.randn(results[number].shape, dtype=torch.float64).to(TORCH_DTYPES[dtype]) for number in numbers]
+    wide = [seed.double() for seed in seeds]
+    try:
+        expected = torch.autograd.grad([results[number] for number in numbers], leaves, wide, allow_unused=True)
+    except RuntimeError:  # "derivative is not implemented"
+        return []
+
+    def function(*tensors: nt.Tensor) -> list[nt.Tensor]:
+        operands = iter([*tensors, *map(from_torch, narrow[len(leaves) :])])
+        called = ours(*filled(arguments, operands, from_torch), **filled(keywords, operands, from_torch))
+        every = list(floats_in([called]))
+        return [every[number] for number in numbers]
+
+    _, pull_back = nt.vjp(function, *map(from_torch, narrow[: len(leaves)]))
+    exact = [torch.zeros(leaf.shape) if e is None else e for leaf, e in zip(leaves, expected, strict=True)]
+    return list(zip(pull_back(list(map(from_torch, seeds))), exact, strict=True))
+
+
+def check(case: Case, dtype: str, tolerance: float) -> None:
+    torch.manual_seed(0)
+    for actual, exact in gradients(case, dtype):
+        assert actual.dtype.name == dtype
+        largest = abs(np.nan_to_num(exact.numpy())).max(initial=1)
+        np.testing.assert_allclose(actual.double().numpy(), exact.numpy(), tolerance, tolerance * largest)
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("case", CASES, ids=identifier)
+def test_against_pytorch(case: Case) -> None:
+    with pytest.raises(AssertionError) if identifier(case) in PYTORCH_DIFFERS else nullcontext():
+        check(case, "float64", 1e-9)
+
+
+def test_where_pytorch_differs() -> None:
+    assert not set(PYTORCH_DIFFERS) - set(map(identifier, CASES))
+
+
+FIRST = list({case[0]: case for case in reversed(CASES)}.values())
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 3e-5), ("bfloat16", 0.12)])
+@pytest.mark.parametrize("case", FIRST, ids=identifier)
+def test_dtypes(case: Case, dtype: str, tolerance: float) -> None:
+    """One case of each function, with compiled kernels."""
+    if (case[0], dtype) == ("quantile", "bfloat16"):
+        pytest.skip("quantile takes float32 and float64, as in PyTorch")
+    check(case, dtype, tolerance)
+
+
+F = torch.nn.functional
+ROWS = np.array([[2, 0, 2], [1, 1, 3]])
+LATER = torch.ones(4, 6).triu(2).bool()
+
+
+def _halves(activation: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda x: activation(x[..., :3]) * x[..., 3:]
+
+
+def _rotated(x: Any) -> Any:
+    """Of (tokens, heads, 4): pairs of neighbours turned by position / 10000 ** (pair / 2)."""
+    angles = torch.arange(3.0)[:, None, None] * torch.tensor([1.0, 0.01])
+    a, b = x[..., ::2], x[..., 1::2]
+    turned = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
+    return torch.stack(turned, -1).flatten(-2)
+
+
+def _sunk(x: Any, mask: Any, sinks: Any) -> Any:
+    column = sinks[:, None, None].expand(2, 3, 1)
+    return torch.cat([x * 0.5 + mask, column], -1).softmax(-1)[..., :-1]
+
+
+def _set_rows(x: Any, source: Any) -> Any:
+    return x.scatter(1, torch.from_numpy(ROWS[:, 1:])[..., None].expand(2, 2, 3), source)
+
+
+GGML: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "add1": (nt.add1, lambda x, y: x + y, ((3, 4), (1,))),
+    "cross_entropy_loss": (
+        nt.cross_entropy_loss, lambda x, y: -(y * x.log_softmax(-1)).sum() / 3, ((3, 4), (3, 4))
+    ),
+    "diag_mask_inf": (
+        lambda x: nt.diag_mask_inf(x, 1).softmax(-1), lambda x: x.masked_fill(LATER, -torch.inf).softmax(-1), ((4, 6),)
+    ),
+    "diag_mask_zero": (lambda x: nt.diag_mask_zero(x, 1), lambda x: x.masked_fill(LATER, 0), ((4, 6),)),
+    "reglu": (nt.reglu, _halves(F.relu), ((4, 6),)),
+    "geglu": (nt.geglu, _halves(lambda x: F.gelu(x, approximate="tanh")), ((4, 6),)),
+    "geglu_erf": (nt.geglu_erf, _halves(F.gelu), ((4, 6),)),
+    "geglu_quick": (nt.geglu_quick, _halves(lambda x: x * (1.702 * x).sigmoid()), ((4, 6),)),
+    "swiglu": (nt.swiglu, _halves(F.silu), ((4, 6),)),
+    "swiglu_oai": (
+        lambda x: nt.swiglu_oai(x, limit=0.9),
+        lambda x: (lambda a, b: a * (1.702 * a).sigmoid() * (b + 1))(
+            x[..., :3].clamp(max=0.9), x[..., 3:].clamp(-0.9, 0.9)
+        ),
+        ((4, 6),),
+    ),
+    "get_rows": (
+        lambda x: nt.get_rows(x, nt.from_numpy(ROWS)),
+        lambda x: x.gather(1, torch.from_numpy(ROWS)[..., None].expand(2, 3, 3)),
+        ((2, 4, 3),),
+    ),
+    "set_rows": (
+        lambda x, y: nt.set_rows(x, y, nt.from_numpy(ROWS[:, 1:])), _set_rows, ((2, 4, 3), (2, 2, 3))
+    ),
+    "mul_mat": (nt.mul_mat, lambda a, b: b @ a.repeat_interleave(2, 0).mT, ((2, 3, 5), (4, 6, 5))),
+    "out_prod": (nt.out_prod, lambda a, b: b.mT @ a, ((2, 5, 3), (2, 5, 4))),
+    "repeat_as": (lambda x: x.repeat_as(nt.ones(4, 6)), lambda x: x.repeat(2, 3), ((2, 2),)),
+    "rope": (lambda x: nt.rope(x, nt.arange(3)), _rotated, ((3, 2, 4),)),
+    "silu_back": (
+        nt.silu_back, lambda g, x: g * x.sigmoid() * (x * (1 - x.sigmoid()) + 1), ((3, 4), (3, 4))
+    ),
+    "soft_max_ext": (
+        lambda x, mask, sinks: nt.soft_max_ext(x, mask, 0.5, sinks=sinks), _sunk, ((2, 3, 4), (3, 4), (2,))
+    ),
+    "sum_rows": (nt.sum_rows, lambda x: x.sum(-1, True), ((3, 4),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GGML)
+def test_functions_of_ggml(name: str) -> None:
+    ours, theirs, shapes = GGML[name]
+    torch.manual_seed(0)
+    leaves = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    expected = theirs(*leaves)
+    seed = torch.randn_like(expected)
+    result, pull_back = nt.vjp(ours, *(from_torch(leaf.detach()) for leaf in leaves))
+    np.testing.assert_allclose(result.numpy(), expected.detach().numpy(), 1e-5, 1e-5)
+    exact = torch.autograd.grad(expected, leaves, seed)
+    for actual, other in zip(pull_back(from_torch(seed)), exact, strict=True):
+        np.testing.assert_allclose(actual.numpy(), other.numpy(), 1e-4, 1e-5)
+
+
+NO_FLOATS = {
+    *("enable_grad", "finfo", "from_dlpack", "from_numpy", "iinfo", "inference_mode", "is_grad_enabled", "is_tensor"),
+    *("no_grad", "numel", "set_grad_enabled", "top_k"),
+}
+"""Functions that take or give no floats of which a gradient could be taken."""
+DRAWS = {"bernoulli", "multinomial", "normal"}
+
+
+def test_every_function_has_a_case() -> None:
+    """Functions that are ops are those of tests/autograd."""
+    rest = {*registry.functions()} - {case[0] for case in CASES} - set(OPS) - set(GGML) - DRAWS
+    creates = {name for name in rest if "requires_grad" in inspect.signature(getattr(nt, name)).parameters}
+    assert rest - creates == NO_FLOATS
