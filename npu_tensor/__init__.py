@@ -81,7 +81,7 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(_LOADED_LATE[name]), name)
     entry = _registry.PUBLIC.get(name)  # of an op that the program has declared
     if entry is None or entry.function is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _errors.no_such_name(f"module {__name__!r}", name, () if name.startswith("_") else __dir__())
     return entry.function
 
 

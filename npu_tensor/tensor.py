@@ -573,7 +573,8 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
     try:
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
-        raise located(error, f"{op.name}({describe(operands)}): {error}", user_line(frame)) from error.__cause__
+        reason = str(error)
+        raise located(error, f"{op.name}({describe(operands)}): {reason}", user_line(frame), reason) from error.__cause__
 
 
 def _resolve_default(op: Op, operands: tuple[Operand, ...], frame: FrameType) -> Call:
@@ -670,7 +671,7 @@ def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -
         except OverflowError:
             pass
     text = f"an integer of {number.bit_length()} bits does not fit {register}"
-    raise located(ArgumentError(), f"{call.op.name}({describe(call.operands)}): {text}", user_line(frame))
+    raise located(ArgumentError(), f"{call.op.name}({describe(call.operands)}): {text}", user_line(frame), text)
 
 
 ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)

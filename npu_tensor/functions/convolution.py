@@ -120,8 +120,12 @@ def _convolved(
         raise ShapeError(f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places")
     *lead, channels = input.shape[:-places]
     outputs, per_group, *kernel = weight.shape
-    if groups < 1 or channels != per_group * groups or outputs % groups:
-        raise ShapeError(f"{groups} groups of {per_group} channels do not make {outputs} outputs of {channels}")
+    if groups < 1 or outputs % groups:
+        raise ShapeError(f"groups must divide the {outputs} outputs of the weight, not be {groups}")
+    if channels != per_group * groups:
+        raise ShapeError(f"input has {channels} channels, but weight takes {per_group * groups}, with groups={groups}")
+    if bias is not None and bias.shape != (outputs,):
+        raise ShapeError(f"bias must have the shape [{outputs}], one element per output, not {list(bias.shape)}")
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
     batch, elements = math.prod(lead), math.prod(kernel)
     grouped = input.reshape(batch, groups, per_group, *input.shape[-places:])

@@ -252,7 +252,7 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 
 
 def _class_losses(
-    log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float
+    log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float, caller: str
 ) -> tuple[Tensor, Tensor]:
     """Loss and weight of every target; both 0 where the target is to be ignored."""
     classes = 0 if log_probabilities.ndim == 1 else 1
@@ -261,11 +261,11 @@ def _class_losses(
         raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
     counts = target != ignore_index
     safe = ops.where_op(counts, target, 0)
-    chosen = ops.gather_along(log_probabilities, safe.unsqueeze(classes), classes, "target").squeeze(classes)
+    chosen = ops.gather_along(log_probabilities, safe.unsqueeze(classes), classes, "class", caller).squeeze(classes)
     per_class = None if weight is None else wide(weight)
     weights = counts.to(log_probabilities.dtype)
     if per_class is not None:
-        weights = weights * ops.take(per_class, safe, 0, "target")
+        weights = weights * ops.take(per_class, safe, 0, "class", caller)
     losses = -chosen * weights
     if smoothing:
         spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)
@@ -298,7 +298,8 @@ def nll_loss(
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)
-    return _weighted(*_class_losses(wide(input), target, weight, ignore_index, 0.0), reduction).to(dtype)
+    losses = _class_losses(wide(input), target, weight, ignore_index, 0.0, "nll_loss")
+    return _weighted(*losses, reduction).to(dtype)
 
 
 @composite(method=False)
@@ -321,7 +322,8 @@ def cross_entropy(
     classes = 0 if input.ndim == 1 else 1
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
-        return _weighted(*_class_losses(scores, target, weight, ignore_index, label_smoothing), reduction).to(dtype)
+        losses = _class_losses(scores, target, weight, ignore_index, label_smoothing, "cross_entropy")
+        return _weighted(*losses, reduction).to(dtype)
     if target.shape != input.shape:
         raise ShapeError(f"probabilities must have the shape {list(input.shape)}, not {list(target.shape)}")
     distribution = wide(target)
@@ -329,10 +331,10 @@ def cross_entropy(
         distribution = distribution * (1 - label_smoothing) + label_smoothing / input.shape[classes]
     if weight is not None:
         scores = scores * _along(wide(weight), scores)
-    losses = -(scores * distribution).sum(classes)
+    total = -(scores * distribution).sum(classes)
     if reduction == "mean":
-        return (losses.sum() / max(losses.numel(), 1)).to(dtype)
-    return reduced(losses, reduction).to(dtype)
+        return (total.sum() / max(total.numel(), 1)).to(dtype)
+    return reduced(total, reduction).to(dtype)
 
 
 # --- embedding and attention
@@ -346,7 +348,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
-    rows = ops.take(weight, input, 0)
+    rows = ops.take(weight, input, 0, "index", "embedding")
     if padding_idx is None:
         return rows
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:
@@ -368,7 +370,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
             raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
-    checked = ops.take(classes, input, 0)  # the index itself, if it is in range
+    checked = ops.take(classes, input, 0, "index", "one_hot")  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
 
 

@@ -74,9 +74,9 @@ def composite(
             try:
                 result = body(*arguments, **kwargs)
             except NpuTensorError as error:
-                raise _named(error, public, args) from error.__cause__
+                raise _named(error, public, args, kwargs) from error.__cause__
             except MemoryError as error:
-                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
+                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args, kwargs) from error
             is_view = not view and isinstance(result, Tensor) and result._alias is not None
             if is_view and all(result is not argument for argument in (*args, *kwargs.values())):
                 cast(Tensor, result)._alias = None
@@ -108,12 +108,13 @@ def _with_numbers(
     return args
 
 
-def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
-    """The same error with the function's name in front, and the operands and line unless an op has given them."""
-    if error.recorded_at or isinstance(error, CaptureError):  # which says where in its own words
+def _named(error: NpuTensorError, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NpuTensorError:
+    """The same error with this function and its arguments in the place of the op's or function's inside."""
+    if (error.recorded_at and not error.reason) or isinstance(error, CaptureError):  # which has its own words
         return reworded(error, f"{name}: {error}")
-    shown = ", ".join(map(brief, arguments))
-    return located(error, f"{name}({shown}): {error}", user_line(sys._getframe(1)))
+    shown = ", ".join([*map(brief, args), *(f"{keyword}={brief(value)}" for keyword, value in kwargs.items())])
+    reason = error.reason or str(error)
+    return located(error, f"{name}({shown}): {reason}", error.recorded_at or user_line(sys._getframe(1)), reason)
 
 
 def tensor_of(value: Operand) -> Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from npu_tensor import functions  # noqa: F401 - enters them in the registry
+from npu_tensor.errors import no_such_name
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor
 
@@ -66,5 +67,6 @@ __all__ = sorted(_AVAILABLE)
 
 
 def __getattr__(name: str) -> Any:
-    missing = "npu_tensor does not have this function of PyTorch" if name in _PYTORCH else "there is no such function"
-    raise AttributeError(f"npu_tensor.nn.functional has no {name}: {missing}")
+    if name in _PYTORCH:
+        raise AttributeError(f"npu_tensor.nn.functional has no {name}: npu_tensor does not have it yet")
+    raise no_such_name("module 'npu_tensor.nn.functional'", name, __all__)

@@ -411,12 +411,16 @@ def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 
 def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: int = 0) -> None:
     if index.size and (index.min() < lowest or index.max() >= extent):
-        raise IndexError(f"{name} is out of range for extent {extent}: {index.min()} to {index.max()}")
+        wrong = index.max() if index.max() >= extent else index.min()
+        raise IndexError(f"{name} {wrong} is out of range for extent {extent}")
 
 
 @op(kind="data", rule=_gather_rule, public=False, computes=False)
-def gather_along(input, index, /, dim: int, name: str = "index"):
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others. Errors call the index `name`."""
+def gather_along(input, index, /, dim: int, name: str = "index", caller: str = ""):
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+    Errors call the index `name`, and are those of the function `caller` if there is one.
+    """
     _check_range(index, input.shape[dim], name)
     crop = tuple(slice(None) if axis == dim else slice(extent) for axis, extent in enumerate(index.shape))
     return np.take_along_axis(input[crop], index.astype(np.int64), axis=dim)
@@ -431,10 +435,10 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
 
 
 @op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False)
-def take(input, index, /, dim: int, name: str = "index"):
+def take(input, index, /, dim: int, name: str = "index", caller: str = ""):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 
-    Errors call the index `name`.
+    Errors as those of gather_along.
     """
     _check_range(index, input.shape[dim], name)
     return np.take(input, index, axis=dim)
