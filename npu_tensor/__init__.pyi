@@ -91,13 +91,19 @@ def acos(input: Operand) -> Tensor:
 def acosh(input: Operand) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
 def adaptive_avg_pool1d(input: Tensor, output_size: builtins.int | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
+    """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
+
+    >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)"""
 def adaptive_avg_pool2d(input: Tensor, output_size: builtins.int | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
+    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
+
+    >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))"""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input + alpha * other."""
 def add1(input: Tensor, other: Tensor) -> Tensor:
-    """input + the one element of other."""
+    """input + the one element of other.
+
+    >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
     """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
 
@@ -105,9 +111,13 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
     """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2).
+
+    >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec).
+
+    >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
 def all(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Whether every element over dim is true (not zero)."""
 def allclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
@@ -163,13 +173,19 @@ def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
     """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
-    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead."""
+    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
+
+    >>> nt.avg_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)"""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+    >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float | Tensor = 0.1, eps: builtins.float = 1e-05) -> Tensor:
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
-    Training moves the running statistics, where they are passed, in place towards those of the input."""
+    Training moves the running statistics, where they are passed, in place towards those of the input.
+
+    >>> nt.batch_norm(nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.zeros(2), nt.ones(2))"""
 def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
@@ -179,7 +195,9 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 
     The result has the dtype of target, as in PyTorch, or that of input if target is not of floats."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
-    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
+    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+
+    >>> nt.bincount(nt.tensor([0, 1, 1, 3]))"""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
     """input & other."""
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
@@ -193,15 +211,25 @@ def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
 def bitwise_xor(input: Operand, other: Operand) -> Tensor:
     """input ^ other."""
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two stacks of equally many matrices."""
+    """Products of two stacks of equally many matrices.
+
+    >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def broadcast_tensors(*tensors: Tensor) -> builtins.tuple[Tensor, ...]:
-    """All expanded to their common shape."""
+    """All expanded to their common shape.
+
+    >>> nt.broadcast_tensors(nt.zeros(2, 1), nt.ones(3))"""
 def broadcast_to(input: Tensor, size: Sequence[builtins.int]) -> Tensor:
-    """Expanded to a shape, by the rules of broadcasting."""
+    """Expanded to a shape, by the rules of broadcasting.
+
+    >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
-    """In which of the intervals between ascending boundaries each value is; as searchsorted."""
+    """In which of the intervals between ascending boundaries each value is; as searchsorted.
+
+    >>> nt.bucketize(nt.tensor([0.5, 2.5]), nt.tensor([1.0, 2.0, 3.0]))"""
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
+    """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
+
+    >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))"""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0) -> Tensor:
@@ -211,13 +239,21 @@ def ceil(input: Operand) -> Tensor:
 def chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """At most `chunks` parts of equal size along dim; the last may be smaller."""
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+    >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """The smaller of input and max."""
+    """The smaller of input and max.
+
+    >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """The larger of input and min."""
+    """The larger of input and min.
+
+    >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+    >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clone(input: Tensor) -> Tensor:
     """A tensor of its own with the same value. As values never change, nothing is copied."""
 def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
@@ -227,25 +263,35 @@ def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
     """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
 
-    padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch."""
+    padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch.
+
+    >>> nt.conv1d(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[[1.0, -1.0]]]))"""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
     """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
 
-    bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch."""
+    bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
+
+    >>> nt.conv2d(nt.arange(9.0).reshape(1, 1, 3, 3), nt.ones(1, 1, 2, 2))"""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
     """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
 
-    padding: elements less at both ends; output_padding: elements more at the end."""
+    padding: elements less at both ends; output_padding: elements more at the end.
+
+    >>> nt.conv_transpose1d(nt.tensor([[[1.0, 2.0]]]), nt.tensor([[[1.0, 10.0]]]), stride=2)"""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
     """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
 
-    padding: elements less on all sides; output_padding: elements more at the ends."""
+    padding: elements less on all sides; output_padding: elements more at the ends.
+
+    >>> nt.conv_transpose2d(nt.tensor([[[[1.0, 2.0]]]]), nt.ones(1, 1, 2, 2), stride=2)"""
 def cos(input: Operand) -> Tensor:
     """Cosine of radians."""
 def cosh(input: Operand) -> Tensor:
     """Hyperbolic cosine."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
-    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1."""
+    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1.
+
+    >>> nt.cosine_embedding_loss(nt.ones(2, 3), nt.ones(2, 3), nt.tensor([1, -1]))"""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
     """Cosine of the angle between x1 and x2 over dim."""
 def count_equal(input: Operand, other: Operand) -> Tensor:
@@ -255,7 +301,9 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean', label_smoothing: builtins.float = 0.0) -> Tensor:
     """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
 
-    ArgumentError for size_average and reduce, which `reduction` has replaced."""
+    ArgumentError for size_average and reduce, which `reduction` has replaced.
+
+    >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))"""
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
     """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
 def cumprod(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
@@ -277,7 +325,9 @@ def div(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = 
 def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
     """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors."""
+    """Sum of the products of two vectors.
+
+    >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
     """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
 def dropout1d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
@@ -288,13 +338,17 @@ def einsum(equation: builtins.str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
-    operand of integers are int64, products keep its dtype."""
+    operand of integers are int64, products keep its dtype.
+
+    >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))"""
 def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
-    The row at padding_idx has no gradient."""
+    The row at padding_idx has no gradient.
+
+    >>> nt.embedding(nt.tensor([2, 0]), nt.arange(6.0).reshape(3, 2))"""
 def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -312,7 +366,9 @@ def exp(input: Operand) -> Tensor:
 def exp2(input: Operand) -> Tensor:
     """2 to the power of input."""
 def expand(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+
+    >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
 def expm1(input: Operand) -> Tensor:
     """exp(input) - 1, accurate near zero."""
 def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -342,11 +398,15 @@ def frac(input: Operand) -> Tensor:
 def from_dlpack(external: Any) -> Tensor:
     """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
 
-    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here."""
+    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+
+    >>> nt.from_dlpack(np.arange(3.0))"""
 def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tensor:
     """A tensor with the array's value and dtype.
 
-    copy=False shares the memory of a row-major array and marks the array read-only, as values never change."""
+    copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+
+    >>> nt.from_numpy(np.arange(3.0))"""
 def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
@@ -354,7 +414,9 @@ def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device
 def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` in the input's shape and dtype."""
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+    >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
 def ge(input: Operand, other: Operand) -> Tensor:
     """input >= other."""
 def geglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
@@ -372,7 +434,9 @@ def gelu_quick(input: Operand) -> Tensor:
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
-    Floats of up to 32 bits come out as float32."""
+    Floats of up to 32 bits come out as float32.
+
+    >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))"""
 def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
     """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
 def greater(input: Operand, other: Operand) -> Tensor:
@@ -380,7 +444,9 @@ def greater(input: Operand, other: Operand) -> Tensor:
 def greater_equal(input: Operand, other: Operand) -> Tensor:
     """input >= other."""
 def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
-    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
+    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel.
+
+    >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)"""
 def gt(input: Operand, other: Operand) -> Tensor:
     """input > other."""
 def hardsigmoid(input: Operand) -> Tensor:
@@ -396,17 +462,29 @@ def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', 
 def hypot(input: Operand, other: Operand) -> Tensor:
     """sqrt(input^2 + other^2), without overflow."""
 def iinfo(type: Any) -> IntegerLimits:
-    """Bits, max and min of an integer dtype."""
+    """Bits, max and min of an integer dtype.
+
+    >>> nt.iinfo(nt.int8)"""
 def index_add(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
-    """input with alpha times the slices of source added to those at the positions `index` along dim."""
+    """input with alpha times the slices of source added to those at the positions `index` along dim.
+
+    >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
 def index_copy(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
-    """input with the slices at the positions `index` along dim replaced by those of source."""
+    """input with the slices at the positions `index` along dim replaced by those of source.
+
+    >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
 def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
-    """input with the slices at the positions `index` along dim set to value."""
+    """input with the slices at the positions `index` along dim set to value.
+
+    >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
-    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
+    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+
+    >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
-    """The slices of input at the positions in the vector `index` along dim."""
+    """The slices of input at the positions in the vector `index` along dim.
+
+    >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))"""
 def inference_mode(mode: Any = True) -> Any:
     """As no_grad. With False it changes nothing."""
 def inner(input: Tensor, other: Tensor) -> Tensor:
@@ -415,17 +493,23 @@ def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins
     """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
 
     mode: "nearest", or "linear" for one place dimension and "bilinear" for two. align_corners: whether the outermost
-    elements keep their values; only for the linear ones."""
+    elements keep their values; only for the linear ones.
+
+    >>> nt.interpolate(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
 def is_grad_enabled() -> builtins.bool:
     """Whether gradients pass through what this thread records."""
 def is_tensor(obj: builtins.object) -> builtins.bool:
-    """Whether obj is a Tensor."""
+    """Whether obj is a Tensor.
+
+    >>> nt.is_tensor(nt.zeros(2))"""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
 def isfinite(input: Operand) -> Tensor:
     """Whether input is neither infinite nor NaN."""
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
-    """Whether each of the elements is among test_elements, with which it is compared one by one."""
+    """Whether each of the elements is among test_elements, with which it is compared one by one.
+
+    >>> nt.isin(nt.tensor([1, 2, 3]), nt.tensor([2, 5]))"""
 def isinf(input: Operand) -> Tensor:
     """Whether input is plus or minus infinity."""
 def isnan(input: Operand) -> Tensor:
@@ -447,15 +531,21 @@ def le(input: Operand, other: Operand) -> Tensor:
 def leaky_relu(input: Operand, negative_slope: builtins.float = 0.01) -> Tensor:
     """input where positive, else negative_slope * input."""
 def lerp(input: Operand, end: Operand, weight: Operand) -> Tensor:
-    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
+    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+
+    >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
 def less(input: Operand, other: Operand) -> Tensor:
     """input < other."""
 def less_equal(input: Operand, other: Operand) -> Tensor:
     """input <= other."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
+    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
+
+    >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))"""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included."""
+    """`steps` evenly spaced numbers from start to end, both included.
+
+    >>> nt.linspace(0.0, 1.0, 5)"""
 def log(input: Operand) -> Tensor:
     """Natural logarithm; negative numbers give NaN."""
 def log10(input: Operand) -> Tensor:
@@ -485,7 +575,9 @@ def lt(input: Operand, other: Operand) -> Tensor:
 def masked_fill(input: Tensor, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
     """`value` where mask, else input; keeps the input's dtype."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the elements of source, in their order, where mask. Reads the mask."""
+    """input with the elements of source, in their order, where mask. Reads the mask.
+
+    >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask, as a vector. Reads the mask."""
 def matmul(input: Operand, other: Operand) -> Tensor:
@@ -499,7 +591,9 @@ def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False) -> Tensor:
     """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
-    ceil_mode: windows that begin inside the input may end beyond it."""
+    ceil_mode: windows that begin inside the input may end beyond it.
+
+    >>> nt.max_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)"""
 def maximum(input: Operand, other: Operand) -> Tensor:
     """The larger of the two; NaN if either is NaN."""
 def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
@@ -509,7 +603,9 @@ def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.boo
 
     NaN of no elements; DimensionError of none along dim, or of no integers."""
 def meshgrid(*tensors: Tensor, indexing: builtins.str = 'ij') -> builtins.tuple[Tensor, ...]:
-    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions."""
+    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions.
+
+    >>> nt.meshgrid(nt.arange(2), nt.arange(3))"""
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
 def minimum(input: Operand, other: Operand) -> Tensor:
@@ -535,11 +631,15 @@ def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.
     """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
     Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
-    than are drawn without replacement."""
+    than are drawn without replacement.
+
+    >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
 def multiply(input: Operand, other: Operand) -> Tensor:
     """input * other."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Product of a matrix and a vector."""
+    """Product of a matrix and a vector.
+
+    >>> nt.mv(nt.ones(2, 3), nt.ones(3))"""
 def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
     """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
 def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
@@ -547,7 +647,9 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, 
 def nansum(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over dim (None = all) of what is not NaN."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
-    """`length` elements along dim from `start`."""
+    """`length` elements along dim from `start`.
+
+    >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
 def ne(input: Operand, other: Operand) -> Tensor:
     """input != other."""
 def neg(input: Operand) -> Tensor:
@@ -557,7 +659,9 @@ def negative(input: Operand) -> Tensor:
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean') -> Tensor:
     """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
 
-    ArgumentError for size_average and reduce, which `reduction` has replaced."""
+    ArgumentError for size_average and reduce, which `reduction` has replaced.
+
+    >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))"""
 def no_grad(function: Any = None) -> Any:
     """A context and decorator: gradients do not pass through what is recorded inside."""
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
@@ -569,7 +673,9 @@ def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
 def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
 
-    The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers."""
+    The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers.
+
+    >>> nt.normal(0.0, 1.0, (2, 2))"""
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
 def not_equal(input: Operand, other: Operand) -> Tensor:
@@ -579,7 +685,9 @@ def numel(input: Tensor) -> builtins.int:
 def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
     """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
 
-    DimensionError for an index outside [0, num_classes), where the value is read."""
+    DimensionError for an index outside [0, num_classes), where the value is read.
+
+    >>> nt.one_hot(nt.tensor([0, 2]), 3)"""
 def ones(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -587,21 +695,31 @@ def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, req
 def out_prod(a: Tensor, b: Tensor) -> Tensor:
     """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of elements of two vectors."""
+    """All products of elements of two vectors.
+
+    >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'constant', value: builtins.float | None = None) -> Tensor:
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
-    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop."""
+    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
+
+    >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)"""
 def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Dimensions in another order."""
 def pixel_shuffle(input: Tensor, upscale_factor: builtins.int) -> Tensor:
-    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor)."""
+    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor).
+
+    >>> nt.pixel_shuffle(nt.arange(4.0).reshape(1, 4, 1, 1), 2)"""
 def pixel_unshuffle(input: Tensor, downscale_factor: builtins.int) -> Tensor:
-    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor)."""
+    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor).
+
+    >>> nt.pixel_unshuffle(nt.arange(4.0).reshape(1, 1, 2, 2), 2)"""
 def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1)."""
+    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+
+    >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))"""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Product over dim (None = all); integers give int64."""
 def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
@@ -616,9 +734,13 @@ def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, req
 def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
-    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it."""
+    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+
+    >>> nt.randint(0, 10, (2, 2))"""
 def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
+    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
+
+    >>> nt.randint_like(nt.zeros(2, 2), 0, 10)"""
 def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal random numbers."""
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -653,7 +775,9 @@ def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *
     """Rotary position embedding of input (..., tokens, heads, features) at integer positions (tokens,).
 
     mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
-    copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters."""
+    copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
+
+    >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))"""
 def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
     """The nearest multiple of 10 ** -decimals, halves to even."""
 def round_half_away(input: Operand) -> Tensor:
@@ -663,35 +787,51 @@ def rsqrt(input: Operand) -> Tensor:
 def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """other - alpha * input."""
 def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
-    """input * s + b."""
+    """input * s + b.
+
+    >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, scale: builtins.float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
 
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads."""
+    group of query heads.
+
+    >>> nt.scaled_dot_product_attention(nt.ones(2, 4), nt.ones(3, 4), nt.ones(3, 2))"""
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
     """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
     reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
-    as in gather."""
+    as in gather.
+
+    >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
     """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
 
     NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
-    compared with the whole sequence."""
+    compared with the whole sequence.
+
+    >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))"""
 def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
-    """The slice at `index` along dim, without it."""
+    """The slice at `index` along dim, without it.
+
+    >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
 def selu(input: Operand) -> Tensor:
     """Scaled elu with the constants of Klambauer et al., 2017."""
 def set_grad_enabled(mode: builtins.bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, or inside a with block."""
+    """Whether gradients pass through what this thread records from now on, or inside a with block.
+
+    >>> nt.set_grad_enabled(True)"""
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
-    The indices repeat over leading dimensions."""
+    The indices repeat over leading dimensions.
+
+    >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
 def sgn(input: Operand) -> Tensor:
     """The same as sign, under the name that it has in GGML."""
 def sigmoid(input: Operand) -> Tensor:
@@ -758,7 +898,9 @@ def swiglu_oai(input: Tensor, gate: Tensor | None = None, *, alpha: builtins.flo
 def t(input: Tensor) -> Tensor:
     """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
-    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+
+    >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
 def tan(input: Operand) -> Tensor:
     """Tangent of radians."""
 def tanh(input: Operand) -> Tensor:
@@ -797,9 +939,13 @@ def trunc(input: Operand) -> Tensor:
 def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """The slices along dim, without it."""
 def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
-    """Dimension `dim` split into `sizes`, one of which may be -1."""
+    """Dimension `dim` split into `sizes`, one of which may be -1.
+
+    >>> nt.unflatten(nt.arange(6), 0, (2, 3))"""
 def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
-    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions)."""
+    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions).
+
+    >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)"""
 def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
     """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
 
@@ -811,15 +957,21 @@ def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, 
 def var_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Variance and mean over dim."""
 def vdot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors."""
+    """Sum of the products of two vectors.
+
+    >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def vstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined on top of each other, after making each a matrix at least."""
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
+    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True).
+
+    >>> nt.where(nt.tensor([True, False]), nt.tensor([1.0, 2.0]), 0.0)"""
 def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
     """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
-    alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
+    alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
+
+    >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)"""
 def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:

@@ -95,7 +95,9 @@ class Methods:
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
-        """input + the one element of other."""
+        """input + the one element of other.
+
+        >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `add`: the result is written to this tensor, and so to its views."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
@@ -109,9 +111,13 @@ class Methods:
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (mat1 @ mat2)."""
+        """beta * input + alpha * (mat1 @ mat2).
+
+        >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (mat @ vec)."""
+        """beta * input + alpha * (mat @ vec).
+
+        >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
     def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether every element over dim is true (not zero)."""
     def allclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
@@ -186,7 +192,9 @@ class Methods:
         gradient: that of this tensor, with its shape; 1 for a single element. retain_graph: whether there will be another
         backward pass through the same graph. GradientError for a tensor that requires no gradient."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+        """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+        >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
         """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
     def bernoulli_(self, p: Tensor | builtins.float = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -194,7 +202,9 @@ class Methods:
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
-        """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
+        """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+
+        >>> nt.bincount(nt.tensor([0, 1, 1, 3]))"""
     def bitwise_and(self, other: Operand) -> Tensor:
         """input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -220,11 +230,15 @@ class Methods:
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
     def bmm(self, mat2: Tensor) -> Tensor:
-        """Products of two stacks of equally many matrices."""
+        """Products of two stacks of equally many matrices.
+
+        >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def bool(self) -> Tensor:
         """As bool."""
     def broadcast_to(self, size: Sequence[builtins.int]) -> Tensor:
-        """Expanded to a shape, by the rules of broadcasting."""
+        """Expanded to a shape, by the rules of broadcasting.
+
+        >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
     def byte(self) -> Tensor:
         """As uint8."""
     def ceil(self) -> Tensor:
@@ -236,19 +250,27 @@ class Methods:
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """At most `chunks` parts of equal size along dim; the last may be smaller."""
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+        >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
     def clamp_max(self, max: Operand) -> Tensor:
-        """The smaller of input and max."""
+        """The smaller of input and max.
+
+        >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
     def clamp_min(self, min: Operand) -> Tensor:
-        """The larger of input and min."""
+        """The larger of input and min.
+
+        >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+        >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clip`: the result is written to this tensor, and so to its views."""
     def clone(self) -> Tensor:
@@ -290,7 +312,9 @@ class Methods:
     def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `divide`: the result is written to this tensor, and so to its views."""
     def dot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of two vectors."""
+        """Sum of the products of two vectors.
+
+        >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def double(self) -> Tensor:
         """As float64."""
     def elu(self, alpha: builtins.float = 1.0) -> Tensor:
@@ -316,7 +340,9 @@ class Methods:
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `exp`: the result is written to this tensor, and so to its views."""
     def expand(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+        """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+
+        >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to the shape of other."""
     def expm1(self) -> Tensor:
@@ -362,7 +388,9 @@ class Methods:
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `frac`: the result is written to this tensor, and so to its views."""
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+        """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+        >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
     def ge(self, other: Operand) -> Tensor:
         """input >= other."""
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -386,7 +414,9 @@ class Methods:
     def get_rows(self, rows: Tensor) -> Tensor:
         """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
-        Floats of up to 32 bits come out as float32."""
+        Floats of up to 32 bits come out as float32.
+
+        >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))"""
     def glu(self, dim: builtins.int = -1) -> Tensor:
         """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
     def greater(self, other: Operand) -> Tensor:
@@ -420,23 +450,33 @@ class Methods:
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
-        """input with alpha times the slices of source added to those at the positions `index` along dim."""
+        """input with alpha times the slices of source added to those at the positions `index` along dim.
+
+        >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
     def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
-        """input with the slices at the positions `index` along dim replaced by those of source."""
+        """input with the slices at the positions `index` along dim replaced by those of source.
+
+        >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
-        """input with the slices at the positions `index` along dim set to value."""
+        """input with the slices at the positions `index` along dim set to value.
+
+        >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
     def index_put(self, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
-        """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
+        """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+
+        >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
     def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """The slices of input at the positions in the vector `index` along dim."""
+        """The slices of input at the positions in the vector `index` along dim.
+
+        >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))"""
     def inner(self, other: Tensor) -> Tensor:
         """Sums of the products along the last dimensions of both; with a number as either, the product."""
     def int(self) -> Tensor:
@@ -470,7 +510,9 @@ class Methods:
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
+        """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+
+        >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
     def less(self, other: Operand) -> Tensor:
@@ -536,7 +578,9 @@ class Methods:
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """input with the elements of source, in their order, where mask. Reads the mask."""
+        """input with the elements of source, in their order, where mask. Reads the mask.
+
+        >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
     def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
     def masked_select(self, mask: Tensor) -> Tensor:
@@ -586,13 +630,17 @@ class Methods:
         """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
         Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
-        than are drawn without replacement."""
+        than are drawn without replacement.
+
+        >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
     def multiply(self, other: Operand) -> Tensor:
         """input * other."""
     def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
     def mv(self, vec: Tensor) -> Tensor:
-        """Product of a matrix and a vector."""
+        """Product of a matrix and a vector.
+
+        >>> nt.mv(nt.ones(2, 3), nt.ones(3))"""
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
     def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -602,7 +650,9 @@ class Methods:
     def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Sum over dim (None = all) of what is not NaN."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
-        """`length` elements along dim from `start`."""
+        """`length` elements along dim from `start`.
+
+        >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
     def ne(self, other: Operand) -> Tensor:
         """input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -642,7 +692,9 @@ class Methods:
     def out_prod(self, b: Tensor) -> Tensor:
         """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
     def outer(self, vec2: Tensor) -> Tensor:
-        """All products of elements of two vectors."""
+        """All products of elements of two vectors.
+
+        >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def permute(self, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions in another order."""
     def pow(self, exponent: Operand | np.generic) -> Tensor:
@@ -705,22 +757,30 @@ class Methods:
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """other - alpha * input."""
     def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
-        """input * s + b."""
+        """input * s + b.
+
+        >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scale`: the result is written to this tensor, and so to its views."""
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
         """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
         reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
-        as in gather."""
+        as in gather.
+
+        >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
-        """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+        """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+
+        >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
     def select(self, dim: Dims, index: builtins.int) -> Tensor:
-        """The slice at `index` along dim, without it."""
+        """The slice at `index` along dim, without it.
+
+        >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
     def selu(self) -> Tensor:
         """Scaled elu with the constants of Klambauer et al., 2017."""
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -728,7 +788,9 @@ class Methods:
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
         """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
-        The indices repeat over leading dimensions."""
+        The indices repeat over leading dimensions.
+
+        >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
     def sgn(self) -> Tensor:
         """The same as sign, under the name that it has in GGML."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -821,7 +883,9 @@ class Methods:
     def t(self) -> Tensor:
         """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
     def take_along_dim(self, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
-        """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+        """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+
+        >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
     def tan(self) -> Tensor:
         """Tangent of radians."""
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -868,7 +932,9 @@ class Methods:
     def unbind(self, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """The slices along dim, without it."""
     def unflatten(self, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
-        """Dimension `dim` split into `sizes`, one of which may be -1."""
+        """Dimension `dim` split into `sizes`, one of which may be -1.
+
+        >>> nt.unflatten(nt.arange(6), 0, (2, 3))"""
     def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Uniform random numbers on [from_, to) in place of the value; rounding to the dtype may give `to`."""
     def unique(self, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
@@ -882,7 +948,9 @@ class Methods:
     def var_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Variance and mean over dim."""
     def vdot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of two vectors."""
+        """Sum of the products of two vectors.
+
+        >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def view(self, *shape: Any) -> Tensor:
         """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
     def view_as(self, other: Tensor) -> Tensor:
@@ -892,7 +960,9 @@ class Methods:
     def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
         """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
-        alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
+        alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
+
+        >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)"""
     def xielu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
     def zero_(self) -> Tensor:

@@ -574,7 +574,8 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
         reason = str(error)
-        raise located(error, f"{op.name}({describe(operands)}): {reason}", user_line(frame), reason) from error.__cause__
+        text = f"{op.name}({describe(operands)}): {reason}"
+        raise located(error, text, user_line(frame), reason) from error.__cause__
 
 
 def _resolve_default(op: Op, operands: tuple[Operand, ...], frame: FrameType) -> Call:

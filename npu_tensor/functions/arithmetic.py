@@ -150,7 +150,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 @composite(aliases=("clip",), in_place=True, ggml="CLAMP")
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+    >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)
+    """
     if min is None and max is None:
         raise ArgumentError("needs min or max")
     limits = [limit for limit in (min, max) if limit is not None]
@@ -168,13 +171,19 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 @composite(in_place=True)
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """The larger of input and min."""
+    """The larger of input and min.
+
+    >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)
+    """
     return clamp(input, min=min)
 
 
 @composite(in_place=True)
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """The smaller of input and max."""
+    """The smaller of input and max.
+
+    >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)
+    """
     return clamp(input, max=max)
 
 

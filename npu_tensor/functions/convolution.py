@@ -184,6 +184,8 @@ def conv1d(
     """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
 
     padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch.
+
+    >>> nt.conv1d(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[[1.0, -1.0]]]))
     """
     return _convolved(input, weight, bias, stride, padding, dilation, groups, 1)
 
@@ -201,6 +203,8 @@ def conv2d(
     """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
 
     bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
+
+    >>> nt.conv2d(nt.arange(9.0).reshape(1, 1, 3, 3), nt.ones(1, 1, 2, 2))
     """
     return _convolved(input, weight, bias, stride, padding, dilation, groups, 2)
 
@@ -282,6 +286,8 @@ def conv_transpose1d(
     """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
 
     padding: elements less at both ends; output_padding: elements more at the end.
+
+    >>> nt.conv_transpose1d(nt.tensor([[[1.0, 2.0]]]), nt.tensor([[[1.0, 10.0]]]), stride=2)
     """
     return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 1)
 
@@ -300,6 +306,8 @@ def conv_transpose2d(
     """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
 
     padding: elements less on all sides; output_padding: elements more at the ends.
+
+    >>> nt.conv_transpose2d(nt.tensor([[[[1.0, 2.0]]]]), nt.ones(1, 1, 2, 2), stride=2)
     """
     return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 2)
 
@@ -308,7 +316,10 @@ def conv_transpose2d(
 def unfold(
     input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
 ) -> Tensor:
-    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions)."""
+    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions).
+
+    >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)
+    """
     require_places(input, 2)
     kernel, steps = each_place("kernel_size", kernel_size, 2), each_place("stride", stride, 2)
     dilations = each_place("dilation", dilation, 2)
@@ -406,6 +417,8 @@ def max_pool2d(
     """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
     ceil_mode: windows that begin inside the input may end beyond it.
+
+    >>> nt.max_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)
     """
     return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, 2)
 
@@ -469,6 +482,8 @@ def avg_pool2d(
     """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
     count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
+
+    >>> nt.avg_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)
     """
     return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 2, divisor_override)
 
@@ -496,11 +511,17 @@ def _adapted(input: Tensor, output_size: int | Sequence[int | None] | None, plac
 
 @composite(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
+    """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
+
+    >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)
+    """
     return _adapted(input, output_size, 1)
 
 
 @composite(method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
+    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
+
+    >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
+    """
     return _adapted(input, output_size, 2)

@@ -140,6 +140,8 @@ def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
     """A tensor with the array's value and dtype.
 
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+
+    >>> nt.from_numpy(np.arange(3.0))
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected a NumPy array, not {type(array).__name__}")
@@ -154,6 +156,8 @@ def from_dlpack(external: Any) -> Tensor:
     """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
 
     Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+
+    >>> nt.from_dlpack(np.arange(3.0))
     """
     if not hasattr(external, "__dlpack__"):
         raise TypeError(f"from_dlpack takes an array that has __dlpack__, not {type(external).__name__}")
@@ -268,7 +272,10 @@ def arange(
 
 @composite(method=False, creates=True)
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included."""
+    """`steps` evenly spaced numbers from start to end, both included.
+
+    >>> nt.linspace(0.0, 1.0, 5)
+    """
     check_device(device)
     return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or float32))
 
@@ -329,7 +336,10 @@ def new_tensor(input: Tensor, data: Any, dtype: DTypeLike = None, device: Any = 
 
 @composite(method=False)
 def is_tensor(obj: object) -> bool:
-    """Whether obj is a Tensor."""
+    """Whether obj is a Tensor.
+
+    >>> nt.is_tensor(nt.zeros(2))
+    """
     return isinstance(obj, Tensor)
 
 
@@ -429,6 +439,8 @@ def randint(
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+
+    >>> nt.randint(0, 10, (2, 2))
     """
     check_device(device)
     if size is None:
@@ -469,6 +481,9 @@ def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Te
 def randint_like(
     input: Tensor, low: int, high: int | None = None, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
-    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
+    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
+
+    >>> nt.randint_like(nt.zeros(2, 2), 0, 10)
+    """
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, input.shape, dtype=dtype or input.dtype, device=device)

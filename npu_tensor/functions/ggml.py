@@ -164,6 +164,8 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
     Floats of up to 32 bits come out as float32.
+
+    >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))
     """
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
@@ -179,6 +181,8 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
     The indices repeat over leading dimensions.
+
+    >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))
     """
     if input.ndim < 2 or source.ndim != input.ndim or source.shape[-2] != rows.shape[-1]:
         raise ShapeError("needs input (..., entries, features), source (..., n, features) and indices (..., n)")
@@ -225,6 +229,8 @@ def rope(
 
     mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
     copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
+
+    >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))
     """
     factors = () if freq_factors is None else (freq_factors,)
     return ops.rotate(
@@ -260,7 +266,10 @@ def sum_rows(input: Tensor) -> Tensor:
 
 @composite(ggml="ADD1")
 def add1(input: Tensor, other: Tensor) -> Tensor:
-    """input + the one element of other."""
+    """input + the one element of other.
+
+    >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))
+    """
     if other.numel() != 1:
         raise ShapeError(f"other must have one element, not {list(other.shape)}")
     return input + other.reshape(())

@@ -324,7 +324,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @composite(method=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
+    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True).
+
+    >>> nt.where(nt.tensor([True, False]), nt.tensor([1.0, 2.0]), 0.0)
+    """
     if input is None or other is None:
         return nonzero(condition, as_tuple=True)
     for value, tensor in ((input, other), (other, input)):
@@ -343,7 +346,10 @@ composite("where", function=False)(_where_method)
 
 @composite(in_place=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    """input with the slices at the positions `index` along dim set to value."""
+    """input with the slices at the positions `index` along dim set to value.
+
+    >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)
+    """
     place = dimension(dim, input.ndim)
     index_dtype(index.dtype)
     result = put(with_dimension(input), (*[slice(None)] * place, index), value)
@@ -392,6 +398,8 @@ def scatter(
 
     reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
     as in gather.
+
+    >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))
     """
     if reduce not in (None, "add", "multiply"):
         raise ArgumentError(f"reduce must be add or multiply, not {reduce!r}")

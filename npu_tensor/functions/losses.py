@@ -94,7 +94,10 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1."""
+    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1.
+
+    >>> nt.cosine_embedding_loss(nt.ones(2, 3), nt.ones(2, 3), nt.tensor([1, -1]))
+    """
     if input1.ndim != target.ndim + 1:
         raise ShapeError(f"{list(target.shape)} targets do not fit rows of {list(input1.shape)}")
     a, b = wide(input1), wide(input2)

@@ -86,7 +86,10 @@ def rms_norm(
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
-    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
+    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel.
+
+    >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)
+    """
     dtype = require_float(input)
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
@@ -120,6 +123,8 @@ def batch_norm(
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
     Training moves the running statistics, where they are passed, in place towards those of the input.
+
+    >>> nt.batch_norm(nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.zeros(2), nt.ones(2))
     """
     dtype = require_float(input)
     if input.ndim < 2:
@@ -177,7 +182,10 @@ def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 @composite(method=False)
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1)."""
+    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+
+    >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))
+    """
     factor = _per_channel(weight, input) if weight.numel() != 1 else weight.reshape(())
     return ops.where_op(input > 0, input, input * factor)
 
@@ -295,6 +303,8 @@ def nll_loss(
     """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
 
     ArgumentError for size_average and reduce, which `reduction` has replaced.
+
+    >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)
@@ -316,6 +326,8 @@ def cross_entropy(
     """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
 
     ArgumentError for size_average and reduce, which `reduction` has replaced.
+
+    >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)
@@ -345,6 +357,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
     The row at padding_idx has no gradient.
+
+    >>> nt.embedding(nt.tensor([2, 0]), nt.arange(6.0).reshape(3, 2))
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
@@ -364,6 +378,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
 
     DimensionError for an index outside [0, num_classes), where the value is read.
+
+    >>> nt.one_hot(nt.tensor([0, 2]), 3)
     """
     if num_classes == -1:
         if not input.numel():
@@ -405,6 +421,8 @@ def scaled_dot_product_attention(
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
     group of query heads.
+
+    >>> nt.scaled_dot_product_attention(nt.ones(2, 4), nt.ones(3, 4), nt.ones(3, 2))
     """
     if is_causal and attn_mask is not None:
         raise ArgumentError("give attn_mask or is_causal, not both")

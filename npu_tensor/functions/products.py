@@ -75,7 +75,10 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @composite()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two stacks of equally many matrices."""
+    """Products of two stacks of equally many matrices.
+
+    >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))
+    """
     _require_dimensions("input", input, 3)
     _require_dimensions("mat2", mat2, 3)
     if input.shape[0] != mat2.shape[0]:
@@ -85,7 +88,10 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @composite()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Product of a matrix and a vector."""
+    """Product of a matrix and a vector.
+
+    >>> nt.mv(nt.ones(2, 3), nt.ones(3))
+    """
     _require_dimensions("input", input, 2)
     _require_dimensions("vec", vec, 1)
     return _product_of(input, vec)
@@ -93,7 +99,10 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 @composite(aliases=("vdot",))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors."""
+    """Sum of the products of two vectors.
+
+    >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
+    """
     _require_dimensions("input", input, 1)
     _require_dimensions("tensor", tensor, 1)
     return _product_of(input, tensor)
@@ -101,7 +110,10 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 @composite()
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of elements of two vectors."""
+    """All products of elements of two vectors.
+
+    >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
+    """
     _require_dimensions("input", input, 1)
     _require_dimensions("vec2", vec2, 1)
     return input.reshape(input.shape[0], 1) * vec2
@@ -145,7 +157,10 @@ def trace(input: Tensor) -> Tensor:
 
 @composite(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
+    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
+
+    >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
+    """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight)
@@ -164,19 +179,28 @@ def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> 
 
 @composite()
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2).
+
+    >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))
+    """
     return _plus_product(input, mm(mat1, mat2), beta, alpha)
 
 
 @composite()
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+    >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))
+    """
     return _plus_product(input, bmm(batch1, batch2), beta, alpha)
 
 
 @composite()
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec).
+
+    >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))
+    """
     return _plus_product(input, mv(mat, vec), beta, alpha)
 
 
@@ -266,6 +290,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
     operand of integers are int64, products keep its dtype.
+
+    >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
     terms, result = _labels(equation, tensors)

@@ -51,7 +51,10 @@ class _Entered(GradMode):
 
 @composite(method=False)
 def set_grad_enabled(mode: bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, or inside a with block."""
+    """Whether gradients pass through what this thread records from now on, or inside a with block.
+
+    >>> nt.set_grad_enabled(True)
+    """
     return _Entered(mode)
 
 
@@ -121,7 +124,10 @@ def finfo(type: Any = None) -> FloatLimits:
 
 @composite(method=False)
 def iinfo(type: Any) -> IntegerLimits:
-    """Bits, max and min of an integer dtype."""
+    """Bits, max and min of an integer dtype.
+
+    >>> nt.iinfo(nt.int8)
+    """
     dtype = as_dtype(type)
     if dtype.is_floating_point or dtype is bool_:
         raise DTypeError(f"takes integer dtypes, not {dtype.name}")

@@ -63,6 +63,8 @@ def normal(
     """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
 
     The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers.
+
+    >>> nt.normal(0.0, 1.0, (2, 2))
     """
     check_device(device)
     if not isinstance(std, Tensor) and not std >= 0:
@@ -84,6 +86,8 @@ def multinomial(
 
     Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
     than are drawn without replacement.
+
+    >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)
     """
     if not input.is_floating_point():
         raise DTypeError(f"takes weights as floats, not {input.dtype.name}")

@@ -16,6 +16,7 @@ from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, OutOf
 from npu_tensor.graph.nodes import located
 from npu_tensor.observe.printing import brief
 from npu_tensor.ops import registry
+from npu_tensor.ops.documentation import described
 from npu_tensor.ops.recorders import KEYWORDS, SYNONYMS, given_twice
 from npu_tensor.tensor import Tensor, from_array
 
@@ -84,6 +85,9 @@ def composite(
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
+        if function:
+            doc, required = inspect.cleandoc(body.__doc__ or ""), code.co_argcount - len(body.__defaults__ or ())
+            wrapper.__doc__ = described(public, doc, parameters, required, code.co_names, "", ggml)
         if creates:
             signature = inspect.signature(body)
             parameters_shown = [*signature.parameters.values(), _REQUIRES_GRAD]

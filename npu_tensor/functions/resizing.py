@@ -58,6 +58,8 @@ def interpolate(
 
     mode: "nearest", or "linear" for one place dimension and "bilinear" for two. align_corners: whether the outermost
     elements keep their values; only for the linear ones.
+
+    >>> nt.interpolate(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
     """
     places = input.ndim - 2
     method, needed = _MODES.get(mode, (None, None))
@@ -90,7 +92,10 @@ def interpolate(
 
 @composite(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor)."""
+    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor).
+
+    >>> nt.pixel_shuffle(nt.arange(4.0).reshape(1, 4, 1, 1), 2)
+    """
     factor = upscale_factor
     if input.ndim < 3 or factor < 1 or input.shape[-3] % (factor * factor):
         raise ShapeError(f"needs (..., channels, height, width) with channels divisible by {factor * factor}")
@@ -102,7 +107,10 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @composite(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor)."""
+    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor).
+
+    >>> nt.pixel_unshuffle(nt.arange(4.0).reshape(1, 1, 2, 2), 2)
+    """
     factor = downscale_factor
     if input.ndim < 3 or factor < 1 or any(extent % factor for extent in input.shape[-2:]):
         raise ShapeError(f"needs (..., channels, height, width) with height and width divisible by {factor}")

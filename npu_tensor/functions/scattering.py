@@ -16,7 +16,10 @@ __all__: list[str] = []
 
 @composite(in_place=True)
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: bool = False) -> Tensor:
-    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
+    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+
+    >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))
+    """
     if accumulate or isinstance(values, Tensor):
         require_same_dtype(input, tensor_of(values))
     return put(input, tuple(indices), values, reduce="add" if accumulate else "")
@@ -40,26 +43,38 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: 
 
 @composite(in_place=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """input with the slices at the positions `index` along dim replaced by those of source."""
+    """input with the slices at the positions `index` along dim replaced by those of source.
+
+    >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))
+    """
     return _put_slices(input, dim, index, source)
 
 
 @composite(in_place=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """input with alpha times the slices of source added to those at the positions `index` along dim."""
+    """input with alpha times the slices of source added to those at the positions `index` along dim.
+
+    >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))
+    """
     added = source if alpha == 1 else source * alpha
     return _put_slices(input, dim, index, added, "add")
 
 
 @composite(in_place=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))
+    """
     return scatter(input, dim, index, src, reduce="add")
 
 
 @composite(in_place=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the elements of source, in their order, where mask. Reads the mask."""
+    """input with the elements of source, in their order, where mask. Reads the mask.
+
+    >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))
+    """
     require_mask(mask)
     require_same_dtype(input, source)
     shape = broadcast_shapes(input.shape, mask.shape)

@@ -134,7 +134,10 @@ def ravel(input: Tensor) -> Tensor:
 
 @composite(view=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dimension `dim` split into `sizes`, one of which may be -1."""
+    """Dimension `dim` split into `sizes`, one of which may be -1.
+
+    >>> nt.unflatten(nt.arange(6), 0, (2, 3))
+    """
     place = dimension(dim, input.ndim)
     sizes = list(sizes)
     if sizes.count(-1) == 1:
@@ -172,13 +175,19 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(view=True)
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expanded to a shape, by the rules of broadcasting."""
+    """Expanded to a shape, by the rules of broadcasting.
+
+    >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))
+    """
     return input.expand(size)
 
 
 @composite(method=False, view=True)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All expanded to their common shape."""
+    """All expanded to their common shape.
+
+    >>> nt.broadcast_tensors(nt.zeros(2, 1), nt.ones(3))
+    """
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     return tuple(tensor.expand(shape) for tensor in tensors)
 
@@ -250,7 +259,10 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
 
 @composite(method=False)
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions."""
+    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions.
+
+    >>> nt.meshgrid(nt.arange(2), nt.arange(3))
+    """
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"indexing must be 'ij' or 'xy', not {indexing!r}")
     vectors: tuple[Tensor, ...] = unpacked(tensors)
@@ -266,7 +278,10 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 @composite(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
+    """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
+
+    >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))
+    """
     if len(tensors) == 1:
         return tensors[0].clone()
     return stack([grid.reshape(grid.numel()) for grid in meshgrid(*tensors)], -1)
@@ -332,7 +347,10 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite(view=True)
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements along dim from `start`."""
+    """`length` elements along dim from `start`.
+
+    >>> nt.narrow(nt.arange(5), 0, 1, 3)
+    """
     place = dimension(dim, input.ndim)
     extent = input.shape[place] if input.ndim else 0
     if not -extent <= start <= extent:
@@ -396,6 +414,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
     mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
+
+    >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)
     """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")
@@ -437,7 +457,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
 
 @composite()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+    >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))
+    """
     if not input.ndim and index.ndim <= 1:
         return gather(input.reshape(1), dim, index.reshape(index.numel())).reshape(index.shape)
     return ops.gather_along(input, index, dim)
@@ -445,7 +468,10 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @composite(ggml="GET_ROWS")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input at the positions in the vector `index` along dim."""
+    """The slices of input at the positions in the vector `index` along dim.
+
+    >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))
+    """
     if index.ndim > 1:
         raise DimensionError("index must be a vector")
     if not input.ndim:
@@ -455,7 +481,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @composite()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+
+    >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)
+    """
     if dim is None:
         return gather(input.reshape(input.numel()), 0, indices.reshape(indices.numel()))
     if input.ndim != indices.ndim:

@@ -146,6 +146,8 @@ def xielu(input, /, alpha_n: float, alpha_p: float, beta: float, eps: float):
     """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
     alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
+
+    >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)
     """
     positive = alpha_p * input * input + beta * input
     negative = (np.expm1(np.minimum(input, eps)) - input) * alpha_n + beta * input

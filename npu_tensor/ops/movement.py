@@ -99,7 +99,10 @@ def _expand_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str,
 
 @op(kind="view", rule=_expand_rule, ggml="REPEAT", layout=_expand_layout)
 def expand(input, /, *shape: int):
-    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+
+    >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)
+    """
     return np.broadcast_to(input, shape)
 
 
@@ -145,7 +148,10 @@ def _select_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str,
 
 @op(kind="view", rule=_select_rule, ggml="VIEW", layout=_select_layout)
 def select(input, /, dim: int, index: int):
-    """The slice at `index` along dim, without it."""
+    """The slice at `index` along dim, without it.
+
+    >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)
+    """
     return input[(*[slice(None)] * dim, index)]
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor.ops.declare import Attribute, Op
+from npu_tensor.ops.documentation import described
 from npu_tensor.ops.rules import comparison, unpacked
 
 __all__ = ["KEYWORDS", "STEPS", "SYNONYMS", "given_twice", "operator_recorder", "recorder"]
@@ -48,6 +49,10 @@ def recorder(op: Op) -> Callable[..., Any]:
     else:
         function = _compiled_late(op, op.name, lambda: _source(op, op.name))
         function.__signature__ = _signature(op)  # type: ignore[attr-defined]
+    if op.public:
+        required = len(op.operands) + sum(each.default is inspect.Parameter.empty for each in op.attributes)
+        parameters = [*op.operands, *(each.name for each in op.attributes)]
+        function.__doc__ = described(op.name, op.doc, parameters, required, (), op.dtypes, op.ggml, op.domain)
     # A function of the package is pickled by the name that users know it by.
     own = (op.body.__module__ or "").startswith("npu_tensor.")
     function.__module__ = "npu_tensor" if own else op.body.__module__
@@ -124,9 +129,13 @@ def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType
 
 def _signature(op: Op) -> inspect.Signature:
     """What help and documentation show: the declaration, without synonyms."""
-    operands = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in op.operands]
-    attributes = [inspect.Parameter(each.name, each.kind, default=each.default) for each in op.attributes]
-    return inspect.Signature([*operands, *attributes])
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    operands = [inspect.Parameter(name, kind, annotation="Operand") for name in op.operands]
+    attributes = [
+        inspect.Parameter(each.name, each.kind, default=each.default, annotation=each.annotation)
+        for each in op.attributes
+    ]
+    return inspect.Signature([*operands, *attributes], return_annotation="Tensor")
 
 
 def _parameters(op: Op) -> str:

@@ -111,7 +111,9 @@ def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str
         parameters = list(signature.parameters.values())
         annotations = [_annotation(p.annotation, "Any") for p in parameters]
         returns = _annotation(signature.return_annotation, "Any")
-    doc = textwrap.indent(f'"""{inspect.cleandoc(function.__doc__ or "")}"""', "    ")
+    # The docstring of the declaration; what `help` has besides follows from the types.
+    doc = op.doc if op is not None else inspect.cleandoc(inspect.unwrap(function).__doc__ or "")
+    doc = textwrap.indent(f'"""{doc}"""', "    ")
     return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
 
 
