@@ -16,6 +16,7 @@ from npu_tensor import events
 from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
 from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
+from npu_tensor.observe.folding import folded
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
@@ -298,9 +299,6 @@ def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
 
 # --- text
 
-WIDTH: Final = 120
-"""Columns of a terminal that the table keeps to, unless there are kernels with very long names."""
-
 MOST_WHY_LINES: Final = 8
 """Lines of a reason, such as what a compiler says; the rows have all of it."""
 
@@ -314,8 +312,8 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
     for row in rows:
         if row.why:
             letters.setdefault(row.why, _letters(len(letters)))
-    columns = _columns(rows, [letters.get(row.why, "") for row in rows])
-    lines = text.table(columns, _FIGURES, WIDTH, _CUT)
+    columns = folded(_columns(rows, [letters.get(row.why, "") for row in rows]))
+    lines = text.table(columns, _FIGURES, text.line_width(), _CUT)
     if letters:
         lines += ["", "why:"]
     indent = len(_letters(len(letters))) + 2
@@ -330,7 +328,7 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
 def _wrapped(words: str, first: str, indent: int, most: int | None) -> list[str]:
     return textwrap.wrap(
         words,
-        WIDTH,
+        text.line_width(),
         initial_indent=first,
         subsequent_indent=" " * indent,
         break_on_hyphens=False,

@@ -124,7 +124,7 @@ class Report:
 
     def __str__(self) -> str:
         columns = [*zip(HEADINGS, *(row.cells() for row in self.rows), strict=True)]
-        table = text.table(columns, figures=("NMSE", "time", "predicted"))
+        table = text.table(columns, ("NMSE", "time", "predicted"), text.line_width())
         return "\n".join((*(f"{name}: {value}" for name, value in self.machine.items()), *table, self.summary))
 
 

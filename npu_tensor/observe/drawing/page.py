@@ -39,11 +39,12 @@ def preformatted(text: str) -> str:
 def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Container[str]) -> str:
     """A table that can be scrolled sideways. columns: each begins with its heading.
 
-    figures, prose: headings of columns that are flush right, and of those whose lines may be broken.
+    figures, prose: headings of columns that are flush right, and of those that hold sentences.
     """
     styles = [
-        f"vertical-align:top;padding:2px 8px;text-align:{'right' if column[0] in figures else 'left'};"
-        f"white-space:{'normal;min-width:20em' if column[0] in prose else 'nowrap'}"
+        f"vertical-align:top;padding:2px 6px;text-align:{'right' if column[0] in figures else 'left'};"
+        f"white-space:{'nowrap' if column[0] in figures else 'normal'};"
+        f"{'min-width:12em' if column[0] in prose else ''}"
         for column in columns
     ]
 
