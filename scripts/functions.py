@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from interface import signature_of, without_html
+from interface import without_html
 
 import npu_tensor as nt
-from npu_tensor.cli.ops import is_internal, op_row
+from npu_tensor.cli.ops import is_internal, op_row, signature
 from npu_tensor.ops import OPS, registry
 from npu_tensor.ops.documentation import SECTIONS
 
@@ -40,8 +40,8 @@ def evaluated(source: str) -> Any:
     return eval(source, {"nt": nt, "np": np})
 
 
-def _signature(function: Callable[..., Any]) -> str:
-    text = f"nt.{signature_of(function)}"
+def _signature(name: str) -> str:
+    text = f"nt.{signature(name)}"
     if len(text) <= WIDTH:
         return text
     start, parameters, end = re.fullmatch(r"(.*?\()(.*)(\) -> .*)", text).groups()  # type: ignore[union-attr]
@@ -84,7 +84,7 @@ def function_page(name: str) -> str:
     ops = {entry.op.name: None} if entry.op is not None else _recorded(value)
     forms = [f"x.{name}" if entry.method else "", f"x.{name}_" if entry.in_place else ""]
     methods = " and ".join(f"`{form}()`" for form in forms if form)
-    lines = [f"# {name}", "", "```text", _signature(function), "```", ""]
+    lines = [f"# {name}", "", "```text", _signature(name), "```", ""]
     lines += [f"Also a method: {methods}.", ""] if methods else []
     lines += [*_described(inspect.getdoc(function) or ""), ""]
     if source:

@@ -19,7 +19,7 @@ from npu_tensor.ops import registry
 FUNCTIONS: Final = registry.functions()
 IN_PLACE: Final = tuple(name for name, entry in registry.PUBLIC.items() if entry.in_place)
 
-__all__ = ["interface_page", "signature_of", "without_html"]
+__all__ = ["interface_page", "without_html"]
 
 SHORT_FORMS: Final = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"})
 """Methods of Tensor that are `to(dtype)`."""
@@ -116,14 +116,13 @@ def without_html(text: str) -> str:
 
 
 def _described(item: Any) -> Iterator[str]:
-    signature = signature_of(item)
+    signature = _signature(item)
     if signature:
         yield from ("```text", signature, "```", "")
     yield from without_html(inspect.getdoc(item) or "").splitlines()
 
 
-def signature_of(item: Any) -> str:
-    """Name and parameters, with types as they are written; "" for what has none to show."""
+def _signature(item: Any) -> str:
     made_elsewhere = (Exception, nt.Tensor, nt.DType, Config)
     if isinstance(item, property) or (isinstance(item, type) and issubclass(item, made_elsewhere)):
         return ""

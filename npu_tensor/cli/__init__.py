@@ -18,6 +18,7 @@ from npu_tensor.benchmarks.command import bench as bench_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.doctor import doctor as doctor_command
+from npu_tensor.cli.examples import examples as examples_command
 from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
 from npu_tensor.cli.ops import ops as ops_command
@@ -67,6 +68,7 @@ for command in (
     config_command,
     ops_command,
     doctor_command,
+    examples_command,
     info_command,
     kernel_source_command,
     pack_command,
