@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from npu_tensor.cli.options import json_option
+from npu_tensor._util.output_files import json_option
 
 __all__ = ["bench"]
 

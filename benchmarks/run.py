@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 import npu_tensor as nt
-from npu_tensor.cli.options import put_json
+from npu_tensor._util.output_files import put_json
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.store.directories import readable

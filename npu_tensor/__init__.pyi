@@ -86,6 +86,10 @@ def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
 def absolute(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
+def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
+    """input with `source` added to the block of the last dimensions that begins at the indices `start`.
+
+    >>> nt.acc(nt.ones(2, 3), nt.ones(1, 2), (1, 1))"""
 def acos(input: Operand) -> Tensor:
     """Inverse cosine in radians; NaN beyond -1 and 1."""
 def acosh(input: Operand) -> Tensor:
@@ -104,6 +108,17 @@ def add1(input: Tensor, other: Tensor) -> Tensor:
     """input + the one element of other.
 
     >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
+def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
+    """input (tokens, used, n) plus the rows of other (experts, n) at the indices ids (tokens, used).
+
+    >>> nt.add_id(nt.zeros(2, 1, 2), nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.tensor([[1], [0]]))"""
+def add_rel_pos(input: Tensor, across: Tensor, down: Tensor) -> Tensor:
+    """Attention scores of images plus a bias for the distance in each direction.
+
+    input: (heads, queries, keys), keys being all places (height, width) row by row. across: (heads, query rows, query
+    columns, width), added to every row of keys. down: (heads, query rows, query columns, height), to every column.
+
+    >>> nt.add_rel_pos(nt.zeros(1, 4, 4), nt.ones(1, 2, 2, 2), nt.ones(1, 2, 2, 2))"""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
     """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
 
@@ -149,7 +164,9 @@ def arctan2(input: Operand, other: Operand) -> Tensor:
 def arctanh(input: Operand) -> Tensor:
     """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
+    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+
+    GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN."""
 def argmin(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
 def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
@@ -169,7 +186,10 @@ def atan2(input: Operand, other: Operand) -> Tensor:
 def atanh(input: Operand) -> Tensor:
     """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True) -> Tensor:
-    """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
+    """The mean of each window of (batch, channels, width); stride defaults to kernel_size.
+
+    GGML's POOL_1D divides by the number of elements that are not padding, as count_include_pad=False does; its POOL_2D
+    counts the padding."""
 def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
     """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
@@ -375,6 +395,13 @@ def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None,
     """n rows and m (default n) columns with ones on the diagonal."""
 def finfo(type: Any = None) -> FloatLimits:
     """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
+def flash_attn_ext(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, logit_softcap: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
+    """Attention of (batch, heads, tokens, features), whose result is (batch, tokens, heads, features).
+
+    The scores, times scale, become c tanh(score / c) where logit_softcap = c is not 0; mask, max_bias and sinks are
+    those of `soft_max_ext`. Heads of key and value may be fewer: each serves as many heads of query. Sums are float32.
+
+    >>> nt.flash_attn_ext(nt.ones(1, 2, 3, 4), nt.ones(1, 1, 5, 4), nt.ones(1, 1, 5, 2)).shape"""
 def flatten(input: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
     """Dimensions start_dim to end_dim as one."""
 def flip(input: Tensor, *dims: Any) -> Tensor:
@@ -413,6 +440,21 @@ def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device
     Raises ArgumentError if an integer dtype cannot hold it."""
 def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` in the input's shape and dtype."""
+def gated_delta_net(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
+    """The gated delta rule: S = exp(g) state, state = S + beta (v - S k) k^T, output = state q / sqrt(features).
+
+    q, k: (sequences, tokens, heads of keys, features). v: (sequences, tokens, heads, features). g: (sequences, tokens,
+    heads, 1), or one for each feature of k. beta: (sequences, tokens, heads, 1). state: (sequences, heads, features of
+    v, features of k). The heads of keys repeat. Returns outputs as v, and states.
+
+    >>> nt.gated_delta_net(*[nt.ones(1, 2, 1, 2)] * 3, nt.zeros(1, 2, 1, 1), nt.ones(1, 2, 1, 1), nt.zeros(1, 1, 2, 2))"""
+def gated_linear_attn(k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: builtins.float = 1.0) -> builtins.tuple[Tensor, Tensor]:
+    """Gated linear attention: state = diag(g) state + k v^T, output = scale q state.
+
+    k, v, q, g: (tokens of all sequences, heads, features). state: (sequences, heads, features of k, features of v).
+    Returns outputs as v, and states.
+
+    >>> nt.gated_linear_attn(*[nt.ones(2, 1, 2)] * 4, nt.zeros(1, 1, 2, 2), 0.5)"""
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
 
@@ -431,6 +473,12 @@ def gelu_erf(input: Operand) -> Tensor:
     """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
 def gelu_quick(input: Operand) -> Tensor:
     """input * sigmoid(1.702 * input)."""
+def get_rel_pos(input: Tensor, queries: builtins.int, keys: builtins.int) -> Tensor:
+    """The embedding of every distance between a query and a key: (queries, keys, features) of (distances, features).
+
+    There are 2 max(queries, keys) - 1 distances, from the key that is farthest ahead.
+
+    >>> nt.get_rel_pos(nt.arange(3.0).reshape(3, 1), 2, 2)"""
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
@@ -465,6 +513,12 @@ def iinfo(type: Any) -> IntegerLimits:
     """Bits, max and min of an integer dtype.
 
     >>> nt.iinfo(nt.int8)"""
+def im2col(input: Tensor, kernel_size: builtins.tuple[builtins.int, ...], stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1) -> Tensor:
+    """What a kernel over (batch, channels, *places) meets: (batch, *positions, channels * elements of the kernel).
+
+    kernel_size: an extent for each of one to three place dimensions.
+
+    >>> nt.im2col(nt.arange(9.0).reshape(1, 1, 3, 3), (2, 2))"""
 def index_add(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
     """input with alpha times the slices of source added to those at the positions `index` along dim.
 
@@ -627,6 +681,12 @@ def mul_mat(a: Tensor, b: Tensor) -> Tensor:
 
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32."""
+def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """`mul_mat` with the matrices of a (experts, m, k) at the indices ids (tokens, used): (tokens, used, m).
+
+    b: (tokens, used, k), or (tokens, 1, k) for all that a token uses. A float b is converted to the dtype of a.
+
+    >>> nt.mul_mat_id(nt.arange(3.0).reshape(3, 1, 1), nt.ones(2, 1, 1), nt.tensor([[0, 1], [2, 1]]))"""
 def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
     """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
@@ -771,11 +831,15 @@ def rms_norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Ten
     """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
 def roll(input: Tensor, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
-def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *, n_dims: builtins.int | None = None, mode: builtins.str = 'normal', freq_base: builtins.float = 10000.0, freq_scale: builtins.float = 1.0, n_ctx_orig: builtins.int = 0, ext_factor: builtins.float = 0.0, attn_factor: builtins.float = 1.0, beta_fast: builtins.float = 32.0, beta_slow: builtins.float = 1.0) -> Tensor:
+def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *, n_dims: builtins.int | None = None, mode: builtins.str = 'normal', freq_base: builtins.float = 10000.0, freq_scale: builtins.float = 1.0, n_ctx_orig: builtins.int = 0, ext_factor: builtins.float = 0.0, attn_factor: builtins.float = 1.0, beta_fast: builtins.float = 32.0, beta_slow: builtins.float = 1.0, sections: Sequence[builtins.int] = ()) -> Tensor:
     """Rotary position embedding of input (..., tokens, heads, features) at integer positions (tokens,).
 
     mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
     copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
+
+    "mrope", "imrope" and "vision" rotate pairs as "neox" does, and positions are (4, tokens): time, height, width and
+    another one. sections: how many pairs turn by each of the four; of "imrope" the first three take turns; of "vision",
+    where n_dims is half of the features, the frequencies of each begin anew.
 
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))"""
 def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
@@ -786,6 +850,20 @@ def rsqrt(input: Operand) -> Tensor:
     """1 / sqrt(input)."""
 def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """other - alpha * input."""
+def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
+    """RWKV 6: output = r (state + tf k v^T), state = td state + k v^T.
+
+    k, v, r, td: (tokens of all sequences, heads, features). tf: (heads, features). state: (sequences, heads, features
+    of k, features of v). Returns outputs as v, and states.
+
+    >>> nt.rwkv_wkv6(*[nt.ones(2, 1, 2)] * 3, nt.ones(1, 2), nt.ones(2, 1, 2), nt.zeros(1, 1, 2, 2))"""
+def rwkv_wkv7(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
+    """RWKV 7: state = state diag(w) + v k^T + (state a) b^T, output = state r.
+
+    r, w, k, v, a, b: (tokens of all sequences, heads, features). state: (sequences, heads, features of v, features of
+    k). Returns outputs as v, and states.
+
+    >>> nt.rwkv_wkv7(*[nt.ones(2, 1, 2)] * 6, nt.zeros(1, 1, 2, 2))"""
 def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
     """input * s + b.
 
@@ -822,6 +900,10 @@ def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
     >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
 def selu(input: Operand) -> Tensor:
     """Scaled elu with the constants of Klambauer et al., 2017."""
+def set(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
+    """input with `source` in the place of the block of the last dimensions that begins at the indices `start`.
+
+    >>> nt.set(nt.zeros(2, 3), nt.ones(1, 2), (1, 1))"""
 def set_grad_enabled(mode: builtins.bool) -> Any:
     """Whether gradients pass through what this thread records from now on, or inside a with block.
 
@@ -861,6 +943,12 @@ def softplus(input: Operand, beta: builtins.float = 1.0, threshold: builtins.flo
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
 def softsign(input: Operand) -> Tensor:
     """input / (1 + |input|)."""
+def solve_tri(a: Tensor, b: Tensor, left: builtins.bool = True, lower: builtins.bool = True, unit_diagonal: builtins.bool = False) -> Tensor:
+    """The x of a x = b, of triangles a (..., n, n) and b (..., n, m): one row after the other.
+
+    GGML has left and lower alone. unit_diagonal: whether the diagonal counts as ones.
+
+    >>> nt.solve_tri(nt.tensor([[2.0, 0.0], [1.0, 1.0]]), nt.tensor([[2.0], [3.0]]))"""
 def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
     """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
 def split(input: Tensor, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -871,6 +959,20 @@ def square(input: Operand) -> Tensor:
     """input * input."""
 def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Without the dimensions of extent 1, or without those of them that `dim` names."""
+def ssm_conv(input: Tensor, weight: Tensor) -> Tensor:
+    """Convolution of each channel of (sequences, channels, width - 1 + tokens) with weight (channels, width).
+
+    The result is (sequences, tokens, channels).
+
+    >>> nt.ssm_conv(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[1.0, 1.0]]))"""
+def ssm_scan(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor) -> builtins.tuple[Tensor, Tensor]:
+    """Mamba's selective scan: state = exp(softplus(dt) a) state + softplus(dt) x b, output = sum(state c) over states.
+
+    state: (entries, heads, features, states), of which each sequence has the one at its index in ids (sequences,). x:
+    (sequences, tokens, heads, features). dt: (sequences, tokens, heads). a: (heads, states), or (heads, 1). b, c:
+    (sequences, tokens, groups, states), a group for each of as many heads. Returns outputs as x, and states.
+
+    >>> nt.ssm_scan(*(nt.ones([1] * ndim) for ndim in (4, 4, 3, 2, 4, 4)), nt.tensor([0]))"""
 def stack(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors of equal shape joined along a new dimension."""
 def std(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
@@ -914,6 +1016,12 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_g
     an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`."""
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """As repeat; fewer numbers than dimensions leave the leading ones alone."""
+def timestep_embedding(timesteps: Tensor, dim: builtins.int, max_period: builtins.int = 10000) -> Tensor:
+    """Cosines and then sines of timesteps (n,) at dim/2 frequencies from 1 down to 1/max_period: (n, dim).
+
+    The last feature of an odd dim is 0.
+
+    >>> nt.timestep_embedding(nt.tensor([0.0, 1.0]), 4)"""
 def top_k(input: Tensor, k: builtins.int) -> Tensor:
     """int32 indices of the k largest elements of each row."""
 def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
@@ -966,6 +1074,14 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True).
 
     >>> nt.where(nt.tensor([True, False]), nt.tensor([1.0, 2.0]), 0.0)"""
+def win_part(input: Tensor, window: builtins.int) -> Tensor:
+    """Squares of (height, width, features), row by row: (windows, window, window, features). Zeros fill the last ones.
+
+    >>> nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2).shape"""
+def win_unpart(input: Tensor, width: builtins.int, height: builtins.int, window: builtins.int) -> Tensor:
+    """The image (height, width, features) that `win_part` has made windows of.
+
+    >>> nt.win_unpart(nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2), 3, 2, 2).shape"""
 def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
     """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 

@@ -159,7 +159,9 @@ class Methods:
     def arctanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
+        """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+
+        GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
     def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:

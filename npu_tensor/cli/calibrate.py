@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor._util.units import quantity
-from npu_tensor.cli.options import device_errors, device_option, json_option, put_json, search_path_options
+from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.errors import ArgumentError
 from npu_tensor.observe.drawing.terminal import print_table
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.options import json_option, put_json, search_path_options
+from npu_tensor._util.output_files import json_option, put_json
+from npu_tensor.cli.options import search_path_options
 
 if TYPE_CHECKING:
     from npu_tensor.tools.doctor import Finding

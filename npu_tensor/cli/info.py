@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from npu_tensor.cli.options import json_option, put_json, search_path_options
+from npu_tensor._util.output_files import json_option, put_json
+from npu_tensor.cli.options import search_path_options
 from npu_tensor.cli.settings import print_settings, setting_rows
 from npu_tensor.observe.drawing.terminal import print_table
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from npu_tensor.cli.options import json_option, put_json
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.ops import OPS, Op, registry
 

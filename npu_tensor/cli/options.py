@@ -1,8 +1,7 @@
-"""Options that several commands share: devices, search paths of the libraries for NPUs, JSON, and files to write."""
+"""Options that several commands share: devices, and search paths of the libraries for NPUs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +12,8 @@ import click
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
-from npu_tensor.runtime.store.files import write_atomically
 
-__all__ = [
-    "STDOUT",
-    "device_errors",
-    "device_option",
-    "in_a_directory",
-    "json_option",
-    "put_json",
-    "search_path_options",
-]
+__all__ = ["device_errors", "device_option", "search_path_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -88,46 +78,3 @@ def _set(_context: click.Context, option: click.Parameter, paths: tuple[Path, ..
     if paths:
         name = str(option.name)
         setattr(config, name, (*paths, *getattr(config, name)))
-
-
-STDOUT = Path("-")
-"""What `--json` is without a file."""
-
-
-def json_option(content: str) -> Callable[[Command], Command]:
-    """`--json [FILE]`, which means the same for every command; it gets `json_file`, for `put_json`.
-
-    content: what the JSON holds.
-    """
-    return click.option(
-        "--json",
-        "json_file",
-        metavar="[FILE]",
-        is_flag=False,
-        flag_value=str(STDOUT),
-        type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
-        callback=in_a_directory,
-        help=f"Print JSON in place of tables: {content}. With FILE, write it there besides the tables.",
-    )
-
-
-def put_json(file: Path | None, content: Any) -> bool:
-    """Do what `--json` asks for. Whether the JSON is all that is to be printed."""
-    if file is None:
-        return False
-    text = json.dumps(content, indent=2, default=str)
-    if file == STDOUT:
-        click.echo(text)
-        return True
-    try:
-        write_atomically(file, f"{text}\n".encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
-    return False
-
-
-def in_a_directory(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """A callback for an option: refuses a file whose directory does not exist."""
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no directory {str(path.parent)!r}", context, parameter)
-    return path

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.options import (
-    STDOUT,
-    device_errors,
-    device_option,
-    json_option,
-    put_json,
-    search_path_options,
-)
+from npu_tensor._util.output_files import STDOUT, json_option, put_json
+from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.observe.drawing.terminal import print_table
 
 if TYPE_CHECKING:

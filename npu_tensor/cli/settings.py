@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from npu_tensor.cli.options import json_option, put_json
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.config import SETTINGS, Setting, as_text, config
 from npu_tensor.dataflow.array import configured_arch
 from npu_tensor.errors import NpuTensorError

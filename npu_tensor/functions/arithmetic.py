@@ -318,7 +318,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
     return to(input, other.dtype)
 
 
-@composite()
+@composite(ggml="DUP, CONT")
 def clone(input: Tensor) -> Tensor:
     """A tensor of its own with the same value. As values never change, nothing is copied."""
     return input.reshape(input.shape)

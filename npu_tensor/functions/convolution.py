@@ -23,7 +23,7 @@ from npu_tensor.functions.shape import joined, pad
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Sizes", "each_place", "require_places"]
+__all__ = ["Sizes", "columns_of", "each_place", "require_places"]
 
 Sizes = int | Sequence[int]
 
@@ -190,7 +190,7 @@ def conv1d(
     return _convolved(input, weight, bias, stride, padding, dilation, groups, 1)
 
 
-@composite(method=False, ggml="CONV_2D")
+@composite(method=False, ggml="CONV_2D, CONV_2D_DW")
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -321,12 +321,18 @@ def unfold(
     >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)
     """
     require_places(input, 2)
-    kernel, steps = each_place("kernel_size", kernel_size, 2), each_place("stride", stride, 2)
-    dilations = each_place("dilation", dilation, 2)
-    framed = _framed(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     *lead, channels = input.shape[:-2]
-    columns = _windows(framed, kernel, steps, dilations)
-    return columns.reshape(*lead, channels * math.prod(kernel), math.prod(framed.counts))
+    columns = columns_of(input, each_place("kernel_size", kernel_size, 2), stride, padding, dilation)
+    height, width, *counts = columns.shape[-4:]
+    return columns.reshape(*lead, channels * height * width, math.prod(counts))
+
+
+def columns_of(input: Tensor, kernel: Sequence[int], stride: Sizes, padding: Sizes, dilation: Sizes) -> Tensor:
+    """What each element of a kernel meets at each of its positions: (*lead, *kernel, *positions)."""
+    places = len(kernel)
+    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+    framed = _framed(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    return _windows(framed, kernel, steps, dilations)
 
 
 # --- pooling
@@ -465,7 +471,11 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
+    """The mean of each window of (batch, channels, width); stride defaults to kernel_size.
+
+    GGML's POOL_1D divides by the number of elements that are not padding, as count_include_pad=False does; its POOL_2D
+    counts the padding.
+    """
     return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 1)
 
 

@@ -409,7 +409,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
     return input.clone()
 
 
-@composite(method=False, ggml="PAD")
+@composite(method=False, ggml="PAD, PAD_REFLECT_1D")
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
