@@ -142,16 +142,15 @@ def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
     design = offer.design()
     counters = count(design)
     prediction = predict(counters, target.array)
-    operations = 2 * task.macs
+    operations, seconds = 2 * task.macs, prediction.seconds + target.array.dispatch_seconds
     return {
         "columns": len({tile.column for fifo in design.fifos for tile in (fifo.producer, *fifo.consumers)}),
         "cores": sum(cycles > 0 for cycles in counters.cycles.values()),
-        "predicted_us": prediction.seconds * 1e6,
+        "predicted_us": seconds * 1e6,
         "limit": prediction.limit,
-        "roofline_fraction": _roofline(task, offer, target) / prediction.busy,
-        "array_us": prediction.busy * 1e6,
-        "array_limit": max(("compute", "stream", "ddr"), key=lambda part: getattr(prediction, part)),
-        "tera_per_second": operations / prediction.seconds / 1e12 if operations else None,
+        "roofline_fraction": _roofline(task, offer, target) / prediction.seconds,
+        "array_us": prediction.seconds * 1e6,
+        "tera_per_second": operations / seconds / 1e12 if operations else None,
         "megabytes": counters.ddr_bytes / 1e6,
         "transfers": counters.transfers,
         "family": offer.family,
@@ -183,12 +182,12 @@ def _met(arch: str, row: dict[str, Any]) -> bool | None:
 
 
 def _kernels_table(arch: str, columns: int, rows: list[dict[str, Any]]) -> Table:
-    refusals = ({"cores": None, "array_limit": f"no kernel: {row.get('refused')}"[:44]} for row in rows)
+    refusals = ({"cores": None, "limit": f"no kernel: {row.get('refused')}"[:44]} for row in rows)
     return table(
         f"predicted for {arch}, {columns} columns; us with the dispatch",
         [row | refusal if row["predicted_us"] is None else row for row, refusal in zip(rows, refusals, strict=True)],
         *("kernel", "dtype", "shape", "cores", "us = predicted_us:,.0f", "us of the array = array_us:,.0f"),
-        *("its limit = array_limit", "of roofline = roofline_fraction:.2f", "TOPS = tera_per_second:.2f", "met"),
+        *("its limit = limit", "of roofline = roofline_fraction:.2f", "TOPS = tera_per_second:.2f", "met"),
     )
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
-from npu_tensor.planner.placement import Answer, Job, Movement
+from npu_tensor.planner.placement import Answer, Job, Movement, Overhead
 
 __all__ = ["FAMILIES", "Graph", "random_graph"]
 
@@ -21,7 +21,7 @@ class Graph(NamedTuple):
     """What `place` is asked."""
 
     jobs: list[Job]
-    switches: tuple[float, ...]
+    overheads: tuple[Overhead, ...]
     wanted: frozenset[int]
     resident: dict[int, tuple[int, float]]
 
@@ -174,5 +174,10 @@ def random_graph(family: str, size: int, seed: int, devices: int = 1) -> Graph:
     used = {value for job in jobs for value in job.inputs}
     wanted = {value for value in sorted(made) if value not in used or generator.random() < 0.05}
     resident = {value: left for value, left in growing.resident.items() if value in used}
-    switches = tuple(generator.choice((SWITCH, SWITCH, SWITCH, 1.2e-4)) for _ in range(devices))
-    return Graph(jobs, switches, frozenset(wanted), resident)
+    overheads = tuple(
+        Overhead(
+            generator.choice((SWITCH, SWITCH, SWITCH, 1.2e-4)), generator.choice((0.0, 3e-4)), generator.random() < 0.5
+        )
+        for _ in range(devices)
+    )
+    return Graph(jobs, overheads, frozenset(wanted), resident)

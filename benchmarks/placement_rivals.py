@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Sequence
 
-from npu_tensor.planner.placement import Job, Movement, weight
+from npu_tensor.planner.placement import Job, Movement, Overhead, weight
 
 from .placement_graphs import Graph
 
 __all__ = ["best_weight", "rules"]
 
 
+_State = tuple[int, int, tuple[Hashable, ...], tuple[Hashable, ...]]
+"""Jobs that have run, as bits; the device of the last one; by device the first context and the last one."""
+
+
 def best_weight(graph: Graph) -> float:
     """The least weight of all placements, by trying all."""
-    jobs, switches, results, resident = graph
-    free = [0.0] * len(switches)
+    jobs, overheads, results, resident = graph
+    free = [Overhead(0.0)] * len(overheads)
     bounds = []
     choices = [[device for device, answer in enumerate(job.answers) if answer is not None] for job in jobs]
     for devices in itertools.product(*choices):
@@ -24,14 +28,14 @@ def best_weight(graph: Graph) -> float:
             {_context(jobs, devices, job) for job, on in enumerate(devices) if on == device}
             for device in range(len(free))
         ]
-        least = sum(s * len(used) for s, used in zip(switches, contexts, strict=True) if len(used) > 1)
+        least = sum(o.switch * len(used) for o, used in zip(overheads, contexts, strict=True) if len(used) > 1)
         bounds.append((own + least, own, devices))
     bounds.sort()
-    best = bounds[0][1] + _least_switches(jobs, switches, bounds[0][2])
+    best = bounds[0][1] + _least_overhead(jobs, overheads, bounds[0][2])
     for bound, own, devices in bounds[1:]:
         if bound >= best:
             break
-        best = min(best, own + _least_switches(jobs, switches, devices))
+        best = min(best, own + _least_overhead(jobs, overheads, devices))
     return best
 
 
@@ -41,35 +45,38 @@ def _context(jobs: Sequence[Job], devices: Sequence[int], number: int) -> Hashab
     return answer.context
 
 
-def _least_switches(jobs: Sequence[Job], switches: Sequence[float], devices: Sequence[int]) -> float:
-    """What the switches take in the best of all topological orders.
+def _least_overhead(jobs: Sequence[Job], overheads: Sequence[Overhead], devices: Sequence[int]) -> float:
+    """What launches and switches take in the best of all topological orders.
 
-    Orders that have run the same jobs, and began and ended with the same contexts on all devices, continue alike.
+    Orders that have run the same jobs, began and ended with the same contexts on all devices, and ended on the same
+    device, continue alike.
     """
     maker = {value: number for number, job in enumerate(jobs) for value in job.outputs}
     needs = [sum({1 << maker[value] for value in job.inputs if value in maker}) for job in jobs]
-    nothing: tuple[Hashable, ...] = (None,) * len(switches)
-    states: dict[tuple[int, tuple[Hashable, ...], tuple[Hashable, ...]], float] = {(0, nothing, nothing): 0.0}
+    nothing: tuple[Hashable, ...] = (None,) * len(overheads)
+    states: dict[_State, float] = {(0, len(overheads), nothing, nothing): 0.0}
     for _ in jobs:
-        following: dict[tuple[int, tuple[Hashable, ...], tuple[Hashable, ...]], float] = {}
-        for (done, first, last), spent in states.items():
+        following: dict[_State, float] = {}
+        for (done, before, first, last), spent in states.items():
             for number, needed in enumerate(needs):
                 if done >> number & 1 or needed & ~done:
                     continue
                 device, now, begun, ended = devices[number], spent, first, last
-                if device < len(switches):
+                if device < len(overheads):
                     context = _context(jobs, devices, number)
+                    if before != device or not (overheads[device].mixed or last[device] == context):
+                        now += overheads[device].launch
                     if last[device] is None:
                         begun = (*first[:device], context, *first[device + 1 :])
                     elif last[device] != context:
-                        now += switches[device]
+                        now += overheads[device].switch
                     ended = (*last[:device], context, *last[device + 1 :])
-                state = (done | 1 << number, begun, ended)
+                state = (done | 1 << number, device, begun, ended)
                 following[state] = min(now, following.get(state, now))
         states = following
     return min(
-        spent + sum(s for s, one, other in zip(switches, first, last, strict=True) if one != other)
-        for (_, first, last), spent in states.items()
+        spent + sum(o.switch for o, one, other in zip(overheads, first, last, strict=True) if one != other)
+        for (_, _, first, last), spent in states.items()
     )
 
 
@@ -77,12 +84,12 @@ def rules(graph: Graph) -> dict[str, float]:
     """The weights that simple rules reach, in the better of two orders: the one of the jobs, and one that switches only
     when everything left needs it.
     """
-    jobs, switches, results, resident = graph
+    jobs, overheads, results, resident = graph
     npu, greedy = [_first(job) for job in jobs], _greedy(graph)
-    placements = {"processor": [len(switches)] * len(jobs), "npu": npu, "greedy": greedy}
+    placements = {"processor": [len(overheads)] * len(jobs), "npu": npu, "greedy": greedy}
     return {
         name: min(
-            weight(jobs, switches, devices, order, results, resident)
+            weight(jobs, overheads, devices, order, results, resident)
             for order in (range(len(jobs)), _grouped(jobs, devices))
         )
         for name, devices in placements.items()
@@ -95,7 +102,7 @@ def _first(job: Job) -> int:
 
 def _greedy(graph: Graph) -> list[int]:
     """Job after job to where it takes least, with moves and switches, given where those before it went."""
-    jobs, switches, _, resident = graph
+    jobs, overheads, _, resident = graph
     left = {value: (device, Movement(back)) for value, (device, back) in resident.items()}
     last: dict[int, Hashable] = {}
     chosen: list[int] = []
@@ -105,17 +112,19 @@ def _greedy(graph: Graph) -> list[int]:
             if answer is None:
                 continue
             takes = answer.weight
-            if device < len(switches) and last.get(device, answer.context) != answer.context:
-                takes += switches[device]
+            if device < len(overheads) and last.get(device, answer.context) != answer.context:
+                takes += overheads[device].switch
+            if device < len(overheads) and chosen[-1:] != [device]:
+                takes += overheads[device].launch
             for number, value in enumerate(job.inputs):
-                lies_at, how = left.get(value, (len(switches), Movement(0.0)))
+                lies_at, how = left.get(value, (len(overheads), Movement(0.0)))
                 read = answer.reads[number] if answer.reads else Movement(0.0)
                 if (lies_at, how.form, read.form) != (device, None, None):
                     takes += how.weight + read.weight
             offers.append((takes, device))
         device = min(offers)[1]
         chosen.append(device)
-        if device < len(switches):
+        if device < len(overheads):
             answer = job.answers[device]
             assert answer is not None
             last[device] = answer.context

@@ -14,7 +14,7 @@ from npu_tensor.planner.fuse import cut, cuts
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.planner.placement import weight
-from npu_tensor.planner.placing import job
+from npu_tensor.planner.placing import job, overhead
 from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -63,7 +63,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
         for task, answer in zip(tasks, answers, strict=True)
     ]
     places = [NPU if there else CPU for there in on_npu]
-    seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), kept)
+    seconds = weight(jobs, (overhead(device, MEASURES["latency"]),), places, range(len(jobs)), kept)
     return Prediction(seconds, f"kernels on the NPU: {sum(on_npu)} of {len(on_npu)}")
 
 

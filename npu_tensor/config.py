@@ -288,6 +288,9 @@ class Config:
     launch_seconds: int = _setting(
         10, "how long the program waits for a launch on an NPU; the driver itself ends launches after 2 s", integer(1)
     )
+    launch_milliseconds: int = _setting(
+        500, "most predicted time of all kernels of a launch on an NPU; 0 = each kernel is a launch", integer(0)
+    )
     backend: tuple[str, ...] = _setting(
         ("auto",),
         "kinds of devices that may be used besides the CPU; auto = all",

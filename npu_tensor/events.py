@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
@@ -191,10 +191,11 @@ class KernelSimulated(Part):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class KernelRan(Event):
-    """Step number `step` of `plan`, a Plan, has just ended.
+    """Kernel number `step` of `plan`, a Plan, has just ended.
 
     seconds: from launch to the end of its work. lines: where its ops were recorded. phases: where the time went, as
-    far as the device says. simulated: what a simulated array counted.
+    far as the device says. simulated: what a simulated array counted. kernels: how many, where an NPU had several in
+    one launch and does not say what each took.
     """
 
     kernel: str
@@ -206,6 +207,7 @@ class KernelRan(Event):
     lines: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     simulated: KernelSimulated | None = None
+    kernels: int = 1
 
     @property
     def start(self) -> float:
@@ -213,10 +215,10 @@ class KernelRan(Event):
         return self.when - self.seconds
 
     @property
-    def placed(self) -> Any:
-        """The task and the kernel of the step; None without a plan."""
+    def placed(self) -> Sequence[Any]:
+        """The task and the kernel of each; nothing without a plan."""
         plan: Any = self.plan
-        return plan.placed[self.step] if plan is not None and self.step < len(plan.placed) else None
+        return plan.placed[self.step : self.step + self.kernels] if plan is not None else ()
 
     def phase(self, name: str) -> float:
         """Seconds of one phase. A kernel without phases only runs."""

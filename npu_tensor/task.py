@@ -25,6 +25,7 @@ __all__ = [
     "HostDevice",
     "Input",
     "Kernel",
+    "Launch",
     "Move",
     "Output",
     "Prologue",
@@ -37,6 +38,14 @@ T = TypeVar("T")
 
 Step = Callable[[list[Any]], None]
 """A bound kernel: reads and writes the values of a plan, a list indexed by item."""
+
+
+class Launch(NamedTuple):
+    """What a step of a plan runs at once. kernels: how many. pending: whether it will be more when that is built."""
+
+    kernels: int
+    step: Step
+    pending: bool = False
 
 
 class Input(NamedTuple):
@@ -196,7 +205,7 @@ class Move(NamedTuple):
 class Cost(NamedTuple):
     """What one run of a kernel is predicted to take, and what moving its operands and results takes besides.
 
-    expense: of the run.
+    expense: of the run, in a launch.
     nbytes: read and written in the memory that processor and NPU share.
     context: kernels of a device with equal contexts follow each other without a switch; None on the processor.
     reads: one per input of the task; empty on the processor, which reads values where they were computed.
@@ -255,12 +264,27 @@ class Accelerator(Device, Protocol):
 
     @property
     def launch(self) -> Expense:
-        """What the smallest kernel is predicted to take."""
+        """What a launch is predicted to take besides its kernels."""
         ...
 
     @property
     def switch(self) -> Expense:
         """What it is predicted to take besides, if a kernel follows one of another context."""
+        ...
+
+    @property
+    def mixes(self) -> bool:
+        """Whether kernels of several contexts can be one launch."""
+        ...
+
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[Launch]:
+        """Its bound kernels, which follow each other, in as few launches as it can.
+
+        steps: of each kernel by itself. dying: by kernel, the items that nobody reads after it. A value that is made
+        and dies in a launch is in no list of values.
+        """
         ...
 
     def fetch(self, nbytes: int) -> Expense:

@@ -60,6 +60,7 @@ SWITCHES: dict[str, tuple[Any, Any]] = {
 # A text that is not allowed for each setting that does not take any text.
 BAD = {
     "kernel_format": "pdi",
+    "launch_milliseconds": "-1",
     "launch_seconds": "0",
     "self_check": "maybe",
     "strict": "sometimes",

@@ -152,6 +152,6 @@ def test_parts_join_what_is_under_way_in_their_thread() -> None:
 
 def test_a_kernel_without_phases_only_runs() -> None:
     ran = events.KernelRan("add", "cpu", "", 3.0)
-    assert (ran.phase("run"), ran.phase("sync"), ran.placed) == (3.0, 0.0, None)
+    assert (ran.phase("run"), ran.phase("sync"), ran.placed) == (3.0, 0.0, ())
     phases = tuple(events.Phase(name, "npu", 1.0) for name in ("sync", "run", "sync"))
     assert dataclasses.replace(ran, phases=phases).phase("sync") == 2.0

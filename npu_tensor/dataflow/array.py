@@ -58,6 +58,8 @@ class Array:
     two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and streams, at the driver's highest power
     level for npu2. ddr_bytes_per_second: what all columns together get from host memory in long runs.
     dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
+    change_seconds: to configure the array anew within a launch; None where a launch has one configuration, for want of
+    full ELFs.
 
     These rates are the only ones: `runtime.rates` takes its priors from here.
     """
@@ -74,6 +76,7 @@ class Array:
     clock_hz: float
     ddr_bytes_per_second: float
     dispatch_seconds: float
+    change_seconds: float | None = None
     core_rows: int = 4
 
     def tiles(self, columns: int) -> list[Tile]:
@@ -142,6 +145,7 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             clock_hz=1.8e9,  # npu4_dpm_clk_table of the amdxdna driver; the int8 rates of arXiv 2512.13282 need 1.7
             ddr_bytes_per_second=55e9,  # see cost.RUN_BYTES; 39 to 71 have been published
             dispatch_seconds=110e-6,  # npupy: 72 to 115 us for a small op; amd/IRON: a floor of 107
+            change_seconds=39e-6,  # amd/IRON's table of decode steps: 38.5 to 39.3 us in a full ELF
         ),
     }
 )

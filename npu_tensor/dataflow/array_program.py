@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dataflow.array import Array
-from npu_tensor.dataflow.design import Configuration, Design
+from npu_tensor.dataflow.design import Configuration, Design, KernelFunction
 from npu_tensor.errors import ArgumentError
 
 __all__ = ["ArrayProgram", "DesignRun", "HostSlice"]
@@ -52,6 +52,14 @@ class ArrayProgram:
     runs: tuple[DesignRun, ...]
     arguments: tuple[int, ...]
 
+    @classmethod
+    def of(cls, design: Design, name: str | None = None, arguments: tuple[int, ...] | None = None) -> ArrayProgram:
+        """One run of a design, whose host buffers are the arguments, of these sizes or just as large as they are."""
+        buffers = design.host_buffers
+        run = DesignRun(design, tuple([HostSlice(number, 0) for number in range(len(buffers))]))
+        sizes = tuple([buffer.type.nbytes for buffer in buffers]) if arguments is None else arguments
+        return cls(name or design.name, (run,), sizes)
+
     def __post_init__(self) -> None:
         arrays = sorted({run.design.arch for run in self.runs})
         if len(arrays) != 1:
@@ -69,6 +77,16 @@ class ArrayProgram:
     def array(self) -> Array:
         """What it is for."""
         return self.runs[0].design.array
+
+    @property
+    def columns(self) -> int:
+        """How many it takes, as many as the widest of its designs."""
+        return max(run.design.columns for run in self.runs)
+
+    @cached_property
+    def functions(self) -> tuple[KernelFunction, ...]:
+        """What its cores call, of all configurations."""
+        return tuple(dict.fromkeys(f for configuration in self.configurations for f in configuration.functions))
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:

@@ -40,7 +40,7 @@ It gives what amd/IRON publishes for products on npu2: 10 GB/s in runs of 16 byt
 runs of a kilobyte and more.
 """
 
-Limit = Literal["compute", "stream", "ddr", "dispatch"]
+Limit = Literal["compute", "stream", "ddr"]
 
 
 class Channel(NamedTuple):
@@ -66,39 +66,27 @@ class Counters:
 
 
 class Prediction(NamedTuple):
-    """Predicted seconds of one run, what limits it, and the time that each resource alone would take."""
+    """Predicted seconds of one run within a launch, what limits it, and what each resource alone would take."""
 
     seconds: float
     limit: Limit
     compute: float
     stream: float
     ddr: float
-    dispatch: float
-
-    @property
-    def busy(self) -> float:
-        """Seconds without the dispatch: how long the array works."""
-        return max(self.compute, self.stream, self.ddr)
 
 
 def predict(counters: Counters, array: Array) -> Prediction:
-    """Seconds of a run: the busiest core, the busiest DMA channel or the host memory, and the dispatch.
+    """Seconds of a run within a launch: of the busiest core, the busiest DMA channel or the host memory.
 
-    The three overlap, because every fifo is double buffered; the dispatch does not. Filling and draining the pipeline
-    and the reading of the instruction stream are left out; the families charge conflicts of memory banks.
+    The three overlap, because every fifo is double buffered. Filling and draining the pipeline and the reading of the
+    instruction stream are left out; the families charge conflicts of memory banks.
     """
     compute = max(counters.cycles.values(), default=0) / array.clock_hz
     stream = max(counters.stream_bytes.values(), default=0) / (STREAM_BYTES_PER_CYCLE * array.clock_hz)
     ddr = counters.ddr_bytes / array.ddr_bytes_per_second
-    parts: dict[Limit, float] = {"compute": compute, "stream": stream, "ddr": ddr, "dispatch": array.dispatch_seconds}
-    return Prediction(
-        max(compute, stream, ddr) + array.dispatch_seconds,
-        max(parts, key=lambda part: parts[part]),
-        compute,
-        stream,
-        ddr,
-        array.dispatch_seconds,
-    )
+    parts: dict[Limit, float] = {"compute": compute, "stream": stream, "ddr": ddr}
+    limit = max(parts, key=lambda part: parts[part])
+    return Prediction(parts[limit], limit, compute, stream, ddr)
 
 
 def host_bytes(pattern: AccessPattern, itemsize: int) -> int:

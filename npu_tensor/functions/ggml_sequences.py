@@ -77,7 +77,9 @@ def ssm_conv(input: Tensor, weight: Tensor) -> Tensor:
 
 
 @composite(method=False, ggml="SSM_SCAN")
-def ssm_scan(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def ssm_scan(
+    state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor
+) -> tuple[Tensor, Tensor]:
     """Mamba's selective scan: state = exp(softplus(dt) a) state + softplus(dt) x b, output = sum(state c) over states.
 
     state: (entries, heads, features, states), of which each sequence has the one at its index in ids (sequences,). x:
@@ -138,7 +140,9 @@ def rwkv_wkv7(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, 
 
 
 @composite(method=False, ggml="GATED_LINEAR_ATTN")
-def gated_linear_attn(k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+def gated_linear_attn(
+    k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Gated linear attention: state = diag(g) state + k v^T, output = scale q state.
 
     k, v, q, g: (tokens of all sequences, heads, features). state: (sequences, heads, features of k, features of v).

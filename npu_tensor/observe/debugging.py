@@ -89,9 +89,10 @@ def _ran(event: events.KernelRan) -> str:
     line = f"{event.device} {event.kernel} {event.out} {event.seconds * 1e3:.3f} ms"
     if event.simulated is not None:
         return f"{line} to simulate, predicted for the array: {event.simulated.seconds * 1e3:.3f} ms"
-    if event.placed is None or not event.seconds:
+    if not event.placed or not event.seconds:
         return line
-    return f"{line} {event.placed.kernel.cost.nbytes / event.seconds / 1e9:.2f} GB/s"
+    nbytes = sum(each.kernel.cost.nbytes for each in event.placed)
+    return f"{line} {nbytes / event.seconds / 1e9:.2f} GB/s"
 
 
 def _placement(plan: Any) -> Iterator[str]:

@@ -46,7 +46,7 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
     """What the plans of a graph's parts say about its ops."""
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
-    switching = {device.uri: device.switch.seconds for device in accelerators}
+    overheads = {device.uri: (device.launch.seconds, device.switch.seconds) for device in accelerators}
     rank = {node: number for number, (_, node) in enumerate(graph.nodes)}
     members = []
     for part, each in planned:
@@ -54,6 +54,8 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
         members += [sorted(rank[nodes[item]] for item in entry.task.items) for entry in each.placed]
     plans = [each for _, each in planned]
     placed = [entry for each in plans for entry in each.placed]
+    launched = [entries for each in plans for entries in each.launches if entries[0].kernel.device in overheads]
+    launch_of = {id(entry): number for number, entries in enumerate(launched, 1) for entry in entries}
     step_of = {number: step for step, numbers in enumerate(members) for number in numbers}
     rows = []
     for number, (_, node) in enumerate(graph.nodes):
@@ -65,12 +67,13 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
             why = "a view: nothing to compute" if is_view else "computed once, with an equal op before it"
             rows.append(start._replace(why=why))
         elif number == members[step][-1]:
-            rows.append(_kernel_row(start, placed[step], places))
+            launch = launch_of.get(id(placed[step]))
+            rows.append(_kernel_row(start, placed[step], places)._replace(launch=launch))
         else:
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
     items, edges = [item for item, _ in graph.nodes], list(digraph(graph).edges)
-    return Explanation(rows, Work(items, leaves(graph), edges, members, plans, switching))
+    return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads))
 
 
 def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:

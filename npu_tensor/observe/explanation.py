@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -45,6 +45,7 @@ class Row(NamedTuple):
     nbytes: bytes of main memory that the kernel reads and writes.
     why: why this kernel, and why none of the devices that are preferred.
     line: where the op was recorded, as "file.py:12".
+    launch: number of the launch on an NPU that the kernel belongs to, from 1.
 
     From `origin` to `why` the fields are those of the whole kernel, on the row of its last op.
     """
@@ -59,6 +60,7 @@ class Row(NamedTuple):
     nbytes: int | None = None
     why: str = ""
     line: str = ""
+    launch: int | None = None
 
 
 class Total(NamedTuple):
@@ -70,8 +72,9 @@ class Total(NamedTuple):
     measured: seconds of the latest run of all kernels; None if one was not measured.
     nbytes: bytes of main memory that the kernels read and write.
     copies: predicted seconds of copying operands to the device and results back, unless they can stay there.
-    switches: changes of the context in a run.
-    switching: predicted seconds of these.
+    launches: how many in a run, of an NPU. launching: predicted seconds of these besides their kernels.
+    switches: changes of the configuration in a run. switching: predicted seconds of these.
+    context_switches: changes of the hardware context in a run: each launch of several configurations has its own.
     """
 
     device: str
@@ -80,8 +83,11 @@ class Total(NamedTuple):
     measured: float | None
     nbytes: int
     copies: float
+    launches: int
+    launching: float
     switches: int
     switching: float
+    context_switches: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Work:
     edges: between items.
     members: rows of each kernel, in the order of the plans.
     plans: one, or one for each part of a long graph.
-    switching: seconds of a change of the context, by device.
+    overheads: seconds of a launch and of a change of the configuration, by NPU.
     """
 
     items: Sequence[int] = ()
@@ -101,7 +107,7 @@ class Work:
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
     plans: Sequence[Plan] = ()
-    switching: Mapping[str, float] = field(default_factory=dict)
+    overheads: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class Explanation(Sequence[Row]):
@@ -157,27 +163,51 @@ class Explanation(Sequence[Row]):
     def totals(self) -> list[Total]:
         """What all kernels of a device take together, for each device that has any."""
         placed, seconds = self._placed, self._seconds
+        launched = [
+            (entries[0].kernel.device, [entry.kernel.cost.context for entry in entries])
+            for plan in self._work.plans
+            for entries in plan.launches
+        ]
         rows = []
         for device in dict.fromkeys(entry.kernel.device for entry in placed):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
             costs = [placed[step].kernel.cost for step in steps]
             times = [time for step in steps if (time := seconds[step]) is not None]
-            # A plan is run again and again: its first kernel follows the last one.
-            contexts = [cost.context for cost in costs]
-            switches = sum(a != b for a, b in zip(contexts, [*contexts[1:], contexts[0]], strict=True))
+            launches = [contexts for uri, contexts in launched if uri == device and device in self._work.overheads]
+            launching, switching = self._work.overheads.get(device, (0.0, 0.0))
+            switches = _changes([context for contexts in launches for context in contexts])
+            own = [contexts[0] if len({*contexts}) == 1 else tuple(contexts) for contexts in launches]
             rows.append(
                 Total(
                     device,
                     len(steps),
                     sum(cost.expense.seconds for cost in costs),
-                    sum(times) if len(times) == len(steps) else None,
+                    sum(times) if len(times) == len(steps) or (launches and len(times) == len(launches)) else None,
                     sum(cost.nbytes for cost in costs),
                     sum(move.expense.seconds for cost in costs for move in (*cost.reads, *cost.writes)),
+                    len(launches),
+                    len(launches) * launching,
                     switches,
-                    switches * self._work.switching.get(device, 0.0),
+                    switches * switching,
+                    _changes(own),
                 )
             )
         return rows
+
+    @property
+    def launches(self) -> int:
+        """Of a run, on all NPUs."""
+        return sum(total.launches for total in self.totals)
+
+    @property
+    def configuration_changes(self) -> int:
+        """How often the arrays of all NPUs are configured anew in a run, in a launch or between launches."""
+        return sum(total.switches for total in self.totals)
+
+    @property
+    def context_switches(self) -> int:
+        """How often a launch of a run follows one of another hardware context, on all NPUs."""
+        return sum(total.context_switches for total in self.totals)
 
     def __str__(self) -> str:
         if not self._rows:
@@ -258,6 +288,11 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
 )
 
 
+def _changes(used: Sequence[Hashable]) -> int:
+    """How often another one follows, in a plan that is run again and again: the first one follows the last."""
+    return sum(one != following for one, following in zip(used, [*used[1:], *used[:1]], strict=True))
+
+
 def _kind(device: str) -> Kind:
     return cast(Kind, parse_uri(device).scheme)
 
@@ -281,8 +316,10 @@ def _legend(total: Total) -> str:
     return f"{total.device}: {many}, predicted {duration(total.predicted)}{simulated}"
 
 
-_HEADINGS: Final = ("#", "op", "out", "device", "kernel", "origin", "predicted", "measured", "bytes", "why", "line")
-_FIGURES: Final = ("#", "predicted", "measured", "bytes")
+_HEADINGS: Final = (
+    *("#", "op", "out", "device", "launch", "kernel", "origin", "predicted", "measured", "bytes", "why", "line"),
+)
+_FIGURES: Final = ("#", "launch", "predicted", "measured", "bytes")
 
 
 def _columns(rows: Sequence[Row], reasons: Sequence[str]) -> list[tuple[str, ...]]:
@@ -294,7 +331,8 @@ def _columns(rows: Sequence[Row], reasons: Sequence[str]) -> list[tuple[str, ...
 def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
     times = (duration(seconds) if seconds is not None else "" for seconds in (row.predicted, row.measured))
     nbytes = size(row.nbytes) if row.nbytes is not None else ""
-    return (str(number), row.op, row.out, row.device, row.kernel, row.origin, *times, nbytes, why, row.line)
+    launch = "" if row.launch is None else str(row.launch)
+    return (str(number), row.op, row.out, row.device, launch, row.kernel, row.origin, *times, nbytes, why, row.line)
 
 
 # --- text
@@ -349,8 +387,11 @@ def _total_lines(totals: Sequence[Total]) -> list[str]:
         parts = [_legend(total)]
         if total.copies:
             parts.append(f"up to {duration(total.copies)} more for copies")
+        if total.launches:
+            many = "1 launch" if total.launches == 1 else f"{total.launches} launches"
+            parts.append(f"{many} per run: {duration(total.launching)} more")
         if total.switches:
-            parts.append(f"{total.switches} switches of context per run: {duration(total.switching)} more")
+            parts.append(f"{total.switches} changes of the configuration: {duration(total.switching)} more")
         if total.measured is not None:
             kind = "measured, the simulator itself:" if _kind(total.device) == "sim" else "measured"
             parts.append(f"{kind} {duration(total.measured)}")

@@ -28,7 +28,7 @@ _FUSED: Final = re.compile(r"(?<=^fused into )#\d+$")
 
 class _Repeat(NamedTuple):
     part: tuple[Hashable, ...]
-    count: int
+    times: int
 
 
 def folded(columns: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -78,7 +78,7 @@ def _count(keys: Sequence[Hashable], start: int, period: int) -> int:
 
 
 def _length(entry: Hashable) -> int:
-    return entry.count * sum(map(_length, entry.part)) if isinstance(entry, _Repeat) else 1
+    return entry.times * sum(map(_length, entry.part)) if isinstance(entry, _Repeat) else 1
 
 
 def _entries(entries: Sequence[Hashable], number: int) -> Iterator[int | tuple[int, int, int]]:
@@ -86,7 +86,7 @@ def _entries(entries: Sequence[Hashable], number: int) -> Iterator[int | tuple[i
     for entry in entries:
         if isinstance(entry, _Repeat):
             yield from _entries(entry.part, number)
-            yield number, number + sum(map(_length, entry.part)) - 1, entry.count
+            yield number, number + sum(map(_length, entry.part)) - 1, entry.times
         else:
             yield number
         number += _length(entry)

@@ -27,13 +27,13 @@ class StepRun(NamedTuple):
     @property
     def nbytes(self) -> int | None:
         """Bytes that it reads and writes, None if not known."""
-        return self.event.placed.kernel.cost.nbytes if self.event.placed else None
+        return sum(each.kernel.cost.nbytes for each in self.event.placed) if self.event.placed else None
 
     @property
     def operations(self) -> int | None:
         """Multiplications and additions of a matrix product; what other ops count as is a matter of taste."""
-        placed = self.event.placed
-        return 2 * placed.task.macs if placed and placed.task.kind == "matmul" else None
+        macs = sum(each.task.macs for each in self.event.placed)
+        return 2 * macs if macs else None
 
 
 @dataclass

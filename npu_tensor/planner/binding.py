@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate, chain, groupby
 
 from npu_tensor import events
 from npu_tensor._util.user_warnings import warn
@@ -17,7 +18,7 @@ from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.selection import before_reset
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import finish_builds
-from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Task
+from npu_tensor.task import AsynchronousDevice, Kernel, Launch, Refusal, Task
 
 __all__ = ["bind", "prepare"]
 
@@ -52,19 +53,38 @@ def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) 
     dying = last_uses(tasks, kept)
     tasks = with_donors(tasks, dying, elsewhere)
     placed = tuple(_bound(*each, conditions) for each in zip(tasks, placement.answers, strict=True))
+    launches = _launches(placed, dying, conditions)
     used = {entry.kernel.device for entry in placed}
     asynchronous = tuple(
         device for device in conditions.accelerators if isinstance(device, AsynchronousDevice) and device.uri in used
     )
     pending = any(isinstance(each, Refusal) and each.pending for entry in placed for each in entry.refusals)
+    pending = pending or any(launch.pending for launch in launches)
+    ends = accumulate(launch.kernels for launch in launches)
+    dead = [(*chain(*dying[end - launch.kernels : end]),) for launch, end in zip(launches, ends, strict=True)]
     return Plan(
         placed,
-        tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True)),
+        tuple([(launch.step, items) for launch, items in zip(launches, dead, strict=True)]),
+        tuple([launch.kernels for launch in launches]),
         aliases,
         size,
         asynchronous,
         builds_before if pending else None,
     )
+
+
+def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditions: Conditions) -> list[Launch]:
+    """The launches of all kernels: on the processor one for each."""
+    accelerators = {device.uri: device for device in conditions.accelerators}
+    launches: list[Launch] = []
+    for uri, group in groupby(range(len(placed)), key=lambda number: placed[number].kernel.device):
+        numbers = [*group]
+        device, steps = accelerators.get(uri), [placed[n].step for n in numbers]
+        if device is None:
+            launches += [Launch(1, step) for step in steps]
+        else:
+            launches += device.launches([placed[n].kernel for n in numbers], steps, [dying[n] for n in numbers])
+    return launches
 
 
 def _bound(task: Task, answers: Sequence[Answer], conditions: Conditions) -> Placed:

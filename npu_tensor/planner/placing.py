@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from npu_tensor.planner.cuts import Answer, Conditions, Cut
-from npu_tensor.planner.measures import MARGIN, Declined, Measure
+from npu_tensor.planner.measures import MARGIN, MEASURES, Declined, Measure
 from npu_tensor.planner.placement import Answer as Option
-from npu_tensor.planner.placement import Job, Movement, Placement, place, weight
+from npu_tensor.planner.placement import Job, Movement, Overhead, Placement, ordered, place, weight
 from npu_tensor.runtime.devices.host import host_kernel
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.task import Accelerator, Cost, Kernel, Refusal, Task
 
-__all__ = ["job", "placed_tasks"]
+__all__ = ["job", "overhead", "placed_tasks"]
 
 
 def placed_tasks(cuts: Iterator[Cut], conditions: Conditions) -> Cut:
@@ -23,16 +23,16 @@ def placed_tasks(cuts: Iterator[Cut], conditions: Conditions) -> Cut:
     """
     if conditions.measure is None or not conditions.accelerators:
         *_, last = cuts
-        return last
+        return _in_long_launches(last, conditions.accelerators)
     scale = _scale(conditions, conditions.measure)
     alone = next(cuts)
     host = [host_kernel(task) for task in alone.tasks.tasks]
     here = _on_processor(alone, host, scale)
     # With fallback=warn or =error an op that no device has a kernel for must be found, however little it costs.
-    if conditions.fallback == "allow" and here <= min(scale.launches):
+    if conditions.fallback == "allow" and here <= min(overhead.launch for overhead in scale.overheads):
         too_little = [
-            Declined(device.uri, scale.measure, "launch", launch, here)
-            for device, launch in zip(scale.accelerators, scale.launches, strict=True)
+            Declined(device.uri, scale.measure, "launch", overhead.launch, here)
+            for device, overhead in zip(scale.accelerators, scale.overheads, strict=True)
         ]
         return alone._replace(answers=[too_little] * len(host))
     weighed = [_weighed(cut, scale) for cut in cuts]
@@ -42,17 +42,37 @@ def placed_tasks(cuts: Iterator[Cut], conditions: Conditions) -> Cut:
     return alone._replace(answers=_declined(alone, host, weighed, here, scale))
 
 
+def _in_long_launches(cut: Cut, accelerators: Sequence[Accelerator]) -> Cut:
+    """Its tasks, each for the first device that takes it, in an order with few launches and few switches."""
+    if not accelerators or not cut.tasks.tasks:
+        return cut
+    measure, tasks = MEASURES["latency"], cut.tasks.tasks
+    overheads = [overhead(device, measure) for device in accelerators]
+    devices, jobs = [], []
+    for task, answers in zip(tasks, cut.answers, strict=True):
+        takers = [number for number, answer in enumerate(answers) if not isinstance(answer, (Refusal, Declined))]
+        devices.append(takers[0] if takers else len(accelerators))
+        options: list[Option | None] = [None] * len(accelerators)
+        if takers:
+            kernel = answers[takers[0]]
+            assert not isinstance(kernel, (Refusal, Declined))
+            options[takers[0]] = _option(task, kernel.cost, measure, frozenset())
+        jobs.append(Job(_read(task), _made(task), (*options, Option(0.0))))
+    orders = [range(len(jobs)), ordered(jobs, devices, overheads)]
+    best = min(orders, key=lambda order: weight(jobs, overheads, devices, order))
+    return Cut(cut.tasks._replace(tasks=[tasks[number] for number in best]), [cut.answers[number] for number in best])
+
+
 class _Scale(NamedTuple):
     """How tasks and placements are weighed: the conditions of a plan in the unit of its measure.
 
-    switches, launches: by accelerator. resident: by item, the number of the accelerator that holds it and what fetching
+    overheads: by accelerator. resident: by item, the number of the accelerator that holds it and what fetching
     it takes.
     """
 
     accelerators: Sequence[Accelerator]
     measure: Measure
-    switches: tuple[float, ...]
-    launches: tuple[float, ...]
+    overheads: tuple[Overhead, ...]
     resident: dict[int, tuple[int, float]]
     persistent: frozenset[int]
 
@@ -65,9 +85,13 @@ def _scale(conditions: Conditions, measure: Measure) -> _Scale:
         for number, device in enumerate(accelerators)
         if value.home in device.members
     }
-    switches = tuple(weigh(device.switch) for device in accelerators)
-    launches = tuple(weigh(device.launch) for device in accelerators)
-    return _Scale(accelerators, measure, switches, launches, resident, conditions.persistent)
+    overheads = tuple([overhead(device, measure) for device in accelerators])
+    return _Scale(accelerators, measure, overheads, resident, conditions.persistent)
+
+
+def overhead(device: Accelerator, measure: Measure) -> Overhead:
+    """What a device takes besides its kernels."""
+    return Overhead(measure.weigh(device.switch), measure.weigh(device.launch), device.mixes)
 
 
 def _on_processor(cut: Cut, host: Sequence[Kernel], scale: _Scale) -> float:
@@ -75,7 +99,7 @@ def _on_processor(cut: Cut, host: Sequence[Kernel], scale: _Scale) -> float:
     last = len(scale.accelerators)
     nowhere: list[Answer] = [Refusal("")] * last
     jobs = [job(task, nowhere, kernel, scale.measure) for task, kernel in zip(cut.tasks.tasks, host, strict=True)]
-    return weight(jobs, scale.switches, [last] * len(jobs), range(len(jobs)), cut.tasks.kept, scale.resident)
+    return weight(jobs, scale.overheads, [last] * len(jobs), range(len(jobs)), cut.tasks.kept, scale.resident)
 
 
 class _Weighed(NamedTuple):
@@ -92,7 +116,7 @@ def _weighed(cut: Cut, scale: _Scale) -> _Weighed:
     host = [host_kernel(task) for task in tasks]
     cut = cut._replace(answers=[[_launchable(answer) for answer in answers] for answers in cut.answers])
     jobs = [job(*each, scale.measure, scale.persistent) for each in zip(tasks, cut.answers, host, strict=True)]
-    return _Weighed(cut, host, jobs, place(jobs, scale.switches, cut.tasks.kept, scale.resident))
+    return _Weighed(cut, host, jobs, place(jobs, scale.overheads, cut.tasks.kept, scale.resident))
 
 
 def _launchable(answer: Answer) -> Answer:
@@ -125,7 +149,7 @@ def _declined(
     for number, device in enumerate(scale.accelerators):
         devices = [last if each.answers[number] is None else number for each in jobs]
         kept = weighed[-1].cut.tasks.kept
-        there = weight(jobs, scale.switches, devices, range(len(jobs)), kept, scale.resident)
+        there = weight(jobs, scale.overheads, devices, range(len(jobs)), kept, scale.resident)
         by_graph.append(Declined(device.uri, scale.measure, "graph", there, here))
         items_taken.append(
             {
@@ -155,9 +179,11 @@ def _by_kernel(answers: Sequence[Answer], host: Kernel, scale: _Scale) -> list[A
             declined.append(answer)
             continue
         cost = answer.cost
-        there, copies = weigh(cost.expense), sum([weigh(move.expense) for move in (*cost.reads, *cost.writes)])
-        device, here = scale.accelerators[number].uri, weigh(host.cost.expense)
-        declined.append(Declined(device, measure, "kernel", there, here, copies, scale.switches[number]))
+        besides = scale.overheads[number]
+        there, here = weigh(cost.expense) + besides.launch, weigh(host.cost.expense)
+        copies = sum([weigh(move.expense) for move in (*cost.reads, *cost.writes)])
+        device = scale.accelerators[number].uri
+        declined.append(Declined(device, measure, "kernel", there, here, copies, besides.switch))
     return declined
 
 
@@ -169,11 +195,15 @@ def job(
         None if isinstance(each, (Refusal, Declined)) else _option(task, each.cost, measure, persistent)
         for each in answers
     ]
-    return Job(
-        tuple([operand.item for operand in task.inputs]),
-        tuple([output.item for output in task.outputs]),
-        (*options, Option(measure.weigh(host.cost.expense))),
-    )
+    return Job(_read(task), _made(task), (*options, Option(measure.weigh(host.cost.expense))))
+
+
+def _read(task: Task) -> tuple[int, ...]:
+    return tuple([operand.item for operand in task.inputs])
+
+
+def _made(task: Task) -> tuple[int, ...]:
+    return tuple([output.item for output in task.outputs])
 
 
 def _option(task: Task, cost: Cost, measure: Measure, persistent: frozenset[int]) -> Option:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate
+from itertools import count as counter
 from typing import Any, NamedTuple, Protocol
 
 from npu_tensor import events
@@ -50,7 +51,8 @@ class Placed(NamedTuple):
 class Plan:
     """What will run for one structure. Item numbers index the list of values.
 
-    steps: each with the items that no later step reads. aliases: kept views -> item whose buffer they share.
+    placed: kernels in order. steps: each with the items that no later step reads. counts: how many kernels each step
+    runs, more than one where an NPU has several in a launch. aliases: kept views -> item whose buffer they share.
     asynchronous: devices of steps that return before their work is done. builds_before: None if it has the kernels that
     it should; else how many builds had ended before it was made, while some of its kernels were still being built.
     runs: counts from 0, for whoever counts runs.
@@ -61,12 +63,19 @@ class Plan:
 
     placed: tuple[Placed, ...]
     steps: tuple[tuple[Step, tuple[int, ...]], ...]
+    counts: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
     size: int
     asynchronous: tuple[AsynchronousDevice, ...] = ()
     builds_before: int | None = None
-    runs: Iterator[int] = field(default_factory=count, repr=False)
+    runs: Iterator[int] = field(default_factory=counter, repr=False)
     run: Run = field(init=False, repr=False)
+
+    @property
+    def launches(self) -> list[tuple[Placed, ...]]:
+        """The kernels of each step."""
+        ends = accumulate(self.counts)
+        return [self.placed[end - count : end] for count, end in zip(self.counts, ends, strict=True)]
 
     @property
     def provisional(self) -> bool:
@@ -110,26 +119,45 @@ class Plan:
         """Run the steps with an event for each."""
         begin = time.perf_counter()
         lines = {item: op.line for item, op in recorded}
-        for number, ((step, last_read), placed) in enumerate(zip(self.steps, self.placed, strict=True)):
+        first = 0
+        for (step, last_read), count in zip(self.steps, self.counts, strict=True):
             start = time.perf_counter()
             with events.collect_parts() as parts:
                 step(values)
                 for device in self.asynchronous:
                     device.synchronize()  # so that the time is that of this step
-            end = time.perf_counter()
-            task = placed.task
-            out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in task.outputs)
-            where = tuple(dict.fromkeys(lines[item] for item in task.items if lines.get(item)))
-            phases, simulated = parts.of(events.Phase), next(iter(parts.of(events.KernelSimulated)), None)
-            uri = placed.kernel.device
-            events.emit(
-                events.KernelRan(
-                    task.name, uri, out, end - start, self, number, where, phases, simulated, when=end
-                )
-            )
+            for event in self._ran(first, count, start, parts, lines):
+                events.emit(event)
+            first += count
             for item in last_read:
                 values[item] = None
         events.emit(events.PlanRan(time.perf_counter() - begin, self))
+
+    def _ran(
+        self, first: int, count: int, start: float, parts: events.Parts, lines: dict[int, str]
+    ) -> Iterator[events.KernelRan]:
+        """The events of a step that has just ended: one per kernel where a simulated array says when each ended."""
+        end = time.perf_counter()
+        simulated = parts.of(events.KernelSimulated)
+        singly = len(simulated) == count
+        ends = [*(each.when for each in simulated[:-1]), end] if singly else [end]
+        for number, until in enumerate(ends):
+            placed = self.placed[first + number : first + number + 1] if singly else self.placed[first : first + count]
+            tasks = [entry.task for entry in placed]
+            yield events.KernelRan(
+                "+".join([task.name for task in tasks]),
+                placed[0].kernel.device,
+                ", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
+                until - start,
+                self,
+                first + number,
+                tuple(dict.fromkeys(lines[item] for task in tasks for item in task.items if lines.get(item))),
+                tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
+                simulated[number] if singly else None,
+                len(placed),
+                when=until,
+            )
+            start = until
 
     def _out_of_memory(self, values: Sequence[Any], recorded: Ops) -> OutOfMemoryError:
         """The error of a step that had no memory; names the largest result of its task."""

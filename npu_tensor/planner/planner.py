@@ -90,7 +90,7 @@ def _planned(
         if events.listeners:
             ops, now = len(structure.nodes), time.perf_counter()
             kernels = parts.of(events.KernelBuilt)
-            events.emit(events.PlanBuilt(ops, len(ready.steps), now - start, ready, now - drafted, kernels, graph))
+            events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, graph))
         while len(plans) >= MAX_PLANS and key not in plans:
             plans.pop(next(iter(plans)))
         plans[key] = ready

@@ -443,8 +443,8 @@ def test_no_other_tiling_is_much_faster(problem: GemmProblem, data: st.DataObjec
     if check(made):
         return
     array = ARRAYS[problem.arch]
-    chosen = predict(count(design(problem, best, epilogue(problem))), array).busy
-    assert chosen <= 1.03 * predict(count(made), array).busy
+    chosen = predict(count(design(problem, best, epilogue(problem))), array).seconds
+    assert chosen <= 1.03 * predict(count(made), array).seconds
 
 
 @pytest.mark.parametrize(
@@ -466,8 +466,7 @@ def test_predicted_throughput_at_4096(arch: Arch, operand: str, result: str, ter
     made = design(problem, tiling, PLAIN)
     assert check(made) == []
     found = predict(count(made), array)
-    assert 2 * n**3 / found.seconds >= tera * 1e12
-    assert found.limit in ("compute", "stream", "ddr")
+    assert 2 * n**3 / (found.seconds + array.dispatch_seconds) >= tera * 1e12
 
 
 # --- block floats
@@ -548,5 +547,5 @@ def test_block_floats_are_predicted_to_be_several_times_as_fast() -> None:
         problem = GemmProblem("aie2p", 8, operand, "bfloat16", n, n, n)
         tiling = search(problem)
         assert tiling is not None
-        busy[operand] = predict(count(design(problem, tiling, PLAIN)), ARRAYS["aie2p"]).busy
+        busy[operand] = predict(count(design(problem, tiling, PLAIN)), ARRAYS["aie2p"]).seconds
     assert 3 < busy["bfloat16"] / busy["bfp16"] < 8

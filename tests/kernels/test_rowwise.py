@@ -442,4 +442,4 @@ def test_memory_or_channels_limit_sums_of_long_rows() -> None:
         assert not isinstance(answer, Refusal)
         prediction = predict(count(answer.design()), array)
         rate = min(array.ddr_bytes_per_second, 4 * array.clock_hz * array.columns)
-        assert x.nbytes / rate >= 0.8 * prediction.busy
+        assert x.nbytes / rate >= 0.8 * prediction.seconds

@@ -22,7 +22,7 @@ from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.ops import registry
 from npu_tensor.planner import selection
 from npu_tensor.planner.measures import MEASURES, Declined
-from npu_tensor.planner.placement import Answer, Job, weight
+from npu_tensor.planner.placement import Answer, Job, Overhead, weight
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.task import Cost, Expense, Move, Refusal
 
@@ -173,9 +173,10 @@ def stand_in(device: str, seconds: float, context: object = None, moves: tuple[M
 def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     contexts = random.Random(seed).choices("abc", k=seed % 6 + 1)
     placed = tuple(stand_in("npu", 0.0, context) for context in contexts)
-    (total,) = Explanation(work=Work(plans=[Plan(placed, (), (), 0)])).totals
+    plan = Plan(placed, (), (1,) * len(placed), (), 0)
+    (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": (0.0, 1.0)})).totals
     jobs = [Job((), (), (Answer(0.0, context), Answer(0.0))) for context in contexts]
-    assert total.switches == weight(jobs, (1.0,), [0] * len(jobs), range(len(jobs)))
+    assert total.switches == weight(jobs, (Overhead(1.0),), [0] * len(jobs), range(len(jobs)))
 
 
 @pytest.mark.parametrize(
@@ -259,13 +260,13 @@ def small() -> Explanation:
         Row("permute", "bf16[128, 64]", why="same", line="a.py:5"),
         Row("cumsum", "bf16[128, 64]", "cpu", "numpy", "none", 6.4e-6, None, 65500, "same", "a.py:6"),
     ]
-    plan = Plan((stand_in("sim:npu2", 3.5e-4, "x", (copy, copy)), stand_in("cpu", 6.4e-6)), (), (), 0)
+    plan = Plan((stand_in("sim:npu2", 3.5e-4, "x", (copy, copy)), stand_in("cpu", 6.4e-6)), (), (1, 1), (), 0)
     work = Work(
         items=(2, 4, 5, 6),
         edges=((2, 4), (4, 5), (5, 6)),
         members=((0, 1), (3,)),
         plans=[plan],
-        switching={"sim:npu2": 2.6e-3},
+        overheads={"sim:npu2": (3.6e-4, 3.9e-5)},
     )
     explanation = Explanation(rows, work)
     with explanation.measure():
@@ -286,7 +287,7 @@ why:
      long long long long long long long reason
   b  same
 
-sim:npu2: 1 kernel, predicted 350.0 us for the real array; up to 3.0 us more for copies
+sim:npu2: 1 kernel, predicted 350.0 us for the real array; up to 3.0 us more for copies; 1 launch per run: 360.0 us more
 cpu: 1 kernel, predicted 6.4 us; measured 125.0 us"""
     assert str(small()) == expected
     assert repr(small()) == expected

@@ -16,7 +16,7 @@ from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.planner import run, selection
 from npu_tensor.runtime.devices.host import host_step
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Fusion, Kernel, Launches, Move, Refusal, Step, Task
 
 MS = 1e-3
 
@@ -43,6 +43,7 @@ class Accelerator:
         fetch: float = 0.1 * MS,
         launch: float = 0.1 * MS,
         contexts: Mapping[str, str] | None = None,
+        mixes: bool = False,
     ) -> None:
         self.uri = uri
         self.costs = costs
@@ -52,12 +53,16 @@ class Accelerator:
         self.launch = expense(launch)
         self.switch = expense(2.6 * MS)
         self.contexts = contexts or {}
+        self.mixes = mixes
         self.claims = 0
         self.ran: list[str] = []
         self.members = (self,)
 
     def fetch(self, nbytes: int) -> Expense:
         return self.fetch_expense
+
+    def launches(self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]) -> Launches:
+        return [(1, step) for step in steps]
 
     def claim(self, task: Task) -> Kernel | Refusal:
         self.claims += 1
@@ -355,7 +360,7 @@ def test_the_reason_says_what_was_compared(accelerator: Make) -> None:
     with heard(PlanBuilt) as built:
         y.realize()
     (reason,) = [refusal.reason for event in built for placed in event.plan.placed for refusal in placed.refusals]
-    compared = "300.00 ms there and up to 200.0 us for copies, 2.60 ms more after"
+    compared = "300.10 ms there and up to 200.0 us for copies, 2.60 ms more after"
     assert reason.startswith(f"npu:0 by predicted cost: {compared}")
     assert reason.endswith("on the CPU")
 

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.placement_graphs import FAMILIES, Graph, random_graph
 from benchmarks.placement_rivals import best_weight, rules
-from npu_tensor.planner.placement import Answer, Job, Movement, Placement, place, weight
+from npu_tensor.planner.placement import Answer, Job, Movement, Overhead, Placement, place, weight
 
 SWITCH = 10.0
-ONE_NPU = (SWITCH,)
+ONE_NPU = (Overhead(SWITCH),)
 NPU, PROCESSOR = 0, 1
 
 Places = dict[int, set[tuple[int, Hashable]]]
@@ -22,36 +22,40 @@ def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> flo
     """What the second of two runs takes: it finds the contexts that the first one has left, but none of its values."""
     contexts: dict[int, Hashable] = {}
     for _ in range(2):
-        taken = 0.0
+        taken, running = 0.0, len(graph.overheads)
         # By value: what bringing it back takes, and the places and forms in which it lies.
         back = {value: takes for value, (_, takes) in graph.resident.items()}
         lies: Places = {value: {(device, None)} for value, (device, _) in graph.resident.items()}
 
         def fetch(value: int, back: Mapping[int, float] = back, lies: Places = lies) -> float:
             """What it takes until a value lies in the processor's memory."""
-            found = lies.setdefault(value, {(len(graph.switches), None)})
-            takes = 0.0 if (len(graph.switches), None) in found else back[value]
-            found.add((len(graph.switches), None))
+            found = lies.setdefault(value, {(len(graph.overheads), None)})
+            takes = 0.0 if (len(graph.overheads), None) in found else back[value]
+            found.add((len(graph.overheads), None))
             return takes
 
         for number in order:
             job, device = graph.jobs[number], devices[number]
             answer = job.answers[device]
             assert answer is not None
-            if device < len(graph.switches):
-                if contexts.setdefault(device, answer.context) != answer.context:
-                    taken += graph.switches[device]
+            if device < len(graph.overheads):
+                overhead, changed = graph.overheads[device], contexts.get(device) not in (None, answer.context)
+                if running != device or (changed and not overhead.mixed):
+                    taken += overhead.launch
+                if changed:
+                    taken += overhead.switch
                 contexts[device] = answer.context
+            running = device
             for slot, value in enumerate(job.inputs):
-                if device == len(graph.switches):
+                if device == len(graph.overheads):
                     taken += fetch(value)
                 elif (device, answer.reads[slot].form) not in lies.get(value, set()):
                     taken += fetch(value) + answer.reads[slot].weight
                     lies[value].add((device, answer.reads[slot].form))
             taken += answer.weight
             for slot, value in enumerate(job.outputs):
-                lies[value] = {(len(graph.switches), None)}
-                if device < len(graph.switches):
+                lies[value] = {(len(graph.overheads), None)}
+                if device < len(graph.overheads):
                     back[value] = answer.writes[slot].weight
                     # In a form of its own, it is nowhere as anybody reads it.
                     lies[value] = {(device, None)} if answer.writes[slot].form is None else set()
@@ -66,7 +70,7 @@ def graphs(sizes: Sequence[int], seeds: int, devices: int) -> Iterator[Graph]:
 
 def weight_of(graph: Graph, devices: Sequence[int], order: Sequence[int] | None = None) -> float:
     order = range(len(graph.jobs)) if order is None else order
-    return weight(graph.jobs, graph.switches, devices, order, graph.wanted, graph.resident)
+    return weight(graph.jobs, graph.overheads, devices, order, graph.wanted, graph.resident)
 
 
 def is_topological(jobs: Sequence[Job], order: Sequence[int]) -> bool:
@@ -174,7 +178,7 @@ def test_a_placement_says_what_it_takes_and_can_run(devices: int) -> None:
 def test_the_order_of_sets_does_not_matter() -> None:
     for graph in graphs((40,), 3, 2):
         backwards = dict(reversed(graph.resident.items()))
-        assert place(*graph) == place(graph.jobs, graph.switches, sorted(graph.wanted, reverse=True), backwards)
+        assert place(*graph) == place(graph.jobs, graph.overheads, sorted(graph.wanted, reverse=True), backwards)
 
 
 def job(
@@ -292,7 +296,7 @@ def both(inputs: tuple[int, ...], output: int, first: float | None, second: floa
 
 def test_contexts_go_to_different_devices() -> None:
     jobs = [both((number,), number + 1, 2.0, 2.0, "ab"[number % 2]) for number in range(4)]
-    found = place(jobs, (SWITCH, SWITCH), {4})
+    found = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {4})
     assert sorted({(on, number % 2) for number, on in enumerate(found.devices)}) in ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
     # Every value crosses: it is brought back and copied, the first one only copied, the last one only brought back.
     assert found.weight == 4 * 2.0 + 3 * 2.0 + 2.0
@@ -300,7 +304,7 @@ def test_contexts_go_to_different_devices() -> None:
 
 def test_a_context_gives_way_to_one_that_has_no_other_device() -> None:
     jobs = [both((0,), 1, 1.0, 2.0, "a"), both((0,), 2, 1.0, None, "b")]
-    found = place(jobs, (SWITCH, SWITCH), {1, 2})
+    found = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {1, 2})
     assert (found.devices, found.weight) == ((1, 0), 7.0)
 
 
@@ -325,5 +329,5 @@ def test_values_that_a_job_reads_twice_in_different_ways() -> None:
             Answer(9.0),
         ),
     )
-    assert place([twice], (SWITCH, SWITCH), {1}) == Placement((0,), (0,), 3.0)
-    assert place([twice], (SWITCH, SWITCH), {1}, {0: (1, 4.0)}) == Placement((0,), (0,), 7.0)
+    assert place([twice], (Overhead(SWITCH), Overhead(SWITCH)), {1}) == Placement((0,), (0,), 3.0)
+    assert place([twice], (Overhead(SWITCH), Overhead(SWITCH)), {1}, {0: (1, 4.0)}) == Placement((0,), (0,), 7.0)

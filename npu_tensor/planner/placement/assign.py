@@ -11,9 +11,9 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.planner.placement.problem import Job, Placement, weight
+from npu_tensor.planner.placement.problem import Job, Overhead, Placement, weight
 
-__all__ = ["place"]
+__all__ = ["ordered", "place"]
 
 MOST_KEPT: Final = 6
 """Partial placements that go on from one job to the next; more were seldom better by more than 0.1 %."""
@@ -52,7 +52,7 @@ class _Partial(NamedTuple):
 
 def place(
     jobs: Sequence[Job],
-    switches: Sequence[float],
+    overheads: Sequence[Overhead],
     wanted: Collection[int] = (),
     resident: Mapping[int, tuple[int, float]] | None = None,
 ) -> Placement:
@@ -62,15 +62,15 @@ def place(
     """
     resident = resident or {}
     order: Sequence[int] = range(len(jobs))
-    alone = (len(switches),) * len(jobs)
-    best = Placement(alone, tuple(order), weight(jobs, switches, alone, order, wanted, resident))
+    alone = (len(overheads),) * len(jobs)
+    best = Placement(alone, tuple(order), weight(jobs, overheads, alone, order, wanted, resident))
     elsewhere = any(answer is not None for job in jobs for answer in job.answers[:-1])
     for _ in range(ROUNDS if elsewhere else 0):
-        devices = _on_devices(jobs, order, switches, frozenset(wanted), resident)
+        devices = _on_devices(jobs, order, overheads, frozenset(wanted), resident)
         if devices == best.devices:
             break
-        for each in (order, _ordered(jobs, devices)):
-            total = weight(jobs, switches, devices, each, wanted, resident)
+        for each in (order, ordered(jobs, devices, overheads)):
+            total = weight(jobs, overheads, devices, each, wanted, resident)
             if total < best.weight * (1 - 1e-12):  # or it is a rounding error
                 best = Placement(devices, tuple(each), total)
             order = each
@@ -80,28 +80,28 @@ def place(
 def _on_devices(
     jobs: Sequence[Job],
     order: Sequence[int],
-    switches: Sequence[float],
+    overheads: Sequence[Overhead],
     wanted: frozenset[int],
     resident: Mapping[int, tuple[int, float]],
 ) -> tuple[int, ...]:
     """The devices of the best placement that is found in an order."""
     last_read = {value: number for number in order for value in jobs[number].inputs}
-    nothing: Contexts = (None,) * len(switches)
+    nothing: Contexts = (None,) * len(overheads)
     lies = {value: _Lies(device, True, back) for value, (device, back) in resident.items()}
     kept = [_Partial(0.0, None, nothing, nothing, lies)]
     for number in order:
         longer: dict[Hashable, _Partial] = {}
         for partial in kept:
-            for device in range(len(switches) + 1):
+            for device in range(len(overheads) + 1):
                 if jobs[number].answers[device] is not None:
-                    added = _with(partial, number, jobs[number], device, switches, wanted, last_read)
+                    added = _with(partial, number, jobs[number], device, overheads, wanted, last_read)
                     places = frozenset([(value, place.device) for value, place in added.lies.items()])
-                    key = added.first, added.last, places
+                    key = device, added.first, added.last, places
                     if key not in longer or added.weight < longer[key].weight:
                         longer[key] = added
         kept = sorted(longer.values(), key=itemgetter(0))[:MOST_KEPT]
     totals = [  # The first job follows the last one.
-        (partial.weight + sum([s for s, a, b in zip(switches, partial.first, partial.last, strict=True) if a != b]), at)
+        (partial.weight + sum([o.switch for o, a, b in zip(overheads, *partial[2:4], strict=True) if a != b]), at)
         for at, partial in enumerate(kept)
     ]
     chosen = kept[min(totals)[1]].chosen
@@ -116,7 +116,7 @@ def _with(
     number: int,
     job: Job,
     device: int,
-    switches: Sequence[float],
+    overheads: Sequence[Overhead],
     wanted: frozenset[int],
     last_read: Mapping[int, int],
 ) -> _Partial:
@@ -127,12 +127,17 @@ def _with(
     total, lies = partial.weight + answer.weight, partial.lies
     changes: dict[int, _Lies] = {}
     first, last = partial.first, partial.last
-    if device != processor and last[device] != answer.context:
-        if last[device] is None:
-            first = (*first[:device], answer.context, *first[device + 1 :])
-        else:
-            total += switches[device]
-        last = (*last[:device], answer.context, *last[device + 1 :])
+    if device != processor:
+        overhead, same = overheads[device], last[device] == answer.context
+        previous = processor if partial.chosen is None else partial.chosen[0]
+        if previous != device or not (overhead.mixed or same):
+            total += overhead.launch
+        if not same:
+            if last[device] is None:
+                first = (*first[:device], answer.context, *first[device + 1 :])
+            else:
+                total += overhead.switch
+            last = (*last[:device], answer.context, *last[device + 1 :])
     for slot, value in enumerate(inputs):
         place = changes.get(value) or lies.get(value)
         if device != processor:
@@ -160,11 +165,12 @@ def _with(
     return _Partial(total, (device, partial.chosen), first, last, lies)
 
 
-def _ordered(jobs: Sequence[Job], devices: Sequence[int]) -> list[int]:
+def ordered(jobs: Sequence[Job], devices: Sequence[int], overheads: Sequence[Overhead]) -> list[int]:
     """A topological order of jobs on devices; the last device is the processor, which never switches.
 
-    A job that needs no switch runs as soon as it can, which never costs a switch later. If all that are left need
-    one, the context goes first that has the most switches behind it.
+    A job that continues the launch before it goes first, then one that needs no switch, which never costs one later,
+    on the processor before others. If all that are left need one, the context goes first that has the most switches
+    behind it; of a device whose launches take several contexts, it goes on with the launch.
     """
     maker = {value: number for number, job in enumerate(jobs) for value in job.outputs}
     readers: list[list[int]] = [[] for _ in jobs]
@@ -185,12 +191,15 @@ def _ordered(jobs: Sequence[Job], devices: Sequence[int]) -> list[int]:
         if not count:
             waiting.setdefault(labels[number], []).append(number)
     current = {processor[0]: processor}  # by device: what goes on without a switch
+    mixed = {number for number, overhead in enumerate(overheads) if overhead.mixed and overhead.launch}
     heights = _heights(readers, labels, processor)
     order: list[int] = []
+    label: tuple[int, Hashable] | None = None
     while waiting:
-        label = next((each for each in current.values() if each in waiting), None)
+        going_on = [each for each in waiting if label is not None and each[0] == label[0] and label[0] in mixed]
+        label = next((each for each in current.values() if each in waiting), None) if not going_on else None
         if label is None:
-            label = max(waiting, key=lambda each: max([heights[number] for number in waiting[each]]))
+            label = max(going_on or waiting, key=lambda each: max([heights[number] for number in waiting[each]]))
             current[label[0]] = label
         for number in (queue := waiting.pop(label)):  # which grows meanwhile
             order.append(number)

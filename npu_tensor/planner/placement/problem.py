@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Answer", "Job", "Movement", "Placement", "weight"]
+__all__ = ["Answer", "Job", "Movement", "Overhead", "Placement", "weight"]
+
+
+class Overhead(NamedTuple):
+    """What a device that is not the processor takes besides its jobs.
+
+    switch: from a job of one context to one of another. launch: of jobs that follow each other on the device and on no
+    other between them. mixed: whether jobs of several contexts are one launch.
+    """
+
+    switch: float
+    launch: float = 0.0
+    mixed: bool = True
 
 
 class Movement(NamedTuple):
@@ -56,7 +68,7 @@ class Placement(NamedTuple):
 
 def weight(
     jobs: Sequence[Job],
-    switches: Sequence[float],
+    overheads: Sequence[Overhead],
     devices: Sequence[int],
     order: Sequence[int],
     wanted: Collection[int] = (),
@@ -65,6 +77,7 @@ def weight(
     """What a placement takes: the one definition of it.
 
     - Every job what it takes on its device.
+    - Every launch: see `Overhead`.
     - Every switch between jobs that follow each other on a device, in a plan that is run again and again: the first
       job follows the last one.
     - Every copy in a form that a device reads, once per value, device and form. There is none for form None if the
@@ -72,14 +85,15 @@ def weight(
     - Every value that was left by a device that is not the processor and is read in any other way, also by the
       processor or because it is wanted: bringing it back, once.
 
-    switches: what a switch takes, by device, without the processor. wanted: values that somebody looks at afterwards.
+    overheads: by device, without the processor. wanted: values that somebody looks at afterwards.
     resident: values from outside that lie in the memory of a device in form None, and what bringing them back takes.
 
     Raises ValueError for a job on a device that has refused it.
     """
-    processor = len(switches)
+    processor = len(overheads)
     left = {value: (device, Movement(back)) for value, (device, back) in (resident or {}).items()}
-    contexts: list[list[Hashable]] = [[] for _ in switches]
+    contexts: list[list[Hashable]] = [[] for _ in overheads]
+    before = processor
     copied: set[tuple[int, int, Hashable]] = set()
     back = {value for value in wanted if value in left}
     total = 0.0
@@ -89,10 +103,14 @@ def weight(
         if answer is None:
             raise ValueError(f"device {device} has refused job {number}")
         total += answer.weight
+        before, previous = device, before
         if device == processor:
             back.update(value for value in job.inputs if value in left)
             continue
-        contexts[device].append(answer.context)
+        used, overhead = contexts[device], overheads[device]
+        if previous != device or not (overhead.mixed or used[-1] == answer.context):
+            total += overhead.launch
+        used.append(answer.context)
         for value, movement in zip(job.inputs, answer.reads, strict=True):
             lies_at, lies_as = left.get(value, (processor, movement))
             if lies_at == device and lies_as.form is None and movement.form is None:
@@ -107,6 +125,7 @@ def weight(
             if value in wanted:
                 back.add(value)
     total += sum(left[value][1].weight for value in back)
-    for switch, used in zip(switches, contexts, strict=True):
-        total += switch * sum(one != following for one, following in zip(used, used[1:] + used[:1], strict=True))
+    for overhead, used in zip(overheads, contexts, strict=True):
+        changes = sum(one != following for one, following in zip(used, used[1:] + used[:1], strict=True))
+        total += overhead.switch * changes
     return total

@@ -1,7 +1,8 @@
-"""The instruction stream of a design: what the NPU's controller does in a run, as 32-bit words.
+"""The instruction stream of a launch: what the NPU's controller does in it, as 32-bit words.
 
     words = instructions(design, {"scale_0_2": 0x4800})  # where the compiler has put the runtime parameter: `placement`
     words.astype("<u4").tofile("kernel_insts.bin")
+    words, places = stream(program, [addresses])         # of runs one after another
 
 The words are those that mlir-aie 1.3.4 and 1.4.1 emit for the IRON program of the design: a header of four words, the
 writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
@@ -20,18 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array_program import ArrayProgram, HostSlice
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
 from npu_tensor.dataflow.design import AccessPattern, Design, Finish
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.build.iron_program import device_columns, parameter_words
 
-__all__ = ["HEADER", "WRITE", "WRITE_VALUE", "WRITE_WORDS", "buffer_descriptor", "instructions"]
+__all__ = ["HEADER", "WRITE", "WRITE_VALUE", "WRITE_WORDS", "buffer_descriptor", "instructions", "stream"]
 
 # --- operations: the first word of each
 
 WRITE: Final = 0x00
 BLOCK_WRITE: Final = 0x01
 MASK_WRITE: Final = 0x03
+LOAD_PDI: Final = 0x08
 SYNC: Final = 0x80
 ADDRESS_PATCH: Final = 0x81
 
@@ -66,48 +69,31 @@ VALID: Final = 1 << 25
 
 
 def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uint32]:
-    """The words of the sequence of a design that `check` accepts.
+    """The words of the sequence of a design that `check` accepts: of a launch of it alone. See `stream`."""
+    return stream(ArrayProgram.of(design), [addresses])[0]
 
-    addresses: of each runtime parameter by name, in bytes from the start of its tile's memory. Of their words, those
-    that a run gives are markers, in the place of which it puts its values. Raises ArgumentError, which names what has
-    no address or what of a transfer does not fit into a buffer descriptor.
+
+def stream(
+    program: ArrayProgram, addresses: Sequence[Mapping[str, int]]
+) -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
+    """The words of a program, and the places of each word that its runs are given, in order.
+
+    addresses: by configuration of the program, of each runtime parameter by name, in bytes from the start of its tile's
+    memory. Of their words, those that a run is given are markers, in the place of which its values are put. A program
+    of several configurations loads each where it begins. The words are then those of the sequence of `iron_launch`
+    before aiecc numbers the configurations and writes out what loading them means. Raises ArgumentError, which names
+    what has no address or what of a transfer does not fit into a buffer descriptor.
     """
-    stream = _Stream()
-    for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
-        if parameter.name not in addresses:
-            raise ArgumentError(f"{design.name}: the address of the runtime parameter {parameter.name} is not known")
-        address = _tile(parameter.tile) + addresses[parameter.name]
-        for word, value in enumerate(values):
-            stream.write(address + WORD * word, value)
-    ends = _shim_ends(design)
-    buffers = {buffer.name: (place, buffer.type.itemsize) for place, buffer in enumerate(design.host_buffers)}
-    free: defaultdict[int, list[int]] = defaultdict(lambda: list(range(LIMITS["shim"].descriptors)))
-    groups: defaultdict[int, list[_Task]] = defaultdict(list)
-    for step in design.sequence:
-        if isinstance(step, Finish):
-            for task in groups.pop(step.group, ()):
-                free[task.end.column].append(task.descriptor)
-                if task.wait:
-                    stream.sync(task.end)
-            continue
-        end, (argument, itemsize) = ends[step.fifo], buffers[step.buffer]
-        if not free[end.column]:
-            raise ArgumentError(
-                f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo} finds all"
-                f" {LIMITS['shim'].descriptors} buffer descriptors taken; finish groups sooner"
-            )
-        descriptor = min(free[end.column])
-        free[end.column].remove(descriptor)
-        try:
-            words = buffer_descriptor(step.pattern, itemsize, BURST[design.arch])
-        except ArgumentError as error:
-            raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
-        stream.start(end, descriptor, words, argument, step.pattern.sizes[0] - 1, step.wait)
-        groups[step.group].append(_Task(end, descriptor, step.wait))
-    rows, nbytes = 2 + design.array.core_rows, WORD * (HEADER + len(stream.words))
-    first = rows << 24 | DEVICE[design.arch] << 16 | VERSION
-    header = [first, MEMTILE_ROWS << 8 | device_columns(design), stream.operations, nbytes]
-    return np.array(header + stream.words, np.uint32)
+    operations = _Stream()
+    places: list[list[int]] = []
+    loaded = 0 if len(program.configurations) == 1 else None
+    for run in program.runs:
+        number = program.configurations.index(run.design.configuration)
+        if number != loaded:
+            operations.load()
+            loaded = number
+        places += operations.run(run.design, run.slices, addresses[number])
+    return operations.with_header(program), tuple(places)
 
 
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
@@ -194,24 +180,84 @@ class _Stream:
         self.words: list[int] = []
         self.operations = 0
 
-    def write(self, address: int, value: int) -> None:
+    def run(self, design: Design, slices: Sequence[HostSlice], addresses: Mapping[str, int]) -> list[list[int]]:
+        """A run of a design whose host buffers lie in these parts of arguments. The places of the words it is given."""
+        places = self._parameters(design, addresses)
+        ends = _shim_ends(design)
+        buffers = {
+            buffer.name: (place, buffer.type.itemsize)
+            for place, buffer in zip(slices, design.host_buffers, strict=True)
+        }
+        free: defaultdict[int, list[int]] = defaultdict(lambda: list(range(LIMITS["shim"].descriptors)))
+        groups: defaultdict[int, list[_Task]] = defaultdict(list)
+        for step in design.sequence:
+            if isinstance(step, Finish):
+                for task in groups.pop(step.group, ()):
+                    free[task.end.column].append(task.descriptor)
+                    if task.wait:
+                        self._sync(task.end)
+                continue
+            end, (place, itemsize) = ends[step.fifo], buffers[step.buffer]
+            if not free[end.column]:
+                raise ArgumentError(
+                    f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo} finds all"
+                    f" {LIMITS['shim'].descriptors} buffer descriptors taken; finish groups sooner"
+                )
+            descriptor = min(free[end.column])
+            free[end.column].remove(descriptor)
+            try:
+                words = buffer_descriptor(step.pattern, itemsize, BURST[design.arch])
+            except ArgumentError as error:
+                raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
+            self._start(end, descriptor, words, place, step.pattern.sizes[0] - 1, step.wait)
+            groups[step.group].append(_Task(end, descriptor, step.wait))
+        return places
+
+    def load(self) -> None:
+        """Configure the array anew."""
+        self._add([LOAD_PDI, 0, 0, 0])
+
+    def with_header(self, made: Design | ArrayProgram) -> NDArray[np.uint32]:
+        """All words. made: what they are of."""
+        array = made.array
+        rows, nbytes = 2 + array.core_rows, WORD * (HEADER + len(self.words))
+        first = rows << 24 | DEVICE[array.arch] << 16 | VERSION
+        header = [first, MEMTILE_ROWS << 8 | device_columns(made), self.operations, nbytes]
+        return np.array(header + self.words, np.uint32)
+
+    def _parameters(self, design: Design, addresses: Mapping[str, int]) -> list[list[int]]:
+        """Write the runtime parameters. All of them get the same words of a run, each of which has these places."""
+        places: list[list[int]] = [[] for _ in range(design.run_words)]
+        for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
+            if parameter.name not in addresses:
+                raise ArgumentError(f"{design.name}: the address of runtime parameter {parameter.name} is not known")
+            address = _tile(parameter.tile) + addresses[parameter.name]
+            for word, value in enumerate(values):
+                if word < design.run_words:
+                    places[word].append(HEADER + len(self.words) + WRITE_VALUE)
+                self._write(address + WORD * word, value)
+        return places
+
+    def _write(self, address: int, value: int) -> None:
         self._add([WRITE, 0, address, 0, value, 24])
 
-    def start(self, end: _End, descriptor: int, words: Sequence[int], argument: int, repeat: int, token: bool) -> None:
-        """Write a buffer descriptor, have the address of a host buffer added to it, and queue it."""
-        base, offset = _tile(Tile(end.column, 0)), words[1]
-        if argument >= TRANSLATED:
+    def _start(
+        self, end: _End, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
+    ) -> None:
+        """Write a buffer descriptor, have the address of where a host buffer lies added to it, and queue it."""
+        base, offset = _tile(Tile(end.column, 0)), words[1] + place.offset
+        if place.argument >= TRANSLATED:
             _within("the offset in a buffer that firmware does not translate", offset, 0, APERTURE - 1)
             offset += APERTURE
         address = base + DESCRIPTORS + DESCRIPTOR_BYTES * descriptor
         self._add([BLOCK_WRITE, 0, address, 48, *words])
-        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, argument, 0, offset, 0])
+        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, place.argument, 0, offset, 0])
         control = base + CHANNELS[end.direction] + CHANNEL_BYTES * end.channel
         if token:
             self._add([MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28])
-        self.write(control + WORD, token << 31 | repeat << 16 | descriptor)
+        self._write(control + WORD, token << 31 | repeat << 16 | descriptor)
 
-    def sync(self, end: _End) -> None:
+    def _sync(self, end: _End) -> None:
         """Wait for a token of a channel: from one column and one row, from the shim's row 0."""
         direction = int(end.direction == "out")
         self._add([SYNC, 16, end.column << 16 | direction, end.channel << 24 | 1 << 16 | 1 << 8])

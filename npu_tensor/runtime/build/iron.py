@@ -5,7 +5,7 @@
     files = backend.build(request, directory)
     files[".xclbin"], files[".pdi"], files["_parameters.json"]
     files[".elf"]                           # in place of these three where `kernel_format` says so
-    files["_program.py"]                    # the IRON program with its C++, to be read
+    files["_program.py"]                    # the IRON program with its C++, to be read; of programs ".mlir"
 
 Everything happens in directory/build, of which the caller keeps these files. Not run on an NPU.
 """
@@ -24,12 +24,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Configuration, Design
+from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers, mlir_aie
 from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.kernel_cache import store
+from npu_tensor.runtime.store.requests import AnyRequest, Unit
 
 __all__ = ["IronBackend", "kernel_format"]
 
@@ -59,11 +61,11 @@ class IronBackend:
         toolchain = mlir_aie.find()
         return config.toolchain_version or ("none" if isinstance(toolchain, str) else toolchain.name)
 
-    def unit(self, design: Design) -> Configuration:
-        """The configuration; of an ELF the design, whose sequence it holds."""
-        return design.configuration if kernel_format(design) == "xclbin" else design
+    def unit(self, design: Design | ArrayProgram) -> Unit:
+        """The configuration; of an ELF the design or the program, whose sequence it holds."""
+        return design.configuration if isinstance(design, Design) and kernel_format(design) == "xclbin" else design
 
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+    def ingredients(self, unit: Unit) -> dict[str, Any]:
         """Flags and headers of each source, and the code that lowers the design. The toolchain's name says the rest.
 
         Besides, what the runtime has to know: "format", and "kernel", what XRT calls the kernel in that file.
@@ -72,55 +74,70 @@ class IronBackend:
             {"flags": list(source.flags), "headers": headers.digests(source.text, [HEADERS])}
             for source in dict.fromkeys(function.source for function in unit.functions)
         ]
-        format: Format = "elf" if isinstance(unit, Design) else "xclbin"
+        format: Format = "elf" if isinstance(unit, (Design, ArrayProgram)) else "xclbin"
         return {"format": format, "kernel": KERNELS[format], "lowering": _lowering(), "sources": sources}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         """Nothing of a kernel for an NPU runs on this machine's processor."""
         return None
 
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
-        """Compile the request's design in a process of its own; its output goes to build.log.
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
+        """Compile what the request is for in a process of its own; its output goes to build.log.
 
-        force: makes no difference, as kernels share nothing. Raises BuildError with what failed, or if it takes longer
-        than NPU_TENSOR_BUILD_SECONDS.
+        force: whether to compile the C++ of its cores, too, if the cache has that. Raises BuildError with what failed,
+        if it takes longer than NPU_TENSOR_BUILD_SECONDS per configuration, or if no ELF can hold a program.
         """
         toolchain = mlir_aie.find()
         if isinstance(toolchain, str):
             raise BuildError(toolchain)
+        design = request.design
+        format = kernel_format(design)
+        text, seconds = PROGRAM, config.build_seconds
+        if isinstance(design, ArrayProgram):
+            text, seconds = ".mlir", seconds * len(design.configurations)
         work = directory / "build"
         work.mkdir()
-        (work / DESIGN).write_bytes(pickle.dumps(request.design))
-        format = kernel_format(request.design)
+        (work / DESIGN).write_bytes(pickle.dumps(design))
         command = [sys.executable, "-m", WORKER, str(work), format]
         try:
-            run(command, work, directory / "build.log", config.build_seconds, _environment(toolchain, work))
+            run(command, work, directory / "build.log", seconds, _environment(toolchain, work, force))
         except BuildError as error:
             if not (work / REASON).is_file():
                 raise
             reason = (work / REASON).read_text("utf-8")
             transient = error.transient or _ENDED.search(reason) is not None
             raise BuildError(reason, transient=transient) from None
-        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], PROGRAM)}
+        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], text)}
 
 
-def kernel_format(design: Design) -> Format:
+def kernel_format(design: Design | ArrayProgram) -> Format:
     """What a design is built as: what NPU_TENSOR_KERNEL_FORMAT says where an ELF is possible, else an xclbin.
 
-    An ELF has no instruction stream of ours, in which the words of runtime parameters could be replaced.
+    An ELF has no instruction stream of ours, in which the words of runtime parameters could be replaced. Only an ELF
+    can hold a program: BuildError where it is not possible.
     """
-    possible = design.arch in _LOADED_FROM_ELF and not design.run_words
-    return "elf" if possible and config.kernel_format == "elf" else "xclbin"
+    if isinstance(design, Design):
+        possible = design.arch in _LOADED_FROM_ELF and not design.run_words
+        return "elf" if possible and config.kernel_format == "elf" else "xclbin"
+    if design.array.arch not in _LOADED_FROM_ELF:
+        raise BuildError(f"{design.name} needs a full ELF, and {design.array.device} cannot be configured by one")
+    given = next((run.design.name for run in design.runs if run.design.run_words), None)
+    if given is not None:
+        raise BuildError(f"{design.name} has the kernel {given}, whose runtime parameters a full ELF cannot be given")
+    return "elf"
 
 
-def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:
+def _environment(toolchain: mlir_aie.Toolchain, work: Path, force: bool) -> dict[str, str]:
     """What differs for the process that builds."""
-    return {
+    environment = {
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
         # The same modules as here, also where a program has changed the path.
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NPU_CACHE_HOME": str(work / "cache"),
+        "NPU_TENSOR_CACHE_DIR": str(store.root),
+        "NPU_TENSOR_TOOLCHAIN_VERSION": config.toolchain_version or toolchain.name,
     }
+    return environment | ({"NPU_TENSOR_FORCE_RECOMPILE": "1"} if force or config.force_recompile else {})
 
 
 @cache

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError
@@ -67,9 +68,9 @@ def program(design: Design, dialect: Dialect) -> str:
     return _Program(design, dialect).text()
 
 
-def device_columns(design: Design) -> int:
-    """Columns of the device that the program takes: those of the design, or all of the array's."""
-    return design.columns if design.columns <= WIDEST_PART else design.array.columns
+def device_columns(made: Design | ArrayProgram) -> int:
+    """Columns of the device that the program takes: as many as it needs, or all of the array's."""
+    return made.columns if made.columns <= WIDEST_PART else made.array.columns
 
 
 class _Program:

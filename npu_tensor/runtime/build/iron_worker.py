@@ -1,35 +1,45 @@
-"""What builds one kernel with mlir-aie, as a process of its own.
+"""What builds one kernel or program with mlir-aie, as a process of its own.
 
     python -m npu_tensor.runtime.build.iron_worker DIRECTORY FORMAT
 
-DIRECTORY is the current directory, to be written to, and holds the pickled design. It gets the IRON program as
-kernel_program.py, its C++ and objects, the module as text, and the files of the format. For "xclbin" these are
-kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: by name of each runtime parameter, where its
-words stand in the instruction stream, counted in 32-bit words. For "elf" it is kernel.elf, in which all of that is. If
-that fails, DIRECTORY gets the reason instead, and the exit code is 1.
+DIRECTORY is the current directory, to be written to, and holds the pickled design, or program of several designs. It
+gets the IRON program as kernel_program.py, its C++ and objects, the module as kernel.mlir, and the files of the format.
+For "xclbin" these are kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: by name of each runtime
+parameter, where its words stand in the instruction stream, counted in 32-bit words. For "elf" it is kernel.elf, in
+which all of that is. If that fails, DIRECTORY gets the reason instead, and the exit code is 1.
+
+The objects of C++ sources are kept in the cache, so that kernels and programs of one configuration compile them once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import logging
 import pickle
+import shutil
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from npu_tensor.dataflow.design import Design
+from npu_tensor.config import config
+from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.dataflow.design import Design, HostBuffer, ObjectType
 from npu_tensor.errors import BuildError, NpuTensorError
-from npu_tensor.runtime.build import mlir_aie, stack
+from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import dialect, program
 from npu_tensor.runtime.build.placement import addresses
+from npu_tensor.runtime.store.kernel_cache import store
+from npu_tensor.runtime.store.requests import kernel_key
 
 __all__ = [
     "DESIGN",
@@ -54,6 +64,12 @@ REASON: Final = "reason.txt"
 KERNEL: Final = "kernel"
 PROGRAM: Final = "_program.py"
 
+OBJECT: Final = "object"
+"""What the object of a source is called in the cache."""
+
+COMPILED: Final = (".o", ".su")
+"""What the compiler makes of a source: the second are the figures of its stack, if it gives them."""
+
 OLD_HOST_BUFFERS: Final = 5
 """What xclbins of mlir-aie until 1.3.4 declare."""
 
@@ -65,38 +81,94 @@ FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
 
 
 def build(directory: Path, format: Format) -> None:
-    """Build the design in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves the module."""
-    design: Design = pickle.loads((directory / DESIGN).read_bytes())
-    path = directory / f"{KERNEL}{PROGRAM}"
+    """Build what is in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves a module."""
+    made: Design | ArrayProgram = pickle.loads((directory / DESIGN).read_bytes())
     installed = mlir_aie.dialect_name()
-    if len(design.host_buffers) > OLD_HOST_BUFFERS and installed != "1.4":
-        raise BuildError(f"{len(design.host_buffers)} host buffers need mlir-aie 1.4.0 or later")
-    path.write_text(program(design, dialect(installed)), "utf-8")
-    lowered = _execute(path)
-    module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
+    options: Sequence[str] = ()
+    if isinstance(made, ArrayProgram):
+        if installed != "1.4":
+            raise BuildError("several configurations in one launch need mlir-aie 1.4.0 or later")
+        designs = iron_launch.parts(made)
+        several = [_prepare(design, directory, f"_{number}", installed) for number, design in enumerate(designs)]
+        module: Any = iron_launch.module(made, [str(lowered.module()) for lowered in several])
+        options = iron_launch.OPTIONS
+    else:
+        if len(made.host_buffers) > OLD_HOST_BUFFERS and installed != "1.4":
+            raise BuildError(f"{len(made.host_buffers)} host buffers need mlir-aie 1.4.0 or later")
+        declared = _with_spare_buffers(made) if format == "xclbin" and installed == "1.4" else made
+        lowered = _prepare(declared, directory, "", installed)
+        module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
-    depths: dict[str, float] = {}
-    for name, text in lowered.SOURCES.items():
-        source = directory / name
-        source.write_text(text, "utf-8")
-        flags = [f"-I{HEADERS}", *stack.FLAGS, *getattr(lowered, "FLAGS", {}).get(name, ())]
-        mlir_aie.compile_core(source, source.with_suffix(".o"), design.arch, flags)
-        depths |= stack.call_depths(source.with_suffix(".o"))
-    stack.check_stacks(design, depths)
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
     if format == "elf":
-        mlir_aie.compile_module(module, directory, full_elf_path=files[".elf"])
+        mlir_aie.compile_module(module, directory, options, full_elf_path=files[".elf"])
         return
+    assert isinstance(made, Design)
     stream = directory / f"{KERNEL}_insts.bin"
     mlir_aie.compile_module(module, directory, xclbin_path=files[".xclbin"], insts_path=stream, pdi_path=files[".pdi"])
     words = np.fromfile(stream, "<u4")
-    places = addresses(design, words)
-    if not np.array_equal(instructions(design, places), words):
+    places = addresses(made, words)
+    if not np.array_equal(instructions(made, places), words):
         raise BuildError(
             "this mlir-aie makes other instructions of the program than npu_tensor, which could not run the kernel with"
             " other shapes; install mlir-aie 1.4.1"
         )
     files["_parameters.json"].write_text(json.dumps(places, indent=1) + "\n", "utf-8")
+
+
+def _with_spare_buffers(design: Design) -> Design:
+    """The design with as many host buffers as a launch can have.
+
+    An xclbin declares those of its program, and its configuration may run in launches of several kernels, with more.
+    """
+    names = [f"spare_{number}" for number in range(len(design.host_buffers), HOST_BUFFERS)]
+    spare = [HostBuffer(name, ObjectType("int32", (1,))) for name in names]
+    return replace(design, host_buffers=(*design.host_buffers, *spare))
+
+
+def _prepare(design: Design, directory: Path, number: str, installed: str) -> Any:
+    """Write the IRON program of a design and the objects that its cores link. Returns the program, as a module."""
+    path = directory / f"{KERNEL}{number}{PROGRAM}"
+    path.write_text(program(design, dialect(installed)), "utf-8")
+    lowered = _execute(path)
+    depths: dict[str, float] = {}
+    for name, text in lowered.SOURCES.items():
+        source = directory / name
+        if not source.exists():
+            source.write_text(text, "utf-8")
+            _compile(source, design.arch, getattr(lowered, "FLAGS", {}).get(name, ()))
+        depths |= stack.call_depths(source.with_suffix(".o"))
+    stack.check_stacks(design, depths)
+    return lowered
+
+
+def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
+    """Make the object file beside a source, and the compiler's figures of its stack, or take them from the cache."""
+    text = source.read_text("utf-8")
+    made_from = {
+        "arch": arch,
+        "compiler": hashlib.sha256(Path(mlir_aie.__file__).read_bytes()).hexdigest(),
+        "flags": [*stack.FLAGS, *flags],
+        "headers": headers.digests(text, [HEADERS]),
+        "source": text,
+        "toolchain": config.toolchain_version,
+    }
+
+    def build(directory: Path) -> dict[str, Path]:
+        copy = directory / source.name
+        copy.write_text(text, "utf-8")
+        try:
+            mlir_aie.compile_core(copy, copy.with_suffix(".o"), arch, [f"-I{HEADERS}", *stack.FLAGS, *flags])
+        except BuildError as error:
+            raise BuildError(str(error), transient=True) from error  # It is remembered of the kernel.
+        return {path.suffix: path for path in map(copy.with_suffix, COMPILED) if path.exists()}
+
+    # A source is called otherwise in a program, and is the same all the same.
+    stored, _ = store.get_or_build(
+        f"{arch}-{config.toolchain_version}", OBJECT, kernel_key(made_from), build, made_from
+    )
+    for suffix, path in stored.files.items():
+        shutil.copyfile(path, source.with_suffix(suffix))
 
 
 def _execute(path: Path) -> Any:

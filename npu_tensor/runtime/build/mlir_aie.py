@@ -205,11 +205,12 @@ def self_loading(resolve: Callable[[], Any]) -> Any:
     return module
 
 
-def compile_module(module: object, directory: Path, **outputs: Path) -> None:
+def compile_module(module: object, directory: Path, options: Sequence[str] = (), **outputs: Path) -> None:
     """Compile a resolved module. directory: holds the object files that its cores link, and must be the current one.
 
-    outputs: what to make, by the names that mlir-aie has for them: xclbin_path, insts_path, pdi_path; or full_elf_path
-    alone. Raises BuildError with what aiecc says, or if it says nothing and an output is missing all the same.
+    options: further ones of aiecc. outputs: what to make, by the names that mlir-aie has for them: xclbin_path,
+    insts_path, pdi_path; or full_elf_path alone. Raises BuildError with what aiecc says, or if it says nothing and an
+    output is missing all the same.
     """
     from aie.utils.compile import compile_mlir_module
 
@@ -218,6 +219,7 @@ def compile_module(module: object, directory: Path, **outputs: Path) -> None:
             mlir_module=str(module),
             work_dir=str(directory),
             verbose=True,
+            options=list(options),
             **{name: str(path) for name, path in outputs.items()},
         )
     except RuntimeError as error:

@@ -18,7 +18,7 @@ from npu_tensor import events
 from npu_tensor._util.forks import in_child, new_lock
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Refusal, Step, Task
+from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Launch, Refusal, Step, Task
 
 __all__ = ["LogicalDevice", "LogicalKernel", "Member"]
 
@@ -77,8 +77,74 @@ class LogicalDevice:
 
     @property
     def launch(self) -> Expense:
-        """What the smallest kernel is predicted to take."""
+        """What a launch is predicted to take besides its kernels."""
         return self.members[0].launch
+
+    @property
+    def mixes(self) -> bool:
+        """Whether kernels of several contexts can be one launch."""
+        return self.members[0].mixes
+
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[Launch]:
+        """See `task.Accelerator`. Each launch goes to one member, divided as a member that has all kernels divides."""
+        own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
+        number = next((n for n in range(len(self.members)) if all(n in kernel.bound for kernel in own)), None)
+        if number is None:
+            return [Launch(1, step) for step in steps]
+        launches: list[Launch] = []
+        first = 0
+        for launch in self._on_member(number, own, dying):
+            end = first + launch.kernels
+            step = steps[first] if launch.kernels == 1 else self._together(own[first:end], dying[first:end])
+            launches.append(launch._replace(step=step))
+            first = end
+        return launches
+
+    def _on_member(self, number: int, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> list[Launch]:
+        """The launches of a member for kernels that it has."""
+        bound = [kernel.bound[number] for kernel in kernels]
+        return self.members[number].launches([kernel for kernel, _ in bound], [step for _, step in bound], dying)
+
+    def _together(self, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]]) -> Step:
+        """The step that runs kernels on one member, with as few launches as that one needs."""
+        results = {output.item for kernel in kernels for output in kernel.task.outputs}
+        read = dict.fromkeys(source.item for kernel in kernels for source in kernel.task.inputs)
+        launches: dict[int, list[Launch]] = {}
+        refused: set[int] = set()
+
+        def step_of(number: int) -> Step | None:
+            if number not in launches:
+                if not all(kernel.step(number) for kernel in kernels):
+                    refused.add(number)
+                    return None
+                with self.binding:
+                    launches[number] = self._on_member(number, kernels, dying)
+
+            def run(values: list[Any]) -> None:
+                for launch in launches[number]:
+                    launch.step(values)
+
+            return run
+
+        return self.on_one_member([item for item in read if item not in results], refused, step_of)
+
+    def on_one_member(
+        self, items: Sequence[int], refused: Container[int], step_of: Callable[[int], Step | None]
+    ) -> Step:
+        """A step that `enter` gives to a member. step_of: what runs there, by number; None if this member cannot."""
+
+        def run(values: list[Any]) -> None:
+            step = None
+            try:
+                while step is None:
+                    step = step_of(self.enter([values[item] for item in items], refused))
+                step(values)
+            finally:
+                self.leave()
+
+        return run
 
     @property
     def switch(self) -> Expense:
@@ -179,7 +245,10 @@ in_child(_forget_launches)
 
 
 class LogicalKernel:
-    """A kernel that every member can have. first: that of the first member, which answered the claim."""
+    """A kernel that every member can have.
+
+    first: that of the first member, which answered the claim. bound: the kernel and its step, by number of the member.
+    """
 
     def __init__(self, owner: LogicalDevice, task: Task, first: Kernel) -> None:
         self.owner = owner
@@ -189,7 +258,7 @@ class LogicalKernel:
         self.name = first.name
         self.reason = first.reason
         self.origin = first.origin
-        self._steps: dict[int, Step] = {}
+        self.bound: dict[int, tuple[Kernel, Step]] = {}
         self._refused: dict[int, str] = {}
 
     @property
@@ -204,27 +273,19 @@ class LogicalKernel:
         """
         owner = self.owner
         numbers = sorted(range(len(owner.members)), key=lambda number: not owner.members[number].usable)
-        if not any(self._step(number) for number in numbers):
+        if not any(self.step(number) for number in numbers):
             raise BuildError("; ".join(dict.fromkeys(self._refused.values())))
-        items = tuple(operand.item for operand in self.task.inputs)
+        return owner.on_one_member([operand.item for operand in self.task.inputs], self._refused, self.step)
 
-        def run(values: list[Any]) -> None:
-            step = None
-            try:
-                while step is None:
-                    number = owner.enter([values[item] for item in items], self._refused)
-                    step = self._steps.get(number) or self._step(number)
-                step(values)
-            finally:
-                owner.leave()
-
-        return run
-
-    def _step(self, number: int) -> Step | None:
-        """The bound kernel of a member; None if this member cannot have it."""
+    def step(self, number: int) -> Step | None:
+        """The step of a member, which is bound when first asked for; None if this member cannot have the kernel."""
+        if number in self.bound:
+            return self.bound[number][1]
         with self.owner.binding:
-            if number in self._steps or number in self._refused:
-                return self._steps.get(number)
+            if number in self.bound:
+                return self.bound[number][1]
+            if number in self._refused:
+                return None
             member = self.owner.members[number]
             answer = self.first if number == 0 else member.claim(self.task)
             try:
@@ -238,7 +299,7 @@ class LogicalKernel:
                 if events.listeners:
                     events.emit(events.Fallback(self.task.name, member.uri, str(error)))
                 return None
-            if not self._steps:
+            if not self.bound:
                 self.origin, self.reason = answer.origin, answer.reason
-            self._steps[number] = step
+            self.bound[number] = answer, step
             return step

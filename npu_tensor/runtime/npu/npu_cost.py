@@ -17,22 +17,26 @@ NOTHING = Move(Expense(0.0, 0.0, 0.0))
 
 
 class NpuCosts:
-    """The costs of one device. rates: of the NPU; processor: of its host."""
+    """The costs of one device. rates: of the NPU; processor: of its host.
 
-    def __init__(self, rates: NpuRates, processor: ProcessorRates) -> None:
+    change_seconds: to configure the array anew within a launch; None if another launch in another context is needed.
+    """
+
+    def __init__(self, rates: NpuRates, processor: ProcessorRates, change_seconds: float | None) -> None:
         self.rates = rates
         self.processor = processor
+        self.change_seconds = change_seconds
 
     @property
     def launch(self) -> Expense:
-        """What the smallest kernel takes."""
-        return self._run(0.0)
+        """What a launch takes besides its kernels. The processor sleeps once it has begun."""
+        host, on_array = self.processor.expense(self.rates.python_seconds), self._on_array(self.rates.dispatch_seconds)
+        return Expense(host.seconds + on_array.seconds, host.processor_seconds, host.joules + on_array.joules)
 
     @property
     def switch(self) -> Expense:
-        """What changing the hardware context takes. The processor sleeps until it is done."""
-        seconds = self.rates.switch_seconds
-        return Expense(seconds, 0.0, seconds * self.rates.watts)
+        """What another configuration takes, in the same launch or in another hardware context."""
+        return self._on_array(self.rates.switch_seconds if self.change_seconds is None else self.change_seconds)
 
     def fetch(self, nbytes: int) -> Expense:
         """What it takes until the host sees a result that it can read where it is."""
@@ -54,14 +58,11 @@ class NpuCosts:
             self._move([host for host in offer.operands if host.number == number and host.output], output.dtype)
             for number, output in enumerate(task.outputs)
         )
-        return Cost(self._run(busy), counters.ddr_bytes, context, reads, writes)
+        return Cost(self._on_array(busy), counters.ddr_bytes, context, reads, writes)
 
-    def _run(self, busy: float) -> Expense:
-        """Of a launch that keeps the array busy for so long. The processor sleeps once the launch has begun."""
-        rates = self.rates
-        host = self.processor.expense(rates.python_seconds)
-        on_device = rates.dispatch_seconds + busy
-        return Expense(host.seconds + on_device, host.processor_seconds, host.joules + on_device * rates.watts)
+    def _on_array(self, seconds: float) -> Expense:
+        """Of what the processor sleeps through."""
+        return Expense(seconds, 0.0, seconds * self.rates.watts)
 
     def _move(self, hosts: list[HostOperand], dtype: DType | None) -> Move:
         """Of a tensor into the host buffers that hold it, or out of the one that does; a number takes nothing."""

@@ -5,23 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
+from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor._util.units import size
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
-from npu_tensor.errors import BuildError
+from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.runtime.npu.launch_plan import LaunchPlan, alone, launch_plans
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
+from npu_tensor.runtime.npu.packing import word
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.task import Cost, Expense, Kernel, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Kernel, Launch, Refusal, Step, Task
 
 __all__ = ["NpuDevice", "NpuKernel", "known_design", "summary"]
 
@@ -86,8 +89,11 @@ class NpuDevice(ABC):
         """Where its kernels come from. Raises DeviceError if the device cannot be opened."""
 
     @abstractmethod
-    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
-        """The step that runs a kernel whose files are found. Raises BuildError."""
+    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
+        """The step of a launch. artifacts: of its kernels. steps: of each kernel by itself, unless it is one.
+
+        Raises BuildError, also where the files of a launch of several kernels are not there.
+        """
 
     def claim(self, task: Task) -> NpuKernel | Refusal:
         """A kernel of one of the families, or what they say against the task."""
@@ -101,13 +107,42 @@ class NpuDevice(ABC):
 
     @property
     def launch(self) -> Expense:
-        """What the smallest kernel is predicted to take."""
+        """What a launch is predicted to take besides its kernels."""
         return self.costs.launch
 
     @property
     def switch(self) -> Expense:
-        """What it is predicted to take besides, if a kernel follows one of another context."""
+        """What it is predicted to take besides, if a kernel follows one of another configuration."""
         return self.costs.switch
+
+    @property
+    def mixes(self) -> bool:
+        """Whether kernels of several configurations can be one launch."""
+        return self.costs.change_seconds is not None
+
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[Launch]:
+        """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
+        own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
+        launches: list[Launch] = []
+        first = 0
+        for plan in launch_plans(own, dying, self.mixes):
+            count = len(plan.kernels)
+            launches += self._launched(plan, steps[first : first + count])
+            first += count
+        return launches
+
+    def _launched(self, plan: LaunchPlan, steps: Sequence[Step]) -> list[Launch]:
+        if len(steps) == 1:
+            return [Launch(1, steps[0])]
+        try:
+            return [Launch(len(steps), self.step(plan, [kernel.artifact for kernel in plan.kernels], steps))]
+        except (BuildError, DeviceError) as error:
+            if events.listeners:
+                events.emit(events.Fallback(plan.name, self.uri, f"launched one by one: {error}"))
+            pending = isinstance(error, BuildError) and error.pending
+            return [Launch(1, step, pending) for step in steps]
 
     def fetch(self, nbytes: int) -> Expense:
         """What it is predicted to take to bring a value back that lies in its memory only."""
@@ -120,7 +155,12 @@ class NpuDevice(ABC):
 
 
 class NpuKernel:
-    """An offer of a kernel family, for one device. Its cost is predicted for the real array."""
+    """An offer of a kernel family, for one device. Its cost is predicted for the real array.
+
+    artifact: its files, once it is bound.
+    """
+
+    artifact: Artifact
 
     def __init__(self, owner: NpuDevice, task: Task, offer: Offer) -> None:
         self.owner = owner
@@ -162,12 +202,16 @@ class NpuKernel:
         """Find or compile the design and return the step. Raises BuildError, DeviceError."""
         if reason := too_long(self.cost):
             raise BuildError(f"{self.request.name}: {reason}")
-        artifact = self.owner.library.find(self.request)
-        step = self.owner.step(self, artifact)
+        artifact = self.artifact = self.owner.library.find(self.request)
+        step = self.owner.step(alone(self), [artifact], ())
         counters, prediction = self.prediction
         self.origin = artifact.origin
         self.reason = f"{self.offer.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
         return step
+
+    def words(self, values: Sequence[Any]) -> list[int]:
+        """What a run gives every runtime parameter, from the values of a plan."""
+        return [word(values[self.task.inputs[number].item], kind) for number, kind in self.offer.scalars]
 
     def counted(self, counters: Counters) -> tuple[float, str]:
         """The predicted seconds of a run that was counted, and what limits it."""

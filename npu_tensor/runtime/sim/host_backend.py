@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Configuration, Design, KernelFunction, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import Entry
-from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.requests import AnyRequest, Unit
 
 __all__ = ["HostBackend", "entries"]
 
@@ -31,11 +32,11 @@ class HostBackend:
         """Such as "host-gcc12.2.0"."""
         return host_compiler.toolchain()
 
-    def unit(self, design: Design) -> Configuration:
-        """The configuration."""
-        return design.configuration
+    def unit(self, design: Design | ArrayProgram) -> Unit:
+        """The configuration of a design; a program, whose libraries are those of all of its configurations."""
+        return design.configuration if isinstance(design, Design) else design
 
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+    def ingredients(self, unit: Unit) -> dict[str, Any]:
         """Compiler, flags and headers of every source, and what the code expects of the processor."""
         sources = {
             suffix: host_compiler.ingredients(source, unit.array.arch) for suffix, (source, _) in _sources(unit).items()
@@ -47,7 +48,7 @@ class HostBackend:
         lacking = set(str(ingredients.get("processor", "unknown")).split()) - host_target().features
         return f"this processor lacks {', '.join(sorted(lacking))}" if lacking else None
 
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         """Compile every source, or take its library from the cache: kernels of several shapes share sources."""
         files = {}
         for suffix, (source, functions) in _sources(request.design).items():
@@ -70,8 +71,8 @@ def entries(
     return entry_points
 
 
-def _sources(configuration: Configuration) -> dict[str, tuple[Source, list[KernelFunction]]]:
-    """The sources of a configuration with their functions, by the suffix of their libraries."""
+def _sources(configuration: Unit) -> dict[str, tuple[Source, list[KernelFunction]]]:
+    """The sources of a configuration or a program with their functions, by the suffix of their libraries."""
     suffix = host_compiler.SUFFIX
     return {
         suffix if not number else f"_{number}{suffix}": item

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Configuration, KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
@@ -223,8 +224,8 @@ class CompiledSource:
         return entry
 
 
-def functions_by_source(configuration: Configuration) -> dict[Source, list[KernelFunction]]:
-    """The sources of a configuration with their functions."""
+def functions_by_source(configuration: Configuration | ArrayProgram) -> dict[Source, list[KernelFunction]]:
+    """The sources of a configuration or a program with their functions."""
     functions: dict[Source, list[KernelFunction]] = {}
     for function in configuration.functions:
         functions.setdefault(function.source, []).append(function)

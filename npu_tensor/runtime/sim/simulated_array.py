@@ -77,6 +77,7 @@ def _serve(calls: _Calls) -> None:
 class SimulatedArray:
     """One NPU, or the first `columns` columns of it. It runs one design at a time, whichever thread asks.
 
+    configured: what is in it now, if that is alive. Another configuration begins anew, with all cores, fifos and locks.
     bytes_per_second: between host memory and array, for timelines; by default the array's.
     """
 
@@ -84,6 +85,7 @@ class SimulatedArray:
         self.array = array
         self.columns = array.columns if columns is None else columns
         self.bytes_per_second = array.ddr_bytes_per_second if bytes_per_second is None else bytes_per_second
+        self.configured: weakref.ref[LoadedConfiguration] | None = None
         if not 1 <= self.columns <= array.columns:
             raise ArgumentError(f"{array.device} has {array.columns} columns, not {columns}")
         self._start_thread()
@@ -136,16 +138,25 @@ def _entries(design: Design) -> dict[str, Entry]:
 
 
 class LoadedConfiguration:
-    """A configuration in the array. design: one that has it."""
+    """A configuration for an array, and its state while it is in there. design: one that has it."""
 
     def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry]) -> None:
         self.array = array
         self._design = design
         self._entries = entries
-        self._machine: Machine | None = array.thread.call(self._start)
+        self._machine: Machine | None = None
+        array.thread.call(self.machine)
 
     def machine(self) -> Machine:
-        """Its state; new after `reset` and in a forked process. In the array's thread, as all that follows."""
+        """Its state, new if it was not in the array, after `reset` and in a forked process.
+
+        In the array's thread, as all that follows.
+        """
+        array = self.array
+        previous = None if array.configured is None else array.configured()
+        if previous is not None and previous is not self:
+            previous.reset()
+        array.configured = weakref.ref(self)
         if self._machine is None or self._process != os.getpid():
             self._machine = self._start()
         return self._machine
@@ -153,8 +164,8 @@ class LoadedConfiguration:
     def reset(self) -> None:
         """Let the next run begin as the first one did."""
         machine, self._machine = self._machine, None
-        self._end.detach()
-        if machine is not None:
+        if machine is not None and self._process == os.getpid():
+            self._end.detach()
             machine.close()
 
     def _start(self) -> Machine:

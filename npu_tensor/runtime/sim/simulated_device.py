@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -18,14 +19,15 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.dataflow.design import Design
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
-from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack, unpack, word
+from npu_tensor.runtime.npu.npu_kernel import NpuDevice
+from npu_tensor.runtime.npu.packing import check_indexes, flat, pack, unpack
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim import host_backend as host
 from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign, SimulatedArray
-from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
+from npu_tensor.runtime.sim.tile_memory import UNDEFINED, DeviceBuffer
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Step
@@ -58,7 +60,8 @@ class SimulatedDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """Predicted for the real array: nothing can be measured here."""
-        return NpuCosts(npu_rates(self.target.array.device), processor_rates())
+        array = self.target.array
+        return NpuCosts(npu_rates(array.device), processor_rates(), array.change_seconds)
 
     @cached_property
     def array(self) -> SimulatedArray:
@@ -84,54 +87,61 @@ class SimulatedDevice(NpuDevice):
             self._configurations.move_to_end(key)
             return loaded
 
-    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
-        """The step that packs operands, runs the design on copies in device memory, and unpacks results."""
-        offer, task, design = kernel.offer, kernel.task, kernel.request.design
-        loaded = self.load(design, artifact)
-        buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
-        tensors = [
-            (operand, operand.number, buffer)
-            for operand, buffer in zip(offer.operands, buffers, strict=True)
-            if operand.number is not None
+    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
+        """The step that packs operands, runs the designs on copies in device memory, and unpacks results."""
+        buffers = [DeviceBuffer(argument.nbytes) for argument in plan.arguments]
+        inputs = [pair for pair in zip(plan.arguments, buffers, strict=True) if not pair[0].output]
+        written = [pair for pair in zip(plan.arguments, buffers, strict=True) if pair[0].output]
+        results = [(argument.item, argument, buffer) for argument, buffer in written if argument.item is not None]
+        memory_of_runs = [
+            [
+                buffers[argument].device[offset : offset + host.type.nbytes]
+                for (argument, offset), host in zip(run.slices, run.design.host_buffers, strict=True)
+            ]
+            for run in plan.program.runs
         ]
-        inputs = [each for each in tensors if not each[0].output]
-        outputs = [each for each in tensors if each[0].output]
+        runs = [*zip(plan.kernels, artifacts, memory_of_runs, strict=True)]
+        # A reference, so that what the step needs stays in the array.
+        loaded = [self.load(kernel.request.design, artifact) for kernel, artifact, _ in runs]
 
         def run(values: list[Any]) -> None:
-            nonlocal loaded
             notices, since = Notices(self.uri), time.perf_counter()
-            results = [self.allocator.allocate(output.nbytes) for output in task.outputs]
+            memory = [self.allocator.allocate(argument.result_bytes) for _, argument, _ in results]
             with self.lock:
                 since = notices.add_phase("dispatch", since)  # until the array was free
-                for operand, number, buffer in inputs:
-                    source = task.inputs[number]
-                    assert source.dtype is not None
-                    elements = flat(values[source.item], source.dtype)
-                    check_indexes(operand, elements, task.call)
-                    pack(operand, elements, buffer.host)
+                for argument, buffer in inputs:
+                    assert argument.item is not None
+                    assert argument.dtype is not None
+                    elements = flat(values[argument.item], argument.dtype)
+                    check_indexes(argument.host, elements, argument.call)
+                    pack(argument.host, elements, buffer.host)
                 since = notices.add_phase("convert", since)
-                for _, _, buffer in inputs:
+                for _, buffer in inputs:
                     buffer.to_device()
+                for _, buffer in written:
+                    buffer.device[:] = UNDEFINED  # What no kernel of this launch writes must not look right.
                 since = notices.add_phase("sync", since)
-                words = [word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
-                loaded = self.load(design, artifact)
-                since = notices.add_phase("dispatch", since)
-                counters = loaded.run([buffer.device for buffer in buffers], words)
-                timeline = loaded.timeline
-                since = notices.add_phase("run", since)
-                for _, _, buffer in outputs:
+                simulated = []
+                for number, (kernel, artifact, slices) in enumerate(runs):
+                    loaded[number] = self.load(kernel.request.design, artifact)
+                    counters = loaded[number].run(slices, kernel.words(values))
+                    since = notices.add_phase("run", since)
+                    simulated.append((kernel, counters, loaded[number].timeline, since))
+                for _, _, buffer in results:
                     buffer.from_device()
                 since = notices.add_phase("sync", since)
-                for operand, number, buffer in outputs:
-                    unpack(operand, buffer.host, flat(results[number], task.outputs[number].dtype))
+                for (_, argument, buffer), result in zip(results, memory, strict=True):
+                    assert argument.dtype is not None
+                    unpack(argument.host, buffer.host, flat(result, argument.dtype))
                 since = notices.add_phase("convert", since)
-            for output, memory in zip(task.outputs, results, strict=True):
-                values[output.item] = memory
+            for (item, _, _), result in zip(results, memory, strict=True):
+                values[item] = result
             notices.emit()
             if events.listeners:
-                cycles = max(counters.cycles.values(), default=0)
-                stream_bytes = max(counters.stream_bytes.values(), default=0)
-                counts = cycles, stream_bytes, counters.ddr_bytes, *kernel.counted(counters), timeline
-                events.emit_part(events.KernelSimulated(task.name, self.uri, *counts))
+                for kernel, counters, timeline, end in simulated:
+                    cycles = max(counters.cycles.values(), default=0)
+                    stream_bytes = max(counters.stream_bytes.values(), default=0)
+                    counts = cycles, stream_bytes, counters.ddr_bytes, *kernel.counted(counters), timeline
+                    events.emit_part(events.KernelSimulated(kernel.task.name, self.uri, *counts, when=end))
 
         return run

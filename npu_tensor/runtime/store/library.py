@@ -17,14 +17,13 @@ from weakref import ref
 from npu_tensor import events
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Configuration
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
 from npu_tensor.runtime.store.background import Build, builds
 from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory, ready_directories
-from npu_tensor.runtime.store.requests import Artifact, Backend, Request, description, folder, kernel_key
+from npu_tensor.runtime.store.requests import AnyRequest, Artifact, Backend, Unit, description, folder, kernel_key
 
 __all__ = ["KernelLibrary"]
 
@@ -35,9 +34,9 @@ class KernelLibrary:
         self.backend = backend
         self._directories: dict[Path, KernelDirectory] = {}
         # By identity, as long as the configuration lives: hashing it takes longer than all else here.
-        self._found: dict[int, tuple[ref[Configuration], Artifact | BuildError | Build]] = {}
+        self._found: dict[int, tuple[ref[Unit], Artifact | BuildError | Build]] = {}
 
-    def find(self, request: Request) -> Artifact:
+    def find(self, request: AnyRequest) -> Artifact:
         """The kernel's files; built if they are nowhere. The same configuration is looked up once.
 
         Raises BuildError with every place that was tried, and with what the compiler says if it was asked. With
@@ -54,7 +53,7 @@ class KernelLibrary:
             self._remember(self.backend.unit(request.design), known._replace(origin="memory"))
         return known
 
-    def _known(self, request: Request) -> Artifact | BuildError | Build | None:
+    def _known(self, request: AnyRequest) -> Artifact | BuildError | Build | None:
         """What was found for what is to be built; a build while it goes on and nobody is to wait for it."""
         wanted = self.backend.unit(request.design)
         unit, known = self._found.get(id(wanted), (None, None))
@@ -64,11 +63,11 @@ class KernelLibrary:
             return None
         return known
 
-    def _remember(self, unit: Configuration, found: Artifact | BuildError | Build) -> None:
+    def _remember(self, unit: Unit, found: Artifact | BuildError | Build) -> None:
         identity = id(unit)
         self._found[identity] = (ref(unit, lambda _: self._found.pop(identity, None)), found)
 
-    def prepare(self, requests: Sequence[Request]) -> None:
+    def prepare(self, requests: Sequence[AnyRequest]) -> None:
         """Find these kernels, several at once; those that cannot be built fail when `find` is asked for them next.
 
         What failed before is tried again. What was begun ends with this call, also if an exception such as
@@ -90,7 +89,7 @@ class KernelLibrary:
             for request, build in started:
                 self._settle(self.backend.unit(request.design), build.result)
 
-    def _settle(self, unit: Configuration, find: Callable[[], Artifact]) -> None:
+    def _settle(self, unit: Unit, find: Callable[[], Artifact]) -> None:
         """Remember what `find` returns or how it fails."""
         try:
             self._remember(unit, find())
@@ -98,13 +97,13 @@ class KernelLibrary:
             if not error.pending:  # then its Build is known
                 self._remember(unit, _with(error))  # a copy: its traceback would keep the design
 
-    def make(self, request: Request, force: bool = False) -> Artifact:
+    def make(self, request: AnyRequest, force: bool = False) -> Artifact:
         """The kernel from the cache, or built here, even if building is off for programs.
 
         force: whether to build it anew in any case. Raises BuildError, also without a compiler.
         """
         described = description(request, self.backend)
-        place, key = folder(request.design.arch, self.backend), kernel_key(described)
+        place, key = folder(request.design.array.arch, self.backend), kernel_key(described)
         artifact = None if force else self._cached(request, place, key)
         if artifact is not None:
             return artifact
@@ -112,7 +111,7 @@ class KernelLibrary:
         with building(request.name):
             return self._build(request, place, key, described, force)
 
-    def _look_up(self, request: Request) -> Artifact:
+    def _look_up(self, request: AnyRequest) -> Artifact:
         tried = []
         for directory in self._kernel_directories():
             ready = directory.look_up(request, self.backend)
@@ -127,10 +126,10 @@ class KernelLibrary:
                 raise
             raise _with(error, *tried) from None
 
-    def _find_without_waiting(self, request: Request) -> Artifact:
+    def _find_without_waiting(self, request: AnyRequest) -> Artifact:
         """The kernel from the cache. Raises BuildError; where building is not off, a build is then under way."""
         described = description(request, self.backend)
-        place, key = folder(request.design.arch, self.backend), kernel_key(described)
+        place, key = folder(request.design.array.arch, self.backend), kernel_key(described)
         background = builds.take(key)  # First: what ends after this is found in the cache.
         cached = self._cached(request, place, key)
         if cached is not None:
@@ -154,7 +153,7 @@ class KernelLibrary:
         if missing is not None:
             raise BuildError(missing)
 
-    def _cached(self, request: Request, place: str, key: str) -> Artifact | None:
+    def _cached(self, request: AnyRequest, place: str, key: str) -> Artifact | None:
         artifact = store.load(place, request.design.name, key)
         if artifact is not None:
             _emit_hit(request, artifact, "cache")
@@ -164,7 +163,7 @@ class KernelLibrary:
         return [self._directories.setdefault(path, KernelDirectory(path)) for path in ready_directories()]
 
     def _build(
-        self, request: Request, place: str, key: str, described: dict[str, Any], force: bool
+        self, request: AnyRequest, place: str, key: str, described: dict[str, Any], force: bool
     ) -> Artifact:
         def build(directory: Path) -> dict[str, Path]:
             start = time.perf_counter()
@@ -187,7 +186,7 @@ class KernelLibrary:
         return artifact._replace(origin="built") if new else artifact
 
 
-def _pending(request: Request) -> BuildError:
+def _pending(request: AnyRequest) -> BuildError:
     return BuildError(f"{request.name} is being built in the background", pending=True)
 
 
@@ -196,6 +195,6 @@ def _with(error: BuildError, *reasons: str) -> BuildError:
     return BuildError("; ".join((str(error), *reasons)), transient=error.transient)
 
 
-def _emit_hit(request: Request, artifact: Artifact, where: str) -> None:
+def _emit_hit(request: AnyRequest, artifact: Artifact, where: str) -> None:
     if events.listeners:
         events.emit(events.CacheHit(request.name, artifact.key, where))

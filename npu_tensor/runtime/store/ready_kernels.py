@@ -32,7 +32,7 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store.directories import readable, untrusted
 from npu_tensor.runtime.store.files import SUFFIX, file_record, read_file
 from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.requests import ABI, Artifact, Backend, Request, digest, folder, kernel_key
+from npu_tensor.runtime.store.requests import ABI, AnyRequest, Artifact, Backend, digest, folder, kernel_key
 
 __all__ = [
     "BUILTIN",
@@ -107,12 +107,12 @@ class KernelDirectory:
         self._lock = new_lock()
         self._indexed: dict[str, tuple[object, dict[str, dict[str, Any]]]] = {}
 
-    def look_up(self, request: Request, backend: Backend) -> Artifact | str:
+    def look_up(self, request: AnyRequest, backend: Backend) -> Artifact | str:
         """The kernel, verified, or in words why it is not taken from here."""
-        directory = self.root / request.design.arch
+        directory = self.root / request.design.array.arch
         try:
             if not directory.is_dir():
-                return f"{self.root} has no directory {request.design.arch}"
+                return f"{self.root} has no directory {request.design.array.arch}"
             described = self._descriptions(directory)
         except (ArgumentError, OSError) as error:
             return str(error)
@@ -179,7 +179,7 @@ def _damaged(kernel: str, path: Path, what: str) -> str:
 
 
 def _why_not(
-    directory: Path, described: Mapping[str, Mapping[str, Any]], request: Request, backend: Backend
+    directory: Path, described: Mapping[str, Mapping[str, Any]], request: AnyRequest, backend: Backend
 ) -> str:
     """The most telling of the reasons for which a directory has no kernel for a request."""
     same = [(exported, entry) for exported, entry in described.items() if entry["name"] == request.design.name]

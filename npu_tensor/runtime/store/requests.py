@@ -8,7 +8,8 @@
     kernel_key(description(request, backend))   that and what builds it here: compilers, flags, headers
 
 The files of a kernel follow from the configuration of its design, and serve all designs that share it. A cached kernel
-is found by its key; a precompiled one, made by whatever compiler, by the digest of its configuration.
+is found by its key; a precompiled one, made by whatever compiler, by the digest of its configuration. A program of
+several configurations is asked for in the same way, with a ProgramRequest; its files serve it alone.
 """
 
 from __future__ import annotations
@@ -20,19 +21,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Configuration, Design
 
 __all__ = [
     "ABI",
+    "AnyRequest",
     "Artifact",
     "Backend",
     "Origin",
+    "ProgramRequest",
     "Request",
+    "Unit",
     "description",
     "digest",
     "folder",
     "kernel_key",
 ]
+
+Unit = Configuration | ArrayProgram
+"""What files are made from: a configuration, a design where they hold its sequence, or a program."""
 
 ABI = 2
 """Counts the changes after which an artefact made before can no longer be used. Part of every key and description."""
@@ -56,6 +64,16 @@ class Request(NamedTuple):
     op_params: bytes = b""
 
 
+class ProgramRequest(NamedTuple):
+    """A program that is needed as one binary. name: of its kernels."""
+
+    name: str
+    design: ArrayProgram
+
+
+AnyRequest = Request | ProgramRequest
+
+
 class Artifact(NamedTuple):
     """The files of a kernel, complete and verified.
 
@@ -76,7 +94,7 @@ class Artifact(NamedTuple):
 
 
 class Backend(Protocol):
-    """What turns a design into files.
+    """What turns designs and programs into files.
 
     name: "host" or "iron". formats: of each form that a kernel may have, the suffixes of the files it takes.
     """
@@ -92,11 +110,11 @@ class Backend(Protocol):
         """Compilers and versions in one word that is fit for a directory, such as "host-gcc12.2"."""
         ...
 
-    def unit(self, design: Design) -> Configuration:
+    def unit(self, design: Design | ArrayProgram) -> Unit:
         """What the files are made from: the configuration of a design, or all of it where they hold its sequence."""
         ...
 
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+    def ingredients(self, unit: Unit) -> dict[str, Any]:
         """What the files follow from besides that, as JSON: flags, digests of headers, compilers. For the key."""
         ...
 
@@ -104,7 +122,7 @@ class Backend(Protocol):
         """Why files that were made elsewhere from these ingredients cannot be used here; None if they can."""
         ...
 
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         """Make all files below `directory`, an empty one, and return them by suffix; compilers' output in build.log.
 
         force: whether to make anew what kernels share, too. Raises BuildError with what the compiler says.
@@ -112,13 +130,19 @@ class Backend(Protocol):
         ...
 
 
-def digest(unit: Configuration) -> str:
-    """SHA-256 of a configuration or a design, with the text of its sources, as 64 hexadecimal digits.
+def digest(unit: Unit) -> str:
+    """SHA-256 of a configuration, a design or a program, with the text of the sources, as 64 hexadecimal digits.
 
     Predicted costs do not count: they change nothing in the files.
     """
-    functions = tuple(replace(function, cycles=0, program_bytes=0) for function in unit.functions)
-    return hashlib.sha256(repr(replace(unit, functions=functions)).encode()).hexdigest()
+    if isinstance(unit, ArrayProgram):
+        designs = {id(run.design): run.design for run in unit.runs}
+        digests = {number: digest(design) for number, design in designs.items()}
+        spelled = repr((unit.name, unit.arguments, [(digests[id(run.design)], run.slices) for run in unit.runs]))
+    else:
+        functions = tuple(replace(function, cycles=0, program_bytes=0) for function in unit.functions)
+        spelled = repr(replace(unit, functions=functions))
+    return hashlib.sha256(spelled.encode()).hexdigest()
 
 
 def folder(arch: str, backend: Backend) -> str:
@@ -126,12 +150,12 @@ def folder(arch: str, backend: Backend) -> str:
     return f"{arch}-{backend.toolchain()}"
 
 
-def description(request: Request, backend: Backend) -> dict[str, Any]:
+def description(request: AnyRequest, backend: Backend) -> dict[str, Any]:
     """What a kernel is made from, as JSON; part of its sidecar. Equal descriptions mean equal files."""
     unit = backend.unit(request.design)
     return {
         "abi": ABI,
-        "arch": unit.arch,
+        "arch": unit.array.arch,
         "backend": backend.name,
         "columns": unit.columns,
         "design": digest(unit),

@@ -20,6 +20,7 @@ import numpy as np
 
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
@@ -162,6 +163,7 @@ class LaunchOperand(NamedTuple):
     direct: whether it holds the tensor just as the tensor's own buffer does.
     key: for copies of values.
     result_bytes: of the tensor's own buffer, if it is a result.
+    call: the op that reads it, for messages.
     """
 
     item: int | None
@@ -172,6 +174,7 @@ class LaunchOperand(NamedTuple):
     direct: bool
     key: int
     result_bytes: int
+    call: Call | None
 
 
 class ResidentBuffer(Buffer):

@@ -17,6 +17,7 @@ import numpy as np
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.store.requests import Request
@@ -58,7 +59,7 @@ def probe(device: XrtDevice) -> dict[str, str]:
     """Ask an NPU, note what it says, and heed it. Returns that for people. Raises BuildError, DeviceError."""
     engine = device.engine
     request = Request("probe", probe_design(engine.arch))
-    program = engine.program(request, device.library.find(request))
+    program = engine.program(ArrayProgram.of(request.design), device.library.find(request))
     engine.synchronize()
     engine.reopen()
     with lock:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from npu_tensor import events
 from npu_tensor.config import config
+from npu_tensor.dtypes import uint8
 from npu_tensor.errors import DeviceError, LaunchError
-from npu_tensor.kernels.offer import HostOperand, room
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
-from npu_tensor.runtime.npu.npu_kernel import NpuKernel
-from npu_tensor.runtime.npu.packing import check_indexes, flat, form_of, host_bytes, word
+from npu_tensor.runtime.npu.launch_plan import Argument, LaunchPlan
+from npu_tensor.runtime.npu.npu_kernel import NpuDevice
+from npu_tensor.runtime.npu.packing import check_indexes, flat
 from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
 from npu_tensor.runtime.xrt.checked import CheckedKernels
 from npu_tensor.runtime.xrt.faults import is_strict
@@ -31,42 +32,42 @@ CHECK_INTERVAL: Final = 1000
 """Launches of a program from one comparison with the CPU to the next: what ages or heats up shows, at little cost."""
 
 
-def _operand(engine: NpuEngine, task: Task, host: HostOperand, needed: int) -> LaunchOperand:
-    nbytes = room(max(host_bytes(host), needed))
-    if host.number is None:
-        return LaunchOperand(None, True, host, None, nbytes, False, 0, 0)
-    if host.output:
-        item, dtype, _, result_bytes, _ = task.outputs[host.number]
-        return LaunchOperand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
-    source = task.inputs[host.number]
-    assert source.dtype is not None
-    form = form_of(host, source.dtype)
-    # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
-    key = engine.key(math.prod(host.layout.shape) * source.dtype.itemsize if form is None else form)
-    return LaunchOperand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
+def _operand(engine: NpuEngine, argument: Argument) -> LaunchOperand:
+    item, output, host, dtype, nbytes, form, result_bytes, call = argument
+    key = 0
+    if item is not None and not output:
+        assert dtype is not None
+        # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
+        key = engine.key(math.prod(host.layout.shape) * dtype.itemsize if form is None else form)
+    direct = item is not None and form is None
+    return LaunchOperand(item, output, host, dtype, nbytes, direct, key, result_bytes, call)
 
 
 class LaunchStep(KernelStep):
-    """Runs a kernel on an NPU. checked: the kernels that are known to be right there."""
+    """Runs a launch on an NPU. checked: the kernels that are known to be right there. steps: of each kernel by itself.
+
+    A kernel is compared with the CPU, and a launch of several with these kernels one by one, bit for bit.
+    """
 
     def __init__(
         self,
-        kernel: NpuKernel,
+        plan: LaunchPlan,
+        device: NpuDevice,
         engine: NpuEngine,
         program: NpuProgram,
         checked: CheckedKernels,
         compute: Callable[[Task], Step],
+        steps: Sequence[Step] = (),
     ) -> None:
-        task, offer = kernel.task, kernel.offer
-        self.device = kernel.owner
+        self.device = device
         self.engine = engine
         self.checked = checked
-        self.coarse = offer.coarse
-        self.scalars = [(task.inputs[number].item, kind) for number, kind in offer.scalars]
-        self.operands = [
-            _operand(engine, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
-        ]
-        super().__init__(task, program, [operand.output for operand in self.operands], compute)
+        self.kernels = plan.kernels
+        self.steps = steps
+        self.has_words = any(kernel.offer.scalars for kernel in plan.kernels)
+        self.operands = [_operand(engine, argument) for argument in plan.arguments]
+        tasks = [kernel.task for kernel in plan.kernels]
+        super().__init__(tasks, program, [operand.output for operand in self.operands], compute)
 
     def run(self, values: list[Any]) -> None:
         """What the plan calls."""
@@ -92,7 +93,7 @@ class LaunchStep(KernelStep):
         engine, device = self.engine, self.device
         faults = engine.faults
         inputs = tuple(map(values.__getitem__, self.inputs))
-        words = [word(values[item], kind) for item, kind in self.scalars] if self.scalars else ()
+        words = [word for kernel in self.kernels for word in kernel.words(values)] if self.has_words else ()
         leases: list[Lease] = []
         results: list[tuple[int, ResidentBuffer]] = []
         take = engine.pool.take
@@ -117,7 +118,7 @@ class LaunchStep(KernelStep):
         engine = self.engine
         if operand.host.indexes is not None:
             assert operand.dtype is not None
-            check_indexes(operand.host, flat(value, operand.dtype), self.task.call)
+            check_indexes(operand.host, flat(value, operand.dtype), operand.call)
         if isinstance(value, ResidentBuffer) and value.home is self.device:
             pending = value.launch
             if pending is not None and (
@@ -142,6 +143,10 @@ class LaunchStep(KernelStep):
         engine, program = self.engine, self.program
         engine.check_process()
         reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
+        if program.refused and self.steps:  # Such as where a file declares fewer host buffers.
+            for step in self.steps:
+                step(values)
+            return
         if reason:
             self._leave(values, reason)
             return
@@ -168,33 +173,52 @@ class LaunchStep(KernelStep):
         if is_strict():
             raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")
         if events.listeners:
-            events.emit(events.Fallback(self.task.name, uri, reason))
+            events.emit(events.Fallback(self.program.name, uri, reason))
         self.on_host(values)
 
-    def _as_read(self, launch: Launch) -> list[Any]:
-        """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
-        values = list(launch.inputs)
-        for operand in self.operands:
-            host, dtype = operand.host, operand.dtype
-            if not operand.output and host.number is not None and dtype is not None and host.dtype != dtype.name:
-                rounded = as_read(host, flat(values[host.number], dtype))
-                values[host.number] = Buffer.from_array(np.ascontiguousarray(rounded))
-        return values
-
     def _compare(self, launch: Launch) -> None:
-        """Compare the results of a launch that has ended with the CPU's."""
-        engine, task = self.engine, self.task
-        right = on_host(launch, self._as_read(launch))
-        numbers = {output.item: number for number, output in enumerate(task.outputs)}
-        for (item, result), expected in zip(launch.results, right, strict=True):
-            dtype = task.outputs[numbers[item]].dtype
-            allowed = tolerance(task, numbers[item], coarse=self.coarse)
-            wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
-            if wrong is not None:
-                engine.reject(launch, f"its result differs from the CPU's: {wrong}", on_host(launch))
-                return
-        engine.health.recovered()
+        """Compare the results of a launch that has ended with the CPU's, or with those of its kernels one by one."""
+        cause, right = self._differs_singly(launch) if self.steps else self._differs_from_host(launch)
+        if cause is not None:
+            self.engine.reject(launch, cause, right)
+            return
+        self.engine.health.recovered()
         self.program.faults = 0
         if not self.program.checked:
             self.program.checked = True
             self.checked.add(self.program.key)
+
+    def _differs_singly(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
+        """How the results differ from those of the kernels one by one, and these."""
+        values = launch.values()
+        for step in self.steps:
+            step(values)
+        right = [values[item] for item, _ in launch.results]
+        for (_, result), expected in zip(launch.results, right, strict=True):
+            if bytes(flat(result, uint8)) != bytes(flat(expected, uint8)):
+                return f"a result of the {len(self.kernels)} kernels is not what they give one by one", right
+        return None, right
+
+    def _differs_from_host(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
+        """How the results differ from the CPU's, and what the CPU computes."""
+        (kernel,) = self.kernels
+        task = kernel.task
+        right = on_host(launch, self._as_read(launch))
+        numbers = {output.item: number for number, output in enumerate(task.outputs)}
+        for (item, result), expected in zip(launch.results, right, strict=True):
+            dtype = task.outputs[numbers[item]].dtype
+            allowed = tolerance(task, numbers[item], coarse=kernel.offer.coarse)
+            wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
+            if wrong is not None:
+                return f"its result differs from the CPU's: {wrong}", on_host(launch)
+        return None, right
+
+    def _as_read(self, launch: Launch) -> list[Any]:
+        """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
+        values = dict(zip(self.inputs, launch.inputs, strict=True))
+        for operand in self.operands:
+            host, dtype, item = operand.host, operand.dtype, operand.item
+            if not operand.output and item is not None and dtype is not None and host.dtype != dtype.name:
+                rounded = as_read(host, flat(values[item], dtype))
+                values[item] = Buffer.from_array(np.ascontiguousarray(rounded))
+        return [*values.values()]

@@ -54,7 +54,8 @@ class RunFailed(Exception):
 class KernelStep:
     """What the launches of one step of a plan share. compute: makes a step that computes a task on the CPU.
 
-    inputs: items of the plan.
+    tasks: of its kernels, in order.
+    inputs: items of the plan that are not made in the launch.
     writes: for each buffer whether the NPU writes it.
     chained_run, single_run: its run objects in a runlist and by itself.
     latest: the newest batch that has it.
@@ -62,11 +63,14 @@ class KernelStep:
     """
 
     def __init__(
-        self, task: Task, program: NpuProgram, writes: Sequence[bool], compute: Callable[[Task], Step]
+        self, tasks: Sequence[Task], program: NpuProgram, writes: Sequence[bool], compute: Callable[[Task], Step]
     ) -> None:
-        self.task = task
+        self.tasks = tuple(tasks)
         self.program = program
-        self.inputs = tuple(source.item for source in task.inputs)
+        made = {output.item for task in tasks for output in task.outputs}
+        read = dict.fromkeys(source.item for task in tasks for source in task.inputs)
+        self.inputs = tuple(item for item in read if item not in made)
+        self.size = 1 + max((*read, *made))
         self.writes = tuple(writes)
         self.chained_run = RunObject()
         self.single_run = RunObject()
@@ -76,8 +80,14 @@ class KernelStep:
 
     @cached_property
     def on_host(self) -> Step:
-        """The same task on the CPU, compiled when first asked for."""
-        return self._compute(self.task)
+        """The same tasks on the CPU, compiled when first asked for."""
+        steps = [self._compute(task) for task in self.tasks]
+
+        def run(values: list[Any]) -> None:
+            for step in steps:
+                step(values)
+
+        return run
 
 
 @dataclass(eq=False, slots=True)
@@ -106,6 +116,13 @@ class Launch:
     def pending(self) -> bool:
         """Whether it has neither values nor an error yet."""
         return self.results[0][1].launch is self
+
+    def values(self, inputs: Sequence[Any] | None = None) -> list[Any]:
+        """A list of values for steps that compute the same, with its inputs, or others in their place."""
+        values: list[Any] = [None] * self.step.size
+        for item, value in zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True):
+            values[item] = value
+        return values
 
     def completed(self) -> None:
         """The NPU has computed it."""
@@ -264,9 +281,6 @@ def _prepare(launch: Launch, run_object: RunObject, context: Context, driver: An
 
 def on_host(launch: Launch, inputs: Sequence[Any] | None = None) -> list[Buffer]:
     """The results of a launch, computed by the CPU. inputs: other values than its own. Raises what the values cause."""
-    items = launch.step.inputs
-    values: list[Any] = [None] * (1 + max((*items, *(item for item, _ in launch.results))))
-    for item, value in zip(items, launch.inputs if inputs is None else inputs, strict=True):
-        values[item] = value
+    values = launch.values(inputs)
     launch.step.on_host(values)
     return [values[item] for item, _ in launch.results]

@@ -22,11 +22,12 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.notices import Notices
-from npu_tensor.runtime.store.requests import Artifact, Request
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
@@ -95,9 +96,9 @@ class NpuEngine:
         """How many launches have not ended, as far as is known."""
         return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
 
-    def program(self, request: Request, artifact: Artifact) -> NpuProgram:
-        """The one program of an artefact for a request. Raises BuildError."""
-        program = read_program(request.name, artifact, request.design, self.arch)
+    def program(self, array_program: ArrayProgram, artifact: Artifact) -> NpuProgram:
+        """The one that runs an array's program with an artefact. Raises BuildError."""
+        program = read_program(array_program, artifact)
         return self.programs.setdefault(program.key, program)
 
     def key(self, form: HostOperand | int) -> int:

@@ -1,6 +1,6 @@
 """A kernel's files as the runtime needs them: what to load into a context, and how to start it.
 
-    program = read_program("add-1024bf16-1024bf16-1024bf16", artifact, design, arch="aie2p")
+    program = read_program(ArrayProgram("add", (DesignRun(design, slices),), sizes), artifact)
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build.instructions import HEADER, WRITE_VALUE, WRITE_WORDS, instructions
+from npu_tensor.runtime.build.instructions import stream
 from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["NpuProgram", "read_program"]
 
+
 @dataclass(eq=False)
 class NpuProgram:
-    """A binary with the instructions of a design. Shared by all steps that launch it.
+    """A binary with the instructions of a launch. Shared by all steps that have the same.
 
-    name: of the kernel. key: of the binary and these instructions.
+    name: of the kernels. key: of the binary and these instructions.
     binary: the key of the binary; programs of one binary run in one context.
     path: xclbin or full ELF.
     instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
     parameters: for each word that a run is given, where it stands in the instructions.
-    sizes: bytes that the design needs of each host buffer.
+    sizes: bytes of each argument.
     checked: whether its results were compared with the CPU's, and need not be now.
     launches: how many steps were asked to run it.
     faults: how many launches failed since one was right.
@@ -63,34 +64,28 @@ class NpuProgram:
         return instructions
 
 
-def read_program(name: str, artifact: Artifact, design: Design, arch: str) -> NpuProgram:
-    """The program of a kernel of that name, from an artefact and a design.
+def read_program(program: ArrayProgram, artifact: Artifact) -> NpuProgram:
+    """What runs an array's program whose binary an artefact has.
 
     Raises BuildError if the artefact is for another array or its files do not fit.
     """
+    arch = program.array.arch
     arch_of_files = artifact.description.get("made_from", artifact.description).get("arch", arch)
     if arch_of_files != arch:
         raise BuildError(f"{artifact.name} is made for {arch_of_files}, and this NPU is {arch}")
-    sizes = tuple(buffer.type.nbytes for buffer in design.host_buffers)
     elf = artifact.files.get(".elf")
     if elf is not None and ".xclbin" not in artifact.files:
-        if design.run_words:
+        if any(run.design.run_words for run in program.runs):
             raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
-        return NpuProgram(name, artifact.key, artifact.key, elf, None, (), sizes)
+        return NpuProgram(program.name, artifact.key, artifact.key, elf, None, (), program.arguments)
     path = artifact.files["_parameters.json"]
+    (configuration,) = program.configurations
     try:
         places = json.loads(path.read_bytes())
-        words = instructions(design, {parameter.name: int(places[parameter.name]) for parameter in design.parameters})
+        words, parameters = stream(program, [{each.name: int(places[each.name]) for each in configuration.parameters}])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are: {error}") from None
     key = hashlib.sha256(artifact.key.encode() + words.tobytes()).hexdigest()
-    return NpuProgram(name, key, artifact.key, artifact.files[".xclbin"], words, _places_of_run_words(design), sizes)
-
-
-def _places_of_run_words(design: Design) -> tuple[tuple[int, ...], ...]:
-    """Where each word of a run stands in the instructions: all runtime parameters get the same words."""
-    first, places = HEADER + WRITE_VALUE, []
-    for parameter in design.parameters:
-        places.append(range(first, first + design.run_words * WRITE_WORDS, WRITE_WORDS))
-        first += parameter.words * WRITE_WORDS
-    return tuple(zip(*places, strict=True))
+    return NpuProgram(
+        program.name, key, artifact.key, artifact.files[".xclbin"], words, parameters, program.arguments
+    )

@@ -14,17 +14,18 @@ from typing import Final
 from npu_tensor._util.forks import cached_property
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.devices.system import tool_output
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
+from npu_tensor.runtime.npu.npu_kernel import NpuDevice
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.requests import Artifact, ProgramRequest
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.engines import engine_of
@@ -96,8 +97,14 @@ class XrtDevice(NpuDevice):
 
     @cached_property
     def costs(self) -> NpuCosts:
-        """By what was measured with this NPU, driver and power mode, else by priors."""
-        return NpuCosts(npu_rates(self.target.array.device, self.identity), processor_rates())
+        """By what was measured with this NPU, driver and power mode, else by priors.
+
+        A launch has several configurations where full ELFs can be built and did not fail here.
+        """
+        array = self.target.array
+        builds = library().backend.missing() is None and self.checked.findings.get("elf") != "fail"
+        change = array.change_seconds if builds else None
+        return NpuCosts(npu_rates(array.device, self.identity), processor_rates(), change)
 
     @property
     def engine(self) -> NpuEngine:
@@ -136,18 +143,15 @@ class XrtDevice(NpuDevice):
             self.engine.check_process()
             super().prepare(kernels)
 
-    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
-        """The step that launches the program. Raises BuildError."""
-        program = self.engine.program(kernel.request, artifact)
-        operands = kernel.offer.operands
-        if len(program.sizes) != len(operands):
-            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
-        results = sorted(operand.number for operand in operands if operand.output and operand.number is not None)
-        if results != list(range(len(kernel.task.outputs))):
-            raise BuildError(f"{program.name} does not make every result in one host buffer")
+    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
+        """See `NpuDevice.step`."""
+        artifact = artifacts[0]
+        if len(plan.kernels) > 1 and (len(plan.program.configurations) > 1 or ".xclbin" not in artifact.files):
+            artifact = self.library.find(ProgramRequest(plan.name, plan.program))
+        program = self.engine.program(plan.program, artifact)
         if not config.self_check or program.key in self.checked:
             program.checked = True
-        return LaunchStep(kernel, self.engine, program, self.checked, self.on_host).run
+        return LaunchStep(plan, self, self.engine, program, self.checked, self.on_host, steps).run
 
     def submit(self) -> None:
         """Let what was launched begin."""

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime.build.instructions import buffer_descriptor, instructions
+from npu_tensor.runtime.build.instructions import buffer_descriptor, instructions, stream
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.build.placement import CoreMemory, addresses, placed, predicted
 
@@ -65,6 +66,26 @@ def test_whole_streams(path: Path) -> None:
     words = [int(word, 16) for word in path.read_text().split()]
     assert hashlib.sha256(np.array(words, "<u4").tobytes()).hexdigest() == DIGESTS[arch][name]
     assert words_of(arch, name).tolist() == words
+
+
+@pytest.mark.parametrize("arch", ["aie2", "aie2p"])
+def test_the_words_of_a_program_are_the_compilers(arch: Arch) -> None:
+    """Two configurations, one of which comes again; two runs of one after another, and a part of a buffer."""
+    exp, softmax = design_of(arch, "elementwise-exp-bf16"), design_of(arch, "rowwise-soft_max-bf16")
+    first = DesignRun(exp, (HostSlice(0, 0), HostSlice(1, 0)))
+    second = DesignRun(softmax, (HostSlice(1, 4096), HostSlice(2, 0)))
+    program = ArrayProgram("exp_exp_softmax_exp", (first, first, second, first), (16384, 16384, 4096))
+    words, places = stream(program, [{}, {}])
+    assert words.tolist() == np.fromfile(DATA / "programs" / f"{arch}-{program.name}.insts", "<u4").tolist()
+    assert places == ()
+
+
+def test_a_program_of_one_configuration_loads_nothing() -> None:
+    design = copy(AccessPattern.linear(64), words=1)
+    words, places = stream(ArrayProgram("twice", ArrayProgram.of(design).runs * 2, (2**22, 2**22)), [{"limits": 0}])
+    alone = instructions(design, {"limits": 0})
+    assert words[4:].tolist() == alone[4:].tolist() * 2
+    assert places == ([8], [4 + len(alone)])
 
 
 # --- where runtime parameters are
@@ -199,7 +220,7 @@ def test_no_descriptor_is_left() -> None:
 
 
 def test_a_parameter_without_an_address() -> None:
-    with pytest.raises(ArgumentError, match="copy: the address of the runtime parameter limits is not known"):
+    with pytest.raises(ArgumentError, match="copy: the address of runtime parameter limits is not known"):
         instructions(copy(AccessPattern.linear(64)), {})
 
 

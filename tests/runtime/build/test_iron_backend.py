@@ -67,8 +67,11 @@ def program(path: Path, prints: str = "") -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """mlir-aie 1.4.1, Peano and xclbinutil are installed, as far as this process sees; where their wheels lie."""
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """mlir-aie 1.4.1, Peano and xclbinutil are installed, as far as this process sees; where their wheels lie.
+
+    The cache is empty.
+    """
     for variable, value in environment("1.4.1", tmp_path).items():
         if variable == "PYTHONPATH":
             for place in reversed(value.split(os.pathsep)):
@@ -76,7 +79,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         else:
             monkeypatch.setenv(variable, value)
     monkeypatch.setenv("AIE_XCLBINUTIL", str(program(tmp_path / "xclbinutil")))
-    return tmp_path / "site"
+    with config.scope(cache_path=str(tmp_path / "cache"), force_recompile=False):
+        yield tmp_path / "site"
 
 
 def build(directory: Path, design: Design | None = None) -> dict[str, Path]:

@@ -36,14 +36,14 @@ def test_what_memory_limits_takes_its_bytes() -> None:
     n = 1 << 24
     found = cost(opened("sim:npu2"), tensor("bfloat16", n) + tensor("bfloat16", n))
     assert found.nbytes == pytest.approx(3 * 2 * n, rel=1e-3)  # and the padding of the last object
-    assert found.expense.seconds == pytest.approx((250 + 110) * MICRO + 3 * 2 * n / 55e9, rel=1e-3)
+    assert found.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-3)
 
 
 def test_fewer_columns_get_less_from_memory() -> None:
     """Each column has two channels for two operands, 4 bytes a cycle."""
     n = 1 << 24
     found = cost(opened("sim:npu2?cols=2"), tensor("bfloat16", n) + tensor("bfloat16", n))
-    assert found.expense.seconds == pytest.approx((250 + 110) * MICRO + 2 * n / (2 * 4 * 1.8e9), rel=1e-2)
+    assert found.expense.seconds == pytest.approx(2 * n / (2 * 4 * 1.8e9), rel=1e-2)
 
 
 def test_a_product_takes_its_padded_multiplications() -> None:
@@ -54,9 +54,9 @@ def test_a_product_takes_its_padded_multiplications() -> None:
     macs = round((math.prod(left) * math.prod(right) * math.prod(result)) ** 0.5)  # mk * kn * mn is their square
     assert macs > 1000**3
     seconds = macs / (24 * 32 * 1.8e9)
-    assert seconds < ragged.cost.expense.seconds - 360 * MICRO < 1.2 * seconds
-    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates()), ragged.prediction
-    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates())
+    assert seconds < ragged.cost.expense.seconds < 1.2 * seconds
+    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates(), None), ragged.prediction
+    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates(), None)
     fast, slower = (each.kernel(ragged.task, ragged.offer, counters, prediction, 0).expense for each in (costs, slow))
     assert slower.seconds - fast.seconds == pytest.approx(prediction.compute)
 
@@ -71,7 +71,6 @@ def test_more_never_takes_less(family: str) -> None:
         seconds = cost(device, result).expense.seconds
         assert seconds >= before
         before = seconds
-    assert before > device.launch.seconds
 
 
 def test_the_tensors_own_bytes_have_no_form() -> None:
@@ -149,6 +148,13 @@ def test_a_launch_near_the_watchdog_is_refused_by_name(monkeypatch: pytest.Monke
     assert kernel.origin == "none"
 
 
+def test_another_configuration_within_a_launch_takes_less_than_another_context() -> None:
+    one, two = opened("sim:npu1"), opened("sim:npu2")
+    assert (one.mixes, two.mixes) == (False, True)
+    assert one.switch.seconds == pytest.approx(2600 * MICRO)
+    assert two.switch.seconds == pytest.approx(39 * MICRO)
+
+
 def test_several_as_one_predict_what_one_does() -> None:
     one, two = opened("sim:npu2"), opened("sim:npu2x2")
     x = tensor("bfloat16", 1 << 16)
@@ -166,7 +172,7 @@ def test_the_priors_are_the_rates_of_the_arrays(array: Array) -> None:
 
 
 def test_the_energy_of_a_switch_is_the_npus() -> None:
-    costs = NpuCosts(npu_rates("npu2"), processor_rates())
+    costs = NpuCosts(npu_rates("npu2"), processor_rates(), None)
     assert costs.switch.processor_seconds == 0
     assert costs.switch.joules == pytest.approx(2650e-6 * 1.64)
 

@@ -315,8 +315,8 @@ def test_a_run_reports_its_counters() -> None:
     assert [event.kernel for event in seen] == ["add", "mul"]
     for event in seen:  # one operand, read once, and a result
         assert event.ddr_bytes == 2 * 2 * (1 << 16)
-        assert event.seconds > 260e-6
-        assert event.limit == "dispatch"
+        assert event.seconds >= event.ddr_bytes / 24e9
+        assert event.limit in ("compute", "stream", "ddr")
         assert event.cycles > 0
 
 
@@ -328,7 +328,7 @@ def test_explain_shows_what_the_run_costs() -> None:
     assert "cycles on" in row.why
     assert "limited by" in row.why
     assert row.predicted is not None
-    assert row.predicted > 110e-6
+    assert row.predicted >= 2 * 2 * (1 << 20) / 55e9
 
 
 def test_without_a_compiler_everything_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.design import AccessPattern, Builder, Configuration, Design, ObjectType, Source
+from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.requests import AnyRequest, Request, Unit
 
 SECONDS = 60
 """After so long a test that waits has failed."""
@@ -58,16 +59,16 @@ class HeldBackend:
     def toolchain(self) -> str:
         return "fake1.0"
 
-    def unit(self, design: Design) -> Configuration:
-        return design.configuration
+    def unit(self, design: Design | ArrayProgram) -> Unit:
+        return design.configuration if isinstance(design, Design) else design
 
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+    def ingredients(self, unit: Unit) -> dict[str, Any]:
         return {"flags": ["-O2"]}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         return None
 
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         go = self.go
         self.begun.put(request.name)
         if not go.wait(SECONDS):

@@ -17,17 +17,18 @@ from fakes import SECONDS, HeldBackend, request
 
 from npu_tensor import events
 from npu_tensor.config import config
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.background import Builds, builds, finish_builds
 from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact, Request
+from npu_tensor.runtime.store.requests import AnyRequest, Artifact, ProgramRequest, Request
 
 pytestmark = pytest.mark.usefixtures("_in_background")
 
 
-def pending(library: KernelLibrary, wanted: Request) -> bool:
+def pending(library: KernelLibrary, wanted: AnyRequest) -> bool:
     with pytest.raises(BuildError) as caught:
         library.find(wanted)
     return caught.value.pending
@@ -48,6 +49,18 @@ def test_a_kernel_is_pending_until_it_is_built(backend: HeldBackend, library: Ke
     # Another design of this configuration.
     assert library.find(request()).origin == "memory"
     assert backend.built == [wanted.name]
+
+
+def test_a_program_is_pending_until_it_is_built(backend: HeldBackend, library: KernelLibrary) -> None:
+    """And, unlike a kernel, serves nothing else."""
+    program, other = (ArrayProgram.of(request().design, arguments=(size, size)) for size in (256, 512))
+    wanted = ProgramRequest("neg", program)
+    assert pending(library, wanted)
+    backend.go.set()
+    finish_builds()
+    assert library.find(wanted).origin == "built"
+    assert library.find(wanted).origin == "memory"
+    assert pending(library, ProgramRequest("neg", other))
 
 
 def test_who_finds_without_preparing_does_not_wait_either(backend: HeldBackend, library: KernelLibrary) -> None:

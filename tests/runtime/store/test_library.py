@@ -24,13 +24,24 @@ from click.testing import CliRunner
 from npu_tensor.cli import main
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.design import AccessPattern, Builder, Configuration, Design, ObjectType, Source
+from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
-from npu_tensor.runtime.store.requests import ABI, Artifact, Request, description, digest, kernel_key
+from npu_tensor.runtime.store.requests import (
+    ABI,
+    AnyRequest,
+    Artifact,
+    ProgramRequest,
+    Request,
+    Unit,
+    description,
+    digest,
+    kernel_key,
+)
 
 NAME = "neg-256i32-256i32"
 
@@ -84,21 +95,21 @@ class FakeBackend:
     def toolchain(self) -> str:
         return self.version
 
-    def unit(self, design: Design) -> Configuration:
-        return design.configuration
+    def unit(self, design: Design | ArrayProgram) -> Unit:
+        return design.configuration if isinstance(design, Design) else design
 
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+    def ingredients(self, unit: Unit) -> dict[str, Any]:
         return self.extra
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         return None if ingredients.get("flags") else "this processor lacks wings"
 
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         self.built.append(request.name)
         if self.failure:
             raise BuildError(self.failure)
         path = directory / "out"
-        path.write_text(f"made from {digest(request.design.configuration)}")
+        path.write_text(f"made from {digest(self.unit(request.design))}")
         return {".bin": path}
 
 
@@ -336,6 +347,27 @@ def test_everything_that_a_kernel_follows_from_is_in_its_key() -> None:
     assert key(wanted=request()._replace(op_params=b"\1", tensors=("(256,1,1,1)/i32",))) == key()
 
 
+def test_everything_about_a_program_is_in_its_digest() -> None:
+    made, other = design(), design("// another")
+    where = (HostSlice(0, 0), HostSlice(1, 0))
+    program = ArrayProgram("two", (DesignRun(made, where), DesignRun(other, where)), (1024, 2048))
+    elsewhere = (HostSlice(0, 0), HostSlice(1, 1024))
+    different = [
+        replace(program, name="twice"),
+        replace(program, arguments=(1024, 4096)),
+        replace(program, runs=program.runs[::-1]),
+        replace(program, runs=program.runs[:1]),
+        replace(program, runs=(program.runs[0], DesignRun(other, elsewhere))),
+        replace(program, runs=(program.runs[0], DesignRun(design("// another", 128), where))),
+    ]
+    assert len({digest(each) for each in (program, *different)}) == 1 + len(different)
+    cheaper = replace(made, functions=(replace(made.functions[0], cycles=1),))
+    same = replace(program, runs=(DesignRun(cheaper, where), DesignRun(design("// another"), where)))
+    assert digest(same) == digest(program)
+    described = description(ProgramRequest("add", program), FakeBackend())
+    assert (described["arch"], described["columns"], described["name"]) == ("aie2p", 1, "two")
+
+
 def test_a_failed_build_is_remembered_until_the_key_changes() -> None:
     backend = FakeBackend()
     backend.failure = "negate.cc:1: error: no"
@@ -360,7 +392,7 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
 
     class Slow(FakeBackend):
-        def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
             meeting.wait(30)  # passed only if the other build is going on
             return super().build(request, directory)
 
@@ -386,7 +418,7 @@ def test_what_cannot_be_prepared_fails_where_it_is_asked_for() -> None:
 
 def test_an_accident_counts_until_the_next_plan() -> None:
     class Unlucky(FakeBackend):
-        def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
             if not self.built:
                 self.built.append(request.name)
                 raise BuildError("killed", transient=True)

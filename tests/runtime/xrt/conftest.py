@@ -31,8 +31,8 @@ from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 
 @pytest.fixture(autouse=True)
 def _always() -> Iterator[None]:
-    """The NPU runs all it has kernels for, also what the CPU would do sooner."""
-    with config.scope(policy="always"):
+    """The NPU runs all it has kernels for, also what the CPU would do sooner, and every kernel is a launch."""
+    with config.scope(policy="always", launch_milliseconds=0):
         yield
 
 

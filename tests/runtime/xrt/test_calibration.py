@@ -46,7 +46,7 @@ def test_devices_that_are_opened_afterwards_predict_by_it(machine: Machine) -> N
     path = rates.save("npu2", identity, slow)
     try:
         selection.reset()
-        with nt.default_device("npu"):
+        with nt.default_device("npu", "latency"):
             (device,) = selection.accelerators(selection.current())
             assert device.launch.seconds == pytest.approx(1.0 + 250e-6)
             x = nt.ones(64, dtype=nt.bfloat16).realize()

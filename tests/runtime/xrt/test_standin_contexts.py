@@ -116,7 +116,7 @@ def test_contexts_by_path_and_image(pyxrt: Any, files: Files) -> None:
     for image in (path, pyxrt.xclbin(path)):
         context = pyxrt.hw_context(device=device, **{"xclbin_path" if image is path else "xclbin": image})
         assert context.get_xclbin().get_kernels()[0].get_name() == "MLIR_AIE"
-        assert context.get_xclbin().get_kernels()[0].get_num_args() == 5
+        assert context.get_xclbin().get_kernels()[0].get_num_args() == 19
         with pytest.raises(RuntimeError, match="No such kernel 'other'"):
             pyxrt.kernel(context, "other")
 

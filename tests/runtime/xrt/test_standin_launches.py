@@ -142,8 +142,8 @@ def test_what_would_crash_at_start(machine: Machine, pyxrt: Any, loaded: Loaded)
         loaded.kernel(3, loaded.instructions, loaded.size, loaded.x)
     with crash(machine, "without instructions"):
         loaded.kernel(3, 0, loaded.size, loaded.x, loaded.y)
-    with crash(machine, "set_arg(5) of a kernel with 5 arguments"):
-        loaded.run().set_arg(5, loaded.x)
+    with crash(machine, "set_arg(19) of a kernel with 19 arguments"):
+        loaded.run().set_arg(19, loaded.x)
 
 
 def test_a_run_does_not_keep_its_buffers(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:

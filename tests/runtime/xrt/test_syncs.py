@@ -307,7 +307,7 @@ class Watched:
         _, stream, _, *buffers = (id(getattr(argument, "memory", None)) for argument in command.arguments)
         self._instructions.add(stream)
         for number, block in enumerate(buffers):
-            self.new_outputs += block in self._new and block not in self._used and number in core.image.outputs
+            self.new_outputs += block in self._new and block not in self._used and number in core.written(command)
             self._used.add(block)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from xrt_designs import ELEMENTS, add, affine
 
+from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Design, RuntimeParameter
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import instructions
@@ -38,7 +39,7 @@ def artifact(directory: Path, change: Change | None = None, arch: str = "aie2p",
 
 
 def read(directory: Path, change: Change | None = None, design: Design | None = None) -> NpuProgram:
-    return read_program("affine-1024", artifact(directory, change), design or affine(), "aie2p")
+    return read_program(ArrayProgram.of(design or affine(), "affine-1024"), artifact(directory, change))
 
 
 def test_an_xclbin(tmp_path: Path) -> None:
@@ -89,19 +90,19 @@ def test_without_parameters_nothing_is_read_about_them(tmp_path: Path) -> None:
 
 
 def test_an_elf_has_its_instructions_inside(tmp_path: Path) -> None:
-    program = read_program("affine-1024", artifact(tmp_path, suffix=".elf"), add(7), "aie2p")
+    program = read_program(ArrayProgram.of(add(7), "affine-1024"), artifact(tmp_path, suffix=".elf"))
     assert program.is_elf
     assert (program.path, program.instructions, program.parameters) == (tmp_path / "kernel.elf", None, ())
 
 
 def test_an_elf_cannot_have_runtime_parameters(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="affine-1024 has runtime parameters, which cannot be set in a full ELF"):
-        read_program("affine-1024", artifact(tmp_path, suffix=".elf"), affine(), "aie2p")
+        read_program(ArrayProgram.of(affine(), "affine-1024"), artifact(tmp_path, suffix=".elf"))
 
 
 def test_another_array(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="affine-1024 is made for aie2, and this NPU is aie2p"):
-        read_program("affine-1024", artifact(tmp_path, arch="aie2"), affine(), "aie2p")
+        read_program(ArrayProgram.of(affine(), "affine-1024"), artifact(tmp_path, arch="aie2"))
 
 
 @pytest.mark.parametrize("places", [{}, {"words": "a"}, {"words": None}, [], [3, 1], None, {"word": 3}], ids=json.dumps)

@@ -2,6 +2,7 @@
 
     library = KernelLibrary(StandinBackend())
     library.find(request).files[".xclbin"]      # or [".elf"], where NPU_TENSOR_KERNEL_FORMAT asks for it
+    library.find(ProgramRequest(name, program)).files[".elf"]
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any
 
 import npu_images
 
-from npu_tensor.dataflow.design import Configuration, Design
+from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron import IronBackend, kernel_format
 from npu_tensor.runtime.build.iron_worker import FILES, Format
 from npu_tensor.runtime.sim.host_backend import HostBackend
-from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.requests import AnyRequest, Unit
 
 __all__ = ["StandinBackend"]
 
@@ -36,25 +39,26 @@ class StandinBackend:
         """In place of the versions of mlir-aie and Peano."""
         return "iron-standin"
 
-    def unit(self, design: Design) -> Configuration:
+    def unit(self, design: Design | ArrayProgram) -> Unit:
         """As in IronBackend."""
         return IronBackend().unit(design)
 
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+    def ingredients(self, unit: Unit) -> dict[str, Any]:
         """Those of the libraries in the file, and what the runtime has to know."""
-        format: Format = "elf" if isinstance(unit, Design) else "xclbin"
+        format: Format = "elf" if isinstance(unit, (Design, ArrayProgram)) else "xclbin"
         return {"format": format, "kernel": npu_images.KERNELS[format], **HostBackend().ingredients(unit)}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         """Why libraries that were made elsewhere do not run here."""
         return HostBackend().unfit(ingredients)
 
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         """Raises BuildError with what the compiler says."""
         design = request.design
         format = kernel_format(design)
         paths = {suffix: directory / f"kernel{suffix}" for suffix in FILES[format]}
-        image = npu_images.write(paths[f".{format}"], design, format)
+        declared = HOST_BUFFERS if format == "xclbin" else None
+        image = npu_images.write(paths[f".{format}"], design, format, declared)
         (directory / "build.log").touch()
         if format == "xclbin":
             paths[".pdi"].write_bytes(image.digest.encode())

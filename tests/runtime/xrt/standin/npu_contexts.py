@@ -22,7 +22,7 @@ import numpy as np
 from filelock import FileLock
 from machine import Fault, Machine, Npu, driver_error
 from npu_images import Image
-from npu_instructions import StreamError, reach, read_stream
+from npu_instructions import StreamError, reach, read_stream, written
 from npu_memory import Region
 from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
 
@@ -83,7 +83,7 @@ class Core:
         self.machine, self.npu, self.image = machine, npu, image
         self.broken = False
         self.generation = npu.generation
-        self._loaded: LoadedDesign | None = None
+        self._loaded: list[LoadedDesign] | None = None
         self._note: Path | None = None
         with machine.lock, _processes(npu):
             settle(npu)
@@ -104,7 +104,7 @@ class Core:
         note: Path | None = getattr(self, "_note", None)
         if note is not None and note.name.startswith(f"{os.getpid()}-"):  # not in a forked process
             note.unlink(missing_ok=True)
-        loaded: LoadedDesign | None = getattr(self, "_loaded", None)
+        loaded: list[LoadedDesign] | None = getattr(self, "_loaded", None)
         if loaded is not None:
             npu_simulation.give_back(self.npu, self.image, loaded)
 
@@ -160,6 +160,8 @@ class Core:
         buffers = command.arguments[image.first_buffer :]
         for number, region in enumerate(buffers):
             name = f"argument {number + image.first_buffer} of {image.design.name}"
+            if region is None and image.format == "xclbin":
+                continue  # It declares more than most instructions use.
             if not isinstance(region, Region):
                 raise machine.crash(f"{name} is {region}, not a buffer object")
             if not region.memory.alive:
@@ -172,17 +174,21 @@ class Core:
             _, stream, size = command.arguments[:3]
             if not isinstance(stream, Region) or not stream.memory.alive:
                 raise machine.crash(f"{image.design.name} is started without instructions")
-            design = self._started(command)
+            designs = self._started(command)
             words = len(_words(stream)) // 4
-            if design is None or not isinstance(size, int):
+            if designs is None or not isinstance(size, int):
                 return  # The controller will stop.
-            if any(MARKER <= value < MARKER + WORDS * WORDS for _, value in design.values):
-                machine.crash(f"{design.name}: a runtime parameter was not set")
+            if any(MARKER <= value < MARKER + WORDS * WORDS for design in designs for _, value in design.values):
+                machine.crash(f"{image.design.name}: a runtime parameter was not set")
             if size not in (words, 4 * words):
                 raise machine.crash(f"{image.design.name} has {words} words of instructions, not {size}")
-            for region, needed in zip(buffers, reach(design), strict=True):
-                if region.nbytes < needed:  # type: ignore[union-attr]
-                    raise machine.crash(f"an argument of {design.name} has {region.nbytes} bytes and needs {needed}")  # type: ignore[union-attr]
+            for number, needed in reach(designs).items():
+                region = buffers[number]
+                name = image.design.name
+                if not isinstance(region, Region):
+                    raise machine.crash(f"argument {number + 3} of {name} is {region}, not a buffer object")
+                if region.nbytes < needed:
+                    raise machine.crash(f"an argument of {name} has {region.nbytes} bytes and needs {needed}")
 
     # Execution.
 
@@ -251,7 +257,7 @@ class Core:
         regions = [region for region in command.arguments[image.first_buffer :] if isinstance(region, Region)]
         if not all(region.memory.alive for region in regions):
             machine.warnings.append(f"a buffer object was freed before launch {command.launch} had ended")
-        outputs = [regions[number] for number in image.outputs if number < len(regions)]
+        outputs = [regions[number] for number in self.written(command) if number < len(regions)]
         if fault is None:
             state = self._compute(command, regions)
         else:
@@ -269,25 +275,35 @@ class Core:
         if machine.group_of_kernel and any(region.memory.slot != self.slot for region in regions):
             return COMPLETED
         if image.design.arch != self.npu.array.arch:
-            for number in image.outputs:
+            for number in self.written(command):
                 regions[number].device[:] = 0
             return {"zeros": COMPLETED, "error": ERROR, "timeout": TIMEOUT}[machine.wrong_arch]
         try:
             if self._loaded is None:
                 self._loaded = npu_simulation.load(self.npu, image)
-            loaded = self._loaded
             if image.format == "xclbin":
-                design = self._started(command)
-                if design is None:
+                designs = self._started(command)
+                if designs is None:
                     raise StreamError(f"{image.design.name}: these are not its instructions")
-                loaded = LoadedDesign(loaded.configuration, design, strict=True)
-            loaded.run([region.device for region in regions])
+                for design in designs:
+                    loaded = LoadedDesign(self._loaded[0].configuration, design, strict=True)
+                    loaded.run([region.device for region in regions])
+            else:
+                for loaded, run in zip(self._loaded, image.program.runs, strict=True):
+                    loaded.run([regions[part.argument].device[part.offset :] for part in run.slices])
         except (NpuTensorError, StreamError) as error:
             machine.failures.append(str(error))
             return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
         return COMPLETED
 
-    def _started(self, command: Command) -> Design | None:
+    def written(self, command: Command) -> Sequence[int]:
+        """The numbers of the buffers that a command writes."""
+        if self.image.format == "xclbin":
+            return written(self._started(command) or [self.image.design])
+        runs = self.image.program.runs
+        return sorted({run.slices[number].argument for run in runs for number in written([run.design])})
+
+    def _started(self, command: Command) -> list[Design] | None:
         """What the instructions of a command say; None if the controller stops at them."""
         opcode, stream, _ = command.arguments[:3]
         assert isinstance(stream, Region)
@@ -308,7 +324,7 @@ def _words(stream: Region) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _read(image: Image, words: bytes, sizes: tuple[int, ...]) -> Design:
+def _read(image: Image, words: bytes, sizes: tuple[int, ...]) -> list[Design]:
     return read_stream(np.frombuffer(words, "<u4"), image.design.configuration, image.addresses, sizes)
 
 

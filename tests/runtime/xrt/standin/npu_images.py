@@ -2,10 +2,11 @@
 
     image = write(path, design, "xclbin")           # or "elf", which needs no instruction stream
     image.addresses                                 # of runtime parameters
-    read(path).entries()                            # how to call the functions of its cores
+    read(path).entries                              # how to call the functions of its cores
+    write(path, program, "elf").program             # what one launch does; of a design, a run of it
 
-Both kinds are zip files: the pickled design, the shared library of each of its sources, and a description. Of an xclbin
-only the configuration of the design is used.
+Both kinds are zip files: the pickled design or program, the shared library of each of its sources, and a description.
+Of an xclbin only the configuration of the design is used.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from npu_tensor.dataflow.design import Design, Transfer
+from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.design import Configuration, Design, Source
 from npu_tensor.runtime.build.iron_worker import Format
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry
+from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, functions_by_source
 
 __all__ = ["KERNELS", "Image", "read", "write"]
 
@@ -40,9 +42,13 @@ class Image:
     def __init__(self, content: bytes) -> None:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             description = json.loads(archive.read(DESCRIPTION))
-            self.design: Design = pickle.loads(archive.read("design.pickle"))
+            made: Design | ArrayProgram = pickle.loads(archive.read("design.pickle"))
             self._libraries = [archive.read(name) for name in description["libraries"]]
+        self.program = ArrayProgram.of(made) if isinstance(made, Design) else made
+        self.design = self.program.runs[0].design
+        """The first, or the only one."""
         self.format: Format = description["format"]
+        self.declared: int = description["declared"]
         self.digest: str = description["digest"]
         self.uuid = str(uuid.UUID(self.digest[:32]))
         self.kernel = KERNELS[self.format]
@@ -52,27 +58,22 @@ class Image:
     @property
     def arguments(self) -> int:
         """How many its kernel takes."""
-        return self.first_buffer + len(self.design.host_buffers)
+        return self.first_buffer + self.declared
 
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
         """How to call the functions of the design, by symbol."""
-        found: dict[str, Entry] = {}
-        for source, library in zip(_sources(self.design), self._libraries, strict=True):
-            functions = [function for function in self.design.functions if function.source == source]
-            loaded = CompiledSource(library, source, functions)
-            found |= {function.symbol: loaded.entry(function) for function in functions}
-        return found
+        return self.entries_of(self.design)
+
+    def entries_of(self, configuration: Configuration) -> Mapping[str, Entry]:
+        """How to call the functions of one of the configurations, by symbol."""
+        return {f.symbol: self._loaded[f.source].entry(f) for f in configuration.functions}
 
     @cached_property
-    def outputs(self) -> tuple[int, ...]:
-        """The numbers of the buffers that the NPU writes."""
-        drained = {
-            step.buffer
-            for step in self.design.sequence
-            if isinstance(step, Transfer) and self.design.fifo(step.fifo).producer.kind != "shim"
-        }
-        return tuple(number for number, buffer in enumerate(self.design.host_buffers) if buffer.name in drained)
+    def _loaded(self) -> dict[Source, CompiledSource]:
+        found = functions_by_source(self.program)
+        libraries = zip(found.items(), self._libraries, strict=True)
+        return {source: CompiledSource(library, source, functions) for (source, functions), library in libraries}
 
     @cached_property
     def addresses(self) -> dict[str, int]:
@@ -80,20 +81,23 @@ class Image:
         return {parameter.name: 0x400 + 0x100 * n for n, parameter in enumerate(self.design.parameters)}
 
 
-def _sources(design: Design) -> list[Any]:
-    return list(dict.fromkeys(function.source for function in design.functions))
+def write(path: Path, made: Design | ArrayProgram, format: Format, declared: int | None = None) -> Image:
+    """Compile a design or a program for this machine, pack it into a file, and return what was written.
 
-
-def write(path: Path, design: Design, format: Format) -> Image:
-    """Compile a design for this machine, pack it into a file, and return what was written. Raises BuildError."""
+    declared: host buffers that its kernel takes; by default those that it uses. Raises BuildError.
+    """
     libraries = []
-    for source in _sources(design):
-        functions = [function for function in design.functions if function.source == source]
-        library = host_compiler.library(source, design.array.arch, functions)
+    for source, functions in functions_by_source(made).items():
+        library = host_compiler.library(source, made.array.arch, functions)
         libraries.append(library.files[host_compiler.SUFFIX].read_bytes())
-    pickled = pickle.dumps(design)
+    pickled = pickle.dumps(made)
     names = [f"library_{number}.so" for number in range(len(libraries))]
-    description = {"format": format, "digest": hashlib.sha256(pickled).hexdigest(), "libraries": names}
+    description = {
+        "format": format,
+        "declared": declared or len(made.host_buffers if isinstance(made, Design) else made.arguments),
+        "digest": hashlib.sha256(pickled).hexdigest(),
+        "libraries": names,
+    }
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(DESCRIPTION, json.dumps(description))
         archive.writestr("design.pickle", pickled)

@@ -27,7 +27,7 @@ from npu_tensor.dataflow.design import (
     Word,
 )
 
-__all__ = ["StreamError", "reach", "read_stream"]
+__all__ = ["StreamError", "reach", "read_stream", "written"]
 
 LENGTHS = {0x00: 6, 0x01: 12, 0x03: 7, 0x80: 4, 0x81: 12}
 """Words of each operation: write, block write of a descriptor, masked write, wait for a token, address patch."""
@@ -42,8 +42,8 @@ def read_stream(
     configuration: Configuration,
     addresses: Mapping[str, int],
     sizes: Sequence[int],
-) -> Design:
-    """The design whose host does what the words say.
+) -> list[Design]:
+    """Designs whose hosts do one after another what the words say: one more where parameters are written again.
 
     addresses: of runtime parameters in the memory of their tiles. sizes: of the host buffers, in bytes.
     """
@@ -62,18 +62,33 @@ def read_stream(
         raise StreamError(f"{len(stream) - place} words behind the last operation")
     buffers = tuple(HostBuffer(f"b{n}", ObjectType("int32", (size // 4,))) for n, size in enumerate(sizes))
     parts = {name: getattr(configuration, name) for name in Configuration.__dataclass_fields__}
-    return Design(**parts, host_buffers=buffers, values=tuple(reader.values.items()), sequence=tuple(reader.steps))
+    return [
+        Design(**parts, host_buffers=buffers, values=tuple(values.items()), sequence=tuple(steps))
+        for values, steps in reader.runs
+    ]
 
 
-def reach(design: Design) -> list[int]:
-    """How many bytes of each host buffer a design's transfers reach."""
-    ends = dict.fromkeys((buffer.name for buffer in design.host_buffers), 0)
-    for step in design.sequence:
+def reach(designs: Sequence[Design]) -> dict[int, int]:
+    """How many bytes of host buffers the transfers of designs reach, by their numbers."""
+    ends: dict[int, int] = {}
+    for step in (step for design in designs for step in design.sequence):
         if isinstance(step, Transfer):
             offset, sizes, strides = step.pattern
             last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-            ends[step.buffer] = max(ends[step.buffer], 4 * (last + 1))
-    return list(ends.values())
+            number = int(step.buffer[1:])
+            ends[number] = max(ends.get(number, 0), 4 * (last + 1))
+    return ends
+
+
+def written(designs: Sequence[Design]) -> list[int]:
+    """The numbers of the host buffers that designs write."""
+    drained = {
+        step.buffer
+        for design in designs
+        for step in design.sequence
+        if isinstance(step, Transfer) and design.fifo(step.fifo).producer.kind != "shim"
+    }
+    return [number for number, buffer in enumerate(designs[0].host_buffers) if buffer.name in drained]
 
 
 class _Reader:
@@ -84,10 +99,9 @@ class _Reader:
             for number in range(parameter.words)
         }
         self.ends = _shim_ends(configuration)
-        self.values: dict[Word, int] = {}
-        self.steps: list[Transfer | Finish] = []
+        self.runs: list[tuple[dict[Word, int], list[Transfer | Finish]]] = [({}, [])]
         self.descriptors: dict[int, list[int]] = {}
-        self.arguments: dict[int, int] = {}
+        self.arguments: dict[int, tuple[int, int]] = {}
         self.tokens: set[int] = set()
         self.tasks: defaultdict[tuple[int, str, int], deque[int]] = defaultdict(deque)
         """Groups, of one transfer each, whose tokens nobody has waited for, by channel."""
@@ -106,17 +120,19 @@ class _Reader:
                     raise StreamError(f"a token of more than one tile: {end:#x}")
                 self._wait((channel >> 16, "out" if channel & 0xFF else "in", end >> 24))
             case [0x81, 48, _, _, _, _, address, _, argument, _, offset, _]:
+                if address - 4 not in self.descriptors:
+                    raise StreamError(f"the patch of {address:#x}, where no descriptor is")
                 # From the sixth on, firmware does not translate addresses of host buffers.
-                if self.descriptors.get(address - 4, [0, -1])[1] != offset - (argument >= 5) * 0x8000_0000:
-                    raise StreamError(f"the patch of {address:#x} moves another offset")
-                self.arguments[address - 4] = argument
+                self.arguments[address - 4] = argument, offset - (argument >= 5) * 0x8000_0000
             case _:
                 raise StreamError(f"an operation that is none: {words}")
 
     def _write(self, address: int, value: int) -> None:
         tile, register = address >> 20, address & 0xFFFFF
         if (tile, register) in self.words:
-            self.values[self.words[tile, register]] = value
+            if self.runs[-1][1]:
+                self.runs.append(({}, []))
+            self.runs[-1][0][self.words[tile, register]] = value
             return
         queue, rest = divmod(register - 0x1D204, 8)
         if tile & 0x1F or rest or not 0 <= queue < 4:
@@ -128,16 +144,18 @@ class _Reader:
         waited = value >> 31
         if waited and address - 4 not in self.tokens:
             raise StreamError(f"the tokens of channel {end} go nowhere")
-        group = len(self.steps)
-        pattern = _pattern(self.descriptors[base], 1 + (value >> 16 & 0xFF))
-        self.steps.append(Transfer(self.ends[end].name, f"b{self.arguments[base]}", pattern, group, bool(waited)))
+        steps = self.runs[-1][1]
+        group = len(steps)
+        argument, offset = self.arguments[base]
+        pattern = _pattern(self.descriptors[base], offset, 1 + (value >> 16 & 0xFF))
+        steps.append(Transfer(self.ends[end].name, f"b{argument}", pattern, group, bool(waited)))
         if waited:
             self.tasks[end].append(group)
 
     def _wait(self, end: tuple[int, str, int]) -> None:
         if not self.tasks[end]:
             raise StreamError(f"a token of channel {end} that never comes")
-        self.steps.append(Finish(self.tasks[end].popleft()))
+        self.runs[-1][1].append(Finish(self.tasks[end].popleft()))
 
 
 def _place(tile: Tile) -> int:
@@ -155,9 +173,9 @@ def _shim_ends(configuration: Configuration) -> dict[tuple[int, str, int], Objec
     return ends
 
 
-def _pattern(descriptor: list[int], repeat: int) -> AccessPattern:
-    """What a buffer descriptor of a shim walks, in words."""
-    length, offset, packet, inner, middle, outer, iteration, valid = descriptor
+def _pattern(descriptor: list[int], offset: int, repeat: int) -> AccessPattern:
+    """What a buffer descriptor of a shim walks, in words. offset: of its patch, in bytes, in place of its own."""
+    length, _, packet, inner, middle, outer, iteration, valid = descriptor
     if packet or not valid >> 25 & 1 or offset % 4:
         raise StreamError(f"a descriptor that is not valid: {descriptor}")
     width = inner >> 20

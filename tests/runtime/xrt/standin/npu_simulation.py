@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from machine import Npu
 from npu_images import Image
 
+from npu_tensor.dataflow.design import Configuration
 from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign, SimulatedArray
 
 __all__ = ["give_back", "load"]
@@ -21,7 +22,7 @@ class _Simulation:
 
     def __init__(self, npu: Npu) -> None:
         self.array = SimulatedArray(npu.array)
-        self.idle: dict[str, LoadedDesign] = {}
+        self.idle: dict[str, list[LoadedDesign]] = {}
 
 
 _simulations: WeakKeyDictionary[Npu, _Simulation] = WeakKeyDictionary()
@@ -29,24 +30,31 @@ _checked: set[str] = set()
 """Digests of designs that were found within the limits of the array."""
 
 
-def load(npu: Npu, image: Image) -> LoadedDesign:
-    """The design of an image, as after a reset. Raises BuildError."""
+def load(npu: Npu, image: Image) -> list[LoadedDesign]:
+    """The designs of an image in order of their runs, as after a reset. Raises BuildError."""
     simulation = _simulations.get(npu)
     if simulation is None:
         simulation = _simulations[npu] = _Simulation(npu)
-    loaded = simulation.idle.pop(image.digest, None)
-    if loaded is None:
+    idle = simulation.idle.pop(image.digest, None)
+    if idle is not None:
+        return idle
+    loaded: dict[Configuration, LoadedConfiguration] = {}
+    designs = []
+    for run in image.program.runs:
+        design = run.design
+        if design.configuration not in loaded:
+            entries = image.entries_of(design)
+            loaded[design.configuration] = LoadedConfiguration(simulation.array, design, entries)
         if image.digest in _checked:
-            configuration = LoadedConfiguration(simulation.array, image.design, image.entries)
-            loaded = LoadedDesign(configuration, image.design, strict=True)
+            designs.append(LoadedDesign(loaded[design.configuration], design, strict=True))
         else:
-            loaded = simulation.array.load(image.design, entries=image.entries)
-            _checked.add(image.digest)
-    return loaded
+            designs.append(simulation.array.load(design, loaded=loaded[design.configuration]))
+    _checked.add(image.digest)
+    return designs
 
 
-def give_back(npu: Npu, image: Image, loaded: LoadedDesign) -> None:
-    """Keep a design that is not used any more, unless its cores have memory that a reset would clear."""
+def give_back(npu: Npu, image: Image, loaded: list[LoadedDesign]) -> None:
+    """Keep designs that are not used any more, unless their cores have memory that a reset would clear."""
     simulation = _simulations.get(npu)
-    if simulation is not None and not image.design.core_buffers:
+    if simulation is not None and not any(run.design.core_buffers for run in image.program.runs):
         simulation.idle[image.digest] = loaded

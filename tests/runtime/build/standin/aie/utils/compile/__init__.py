@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from ..._standin import OMIT, VERSION, since
-from ..._standin.record import Module
+from ..._standin.launches import launch
+from ..._standin.record import MLIRError, Module
 from ..._standin.signatures import checked
 
 __all__ = ["compile_cxx_core_function", "compile_external_kernel", "compile_mlir_module"]
 
 TAG = f"stand-in of mlir-aie {VERSION}"
 ARCHES = ("aie2", "aie2p")
+LOADS_ITSELF = re.compile(r"aie\.runtime_sequence @\w+\(.*\{\n\s*aiex\.npu\.load_pdi \{device_ref = @main\}")
 
 
 def _asked_to_fail(step: str) -> bool:
@@ -119,7 +121,12 @@ def compile_mlir_module(
     _link(text, directory)
     if full_elf_path:
         # aiecc takes any sequence, but then nothing configures the array, and the kernel computes nothing.
-        if re.search(r"aie\.runtime_sequence @\w+\(.*\{\n\s*aiex\.npu\.load_pdi \{device_ref = @main\}", text) is None:
+        if text.count("aie.device(") > 1:
+            try:
+                launch(text)
+            except MLIRError as error:
+                raise _failure(f"error: {error}") from None
+        elif LOADS_ITSELF.search(text) is None:
             raise _failure("stand-in: the runtime sequence of a full ELF must begin with a load_pdi of its device")
         if _asked_to_fail("aiebu-asm"):
             raise _failure("aiecc: ShellCommand: tool 'aiebu-asm' not found in search paths or PATH")

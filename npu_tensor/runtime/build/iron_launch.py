@@ -1,0 +1,184 @@
+"""A program of the array as one MLIR module, of which aiecc makes a full ELF.
+
+    designs = parts(program)                                # what IRON programs are written for and resolved
+    text = module(program, [str(resolved(design)) for design in designs])
+
+The module has a device for each configuration, with a runtime sequence for each of its designs in the program, and the
+device @main. Its sequence takes the arguments of a launch and runs the others in parts of these.
+
+Host memory is words of 32 bits here. `memref.subview` and `memref.reinterpret_cast` cut a part out of an argument, but
+keep its element type, and parts of one scratch buffer hold values of several types (`memref.view` of bytes would do,
+but mlir-aie follows it only since its pull request 3337 of July 2026). A transfer moves whole words in any case, so its
+words in the instruction stream stay the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from npu_tensor.dataflow.array_program import ArrayProgram, HostSlice
+from npu_tensor.dataflow.checks.limits import WORD
+from npu_tensor.dataflow.design import AccessPattern, Design, Finish, HostBuffer, KernelFunction, ObjectType
+from npu_tensor.errors import BuildError
+
+__all__ = ["OPTIONS", "module", "parts"]
+
+OPTIONS: Final = ("--expand-load-pdis",)
+"""Of aiecc: a change of configuration loads an empty PDI, which resets the array, and writes the registers. Loading the
+PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.8 for PDIs of 120 to 440 KB on an HX
+370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air build this way too.
+"""
+
+_DEVICE: Final = re.compile(r"^( *)aie\.device\((\w+)\) @main \{\n(.*?)^\1\}\n", re.MULTILINE | re.DOTALL)
+_SEQUENCE: Final = re.compile(r"^( *)aie\.runtime_sequence @sequence(\(.*?^\1\}\n)", re.MULTILINE | re.DOTALL)
+
+
+def parts(program: ArrayProgram) -> tuple[Design, ...]:
+    """Each distinct design of a program once, as an IRON program has to be written for it.
+
+    All take a device as wide as the program's, since a launch has one partition of the array. The object files of their
+    sources have different names, and the same where the source is the same.
+    """
+    return tuple(_adapted(design, program.columns) for design in _sequences(program))
+
+
+def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
+    """The text of the module. resolved: those of `parts`, each with one device @main and its runtime sequence.
+
+    Raises BuildError if mlir-aie writes them in another way, or if a part of an argument does not begin with a word.
+    """
+    sequences = _sequences(program)
+    devices: dict[int, list[str]] = {}
+    for (number, name), text in zip(sequences.values(), resolved, strict=True):
+        kind, body, sequence = _taken_apart(text)
+        device = devices.setdefault(number, [f"  aie.device({kind}) @configuration_{number} {{\n", body])
+        device.append(f"    aie.runtime_sequence @{name}{sequence}")
+    lines = [f"  aie.device({kind}) @main {{", *_main(program, sequences), "  }"]
+    lines += [f"  aie.device({kind}) @reset {{", "  }"]
+    lines += ["".join([*device, "  }"]) for device in devices.values()]
+    return "\n".join(["module {", *lines, "}\n"])
+
+
+def _sequences(program: ArrayProgram) -> dict[Design, tuple[int, str]]:
+    """Of each distinct design, the number of its configuration and the name of its runtime sequence."""
+    found: dict[Design, tuple[int, str]] = {}
+    counts: Counter[int] = Counter()
+    for design in dict.fromkeys(run.design for run in program.runs):
+        number = program.configurations.index(design.configuration)
+        found[design] = number, f"sequence_{number}_{counts[number]}"
+        counts[number] += 1
+    return found
+
+
+# --- the designs
+
+
+def _adapted(design: Design, columns: int) -> Design:
+    itemsizes = {buffer.name: buffer.type.itemsize for buffer in design.host_buffers}
+    return replace(
+        design,
+        columns=columns,
+        functions=tuple(map(_named_by_content, design.functions)),
+        host_buffers=tuple(
+            HostBuffer(buffer.name, ObjectType("int32", (_words(buffer.type.nbytes),)))
+            for buffer in design.host_buffers
+        ),
+        sequence=tuple(
+            step
+            if isinstance(step, Finish)
+            else step._replace(pattern=_pattern_in_words(step.pattern, itemsizes[step.buffer]))
+            for step in design.sequence
+        ),
+    )
+
+
+def _named_by_content(function: KernelFunction) -> KernelFunction:
+    """Kernel families call the sources of all of their configurations the same."""
+    source = function.source
+    digest = hashlib.sha256(repr((source.text, source.flags)).encode()).hexdigest()
+    return replace(function, source=replace(source, name=f"{source.name}_{digest[:16]}"))
+
+
+def _pattern_in_words(pattern: AccessPattern, itemsize: int) -> AccessPattern:
+    """The same walk. `check` has found that offset, strides and innermost size are whole words."""
+    if itemsize == WORD:
+        return pattern
+    (*sizes, innermost), (*strides, _) = pattern.sizes, pattern.strides
+    first, second, third = (stride * itemsize // WORD for stride in strides)
+    return AccessPattern(
+        pattern.offset * itemsize // WORD,
+        (sizes[0], sizes[1], sizes[2], innermost * itemsize // WORD),
+        (first, second, third, 1),
+    )
+
+
+def _words(nbytes: int) -> int:
+    return -(-nbytes // WORD)
+
+
+# --- the module
+
+
+def _taken_apart(text: str) -> tuple[str, str, str]:
+    """Of a resolved design: the type of its device, what is in it, and its runtime sequence from the arguments on."""
+    devices = _DEVICE.findall(text)
+    sequences = _SEQUENCE.findall(devices[0][2]) if len(devices) == 1 else ()
+    if len(sequences) != 1:
+        raise BuildError("this mlir-aie writes modules in another way than 1.4; install mlir-aie 1.4.1")
+    _, kind, body = devices[0]
+    return kind, _SEQUENCE.sub("", body), sequences[0][1]
+
+
+def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) -> Iterator[str]:
+    """The lines of the runtime sequence that runs the others.
+
+    Runs of one configuration that follow each other configure the array once. aiecc resets it by one of two empty PDIs
+    in turns, from the first on in every launch, and firmware does not load again what it has loaded last. So every
+    launch makes an even number of resets: where it configures an odd number of times, the last is for a device with
+    nothing in it. (mlir-aie does that itself since its pull request 3622, after 1.4.1.)
+    """
+    arguments = ", ".join(f"%arg{n}: {_memref(_words(nbytes))}" for n, nbytes in enumerate(program.arguments))
+    yield f"    aie.runtime_sequence @sequence({arguments}) {{"
+    resets = 0
+    for number, runs in groupby(enumerate(program.runs), lambda item: sequences[item[1].design][0]):
+        resets += 1
+        yield f"      aiex.configure @configuration_{number} {{"
+        for place, run in runs:
+            sizes = [_words(buffer.type.nbytes) for buffer in run.design.host_buffers]
+            values = []
+            for slot, (part, size) in enumerate(zip(run.slices, sizes, strict=True)):
+                value, lines = _part(program, part, size, f"%run_{place}_{slot}")
+                yield from lines
+                values.append(value)
+            types = ", ".join(map(_memref, sizes))
+            yield f"        aiex.run @{sequences[run.design][1]}({', '.join(values)}) : ({types})"
+        yield "      }"
+    if resets % 2:
+        yield from ("      aiex.configure @reset {", "      }")
+    yield "    }"
+
+
+def _part(program: ArrayProgram, part: HostSlice, size: int, name: str) -> tuple[str, list[str]]:
+    """The value for so many words of an argument, and the lines that make it unless it is the argument itself."""
+    argument, whole = f"%arg{part.argument}", _words(program.arguments[part.argument])
+    offset, rest = divmod(part.offset, WORD)
+    if rest:
+        raise BuildError(f"{program.name}: a part of argument {part.argument} begins with byte {part.offset}")
+    if size == whole:
+        return argument, []
+    cut = f"memref<{size}xi32, strided<[1], offset: {offset}>>"
+    return name, [
+        f"        {name}_cut = memref.subview {argument}[{offset}] [{size}] [1] : {_memref(whole)} to {cut}",
+        f"        {name} = memref.reinterpret_cast {name}_cut to offset: [0], sizes: [{size}], strides: [1]"
+        f" : {cut} to {_memref(size)}",
+    ]
+
+
+def _memref(words: int) -> str:
+    return f"memref<{words}xi32>"

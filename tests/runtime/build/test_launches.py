@@ -1,0 +1,252 @@
+"""Programs of several configurations: the module that they become, and that the build makes of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from designs import example
+from generations import environment, installed
+from test_instructions import CASES, CORES, design_of
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.instructions import instructions
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.build.iron_launch import module, parts
+from npu_tensor.runtime.build.iron_program import dialect, program
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import ProgramRequest, Request
+
+
+def copy(name: str, dtype: str, elements: int, columns: int = 1, arch: Arch = "aie2p", words: int = 0) -> Design:
+    """Through one core, in objects of 64 elements; `name` is in the C++, which is called the same in all."""
+    d = Builder(name, arch, columns)
+    x, y = d.host_buffer("x", dtype, elements), d.host_buffer("y", dtype, elements)
+    tile = ObjectType(dtype, (64,))
+    parameters = [d.parameter("given", Tile(0, 2), words)] if words else []
+    source = Source("copy", f'extern "C" void nt_{name}() {{}}')
+    function = d.function(f"nt_{name}", [tile, tile, *(p.type for p in parameters)], source)
+    fx = d.fifo("x0", tile, producer=Tile(0, 0), consumers=[Tile(0, 2)])
+    fy = d.fifo("y0", tile, producer=Tile(0, 2), consumers=[Tile(0, 0)])
+
+    def body(taken: Any, given: Any) -> None:
+        function(taken.acquire(1), given.acquire(1), *parameters)
+        taken.release(1)
+        given.release(1)
+
+    d.worker(Tile(0, 2), body, [fx, fy])
+    d.fill(fx, x, AccessPattern(0, (1, 1, elements // 64, 64), (0, 0, 64, 1)))
+    d.drain(fy, y, AccessPattern.linear(elements))
+    return d.build()
+
+
+BYTES, NUMBERS = copy("bytes", "int8", 256), copy("numbers", "int32", 1024, columns=3)
+MORE_BYTES = copy("bytes", "int8", 512)
+
+
+def run(design: Design, *slices: tuple[int, int]) -> DesignRun:
+    return DesignRun(design, tuple(HostSlice(*part) for part in slices))
+
+
+def mixed(*runs: DesignRun) -> ArrayProgram:
+    return ArrayProgram("mixed", runs, (4096, 8192, 512))
+
+
+PROGRAM = mixed(
+    run(BYTES, (0, 0), (1, 64)),
+    run(MORE_BYTES, (0, 512), (2, 0)),
+    run(NUMBERS, (0, 0), (1, 4096)),
+    run(BYTES, (1, 4096), (1, 0)),
+)
+"""Values of two types in one buffer, and two designs of one configuration."""
+
+
+def resolved(made: ArrayProgram) -> list[str]:
+    texts = []
+    with installed("1.4.1"):
+        for design in parts(made):
+            assert check(design) == []
+            namespace: dict[str, Any] = {}
+            exec(program(design, dialect("1.4")), namespace)
+            texts.append(str(namespace["module"]()))
+    return texts
+
+
+def launched(made: ArrayProgram) -> Any:
+    """What the stand-in reads in the module, which it has verified."""
+    text = module(made, resolved(made))
+    with installed("1.4.1"):
+        from aie._standin.launches import launch
+
+        return launch(text)
+
+
+# --- in words
+
+
+@pytest.mark.parametrize(("arch", "name"), CASES)
+def test_transfers_in_words_are_the_same_transfers(arch: Arch, name: str) -> None:
+    design = design_of(arch, name)
+    (words,) = parts(ArrayProgram.of(design))
+    assert {buffer.type.dtype for buffer in words.host_buffers} == {"int32"}
+    places = {parameter.name: CORES[arch][name]["address"] for parameter in design.parameters}
+    assert instructions(words, places).tolist() == instructions(design, places).tolist()
+
+
+def test_transfers_of_eight_bytes() -> None:
+    (words,) = parts(ArrayProgram.of(copy("wide", "int64", 128)))
+    fill, drain = (step.pattern for step in words.sequence if hasattr(step, "pattern"))
+    assert (fill, drain) == (AccessPattern(0, (1, 1, 2, 128), (0, 0, 128, 1)), AccessPattern.linear(256))
+
+
+def test_a_configuration_stays_the_same_but_for_its_device_and_names_of_files() -> None:
+    for design, adapted in zip((BYTES, MORE_BYTES, NUMBERS), parts(PROGRAM), strict=True):
+        assert adapted.columns == 3
+        assert {f.source.text for f in adapted.functions} == {f.source.text for f in design.functions}
+        functions = tuple(replace(f, source=design.functions[0].source) for f in adapted.functions)
+        assert replace(adapted.configuration, columns=design.columns, functions=functions) == design.configuration
+    names = [design.functions[0].source.name for design in parts(PROGRAM)]
+    assert names[0] == names[1] != names[2]
+
+
+# --- the module
+
+
+def test_runs_take_their_parts_of_the_arguments() -> None:
+    found = launched(PROGRAM)
+    assert [step.device for step in found[:3]] == ["configuration_0", "configuration_1", "configuration_0"]
+    runs = [made for step in found for made in step.runs]
+    sequences = [made.sequence for made in runs]
+    assert sequences[0] == sequences[3]
+    assert len(set(sequences)) == 3
+    for made, expected in zip(runs, PROGRAM.runs, strict=True):
+        sizes = [buffer.type.nbytes for buffer in expected.design.host_buffers]
+        assert made.parts == tuple((*part, size) for part, size in zip(expected.slices, sizes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("order", "devices"),
+    [
+        ((BYTES, NUMBERS), ["configuration_0", "configuration_1"]),
+        ((BYTES, NUMBERS, NUMBERS), ["configuration_0", "configuration_1"]),
+        ((BYTES, NUMBERS, BYTES), ["configuration_0", "configuration_1", "configuration_0", "reset"]),
+        ((BYTES, MORE_BYTES), ["configuration_0", "reset"]),
+    ],
+)
+def test_every_launch_begins_with_a_reset_that_firmware_does_not_skip(
+    order: tuple[Design, ...], devices: list[str]
+) -> None:
+    """aiecc resets by two empty PDIs in turns, from the first on; the last must not be the first of the next launch."""
+    found = launched(mixed(*(run(design, (0, 0), (1, 0)) for design in order)))
+    assert [step.device for step in found] == devices
+    assert len(found) % 2 == 0
+    assert sum(len(step.runs) for step in found) == len(order)
+
+
+def test_a_configuration_is_in_the_module_once_with_all_of_its_sequences() -> None:
+    text = module(PROGRAM, resolved(PROGRAM))
+    assert text.count("aie.objectfifo @x0(") == 2
+    assert text.count("aie.runtime_sequence @") == 1 + 3
+    assert text.count("dma_configure_task_for") == 2 * 3
+    assert text.count("aie.device(npu2_3col) @") == 4
+
+
+def test_real_designs() -> None:
+    gelu, softmax = example("gelu").make("aie2p", 8), example("softmax-parts").make("aie2p", 8)
+    sizes = [buffer.type.nbytes for buffer in (*gelu.host_buffers, *softmax.host_buffers)]
+    made = ArrayProgram(
+        "gelu+softmax",
+        (run(gelu, (0, 0), (2, 64)), run(softmax, (2, 64), (1, 0))),
+        (sizes[0], sizes[3], 64 + max(sizes)),
+    )
+    runs = [each for step in launched(made) for each in step.runs]
+    assert [[part.offset for part in each.parts] for each in runs] == [[0, 64], [64, 0]]
+
+
+@pytest.mark.parametrize("size", [4096, 4 * 64 + 2])
+def test_a_part_that_begins_inside_of_a_word(size: int) -> None:
+    made = ArrayProgram("mixed", (run(BYTES, (0, 2), (1, 0)), run(NUMBERS, (1, 0), (1, 4096))), (size, 8192))
+    with pytest.raises(BuildError, match="mixed: a part of argument 0 begins with byte 2"):
+        module(made, resolved(made))
+
+
+@pytest.mark.parametrize("old", ["aie.device(", "@sequence("])
+def test_a_module_that_is_written_in_another_way(old: str) -> None:
+    texts = [text.replace(old, "other.thing(") for text in resolved(PROGRAM)]
+    with pytest.raises(BuildError, match="writes modules in another way"):
+        module(PROGRAM, texts)
+
+
+# --- the build
+
+
+@pytest.fixture
+def _toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """mlir-aie 1.4.1 and Peano are installed, as far as this process sees, and the cache is empty."""
+    for variable, value in environment("1.4.1", tmp_path).items():
+        if variable == "PYTHONPATH":
+            for place in reversed(value.split(os.pathsep)):
+                monkeypatch.syspath_prepend(place)
+        else:
+            monkeypatch.setenv(variable, value)
+    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit="wait", force_recompile=False):
+        yield
+    assert "aie" not in sys.modules
+
+
+@pytest.mark.usefixtures("_toolchain")
+def test_a_program_is_found_like_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = KernelLibrary(IronBackend())
+    request = ProgramRequest("bytes+numbers", PROGRAM)
+    built = library.find(request)
+    assert built.origin == "built"
+    assert built.files[".elf"].read_text().startswith("stand-in of mlir-aie 1.4.1: full_elf of module ")
+    assert built.description["made_from"]["ingredients"]["kernel"] == "main:sequence"
+    text = built.files[".mlir"].read_text()
+    assert text.count("aiex.run") == 4
+    assert library.find(request).origin == "memory"
+    # The same program, and one that differs in where a value lies.
+    again = replace(PROGRAM, runs=tuple(PROGRAM.runs))
+    other = replace(PROGRAM, runs=(run(BYTES, (0, 0), (1, 128)), *PROGRAM.runs[1:]))
+    with config.scope(jit="off"):
+        assert KernelLibrary(IronBackend()).find(ProgramRequest("again", again)).key == built.key
+        with pytest.raises(BuildError, match=r"building is off .* not in the cache"):
+            library.find(ProgramRequest("other", other))
+    # The objects of both sources are in the cache, whichever kernel needs them.
+    objects = sorted(path.name for path in tmp_path.glob("cache/aie2p-*/*.o"))
+    assert len(objects) == 2
+    monkeypatch.setenv("AIE_STANDIN_FAIL", "core")
+    library.find(ProgramRequest("other", other))
+    library.find(Request("bytes", BYTES))
+    with pytest.raises(BuildError, match="asked to fail"):
+        library.make(Request("bytes", BYTES), force=True)
+
+
+@pytest.mark.usefixtures("_toolchain")
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (ArrayProgram.of(copy("c", "int8", 256, arch="aie2")), "c needs a full ELF, and npu1 cannot be configured by"),
+        (ArrayProgram.of(copy("c", "int8", 256, words=1)), "c has the kernel c, whose runtime parameters a full ELF"),
+    ],
+)
+def test_programs_that_no_elf_can_hold(made: ArrayProgram, said: str) -> None:
+    with pytest.raises(BuildError, match=said):
+        KernelLibrary(IronBackend()).find(ProgramRequest("c", made))
+
+
+@pytest.mark.usefixtures("_toolchain")
+def test_releases_without_full_elfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", "1.3.4")
+    with pytest.raises(BuildError, match=r"several configurations in one launch need mlir-aie 1\.4\.0 or later"):
+        KernelLibrary(IronBackend()).find(ProgramRequest("bytes+numbers", PROGRAM))
