@@ -243,7 +243,7 @@ def positive(input: Tensor) -> Tensor:
     return _positive_operator(input)
 
 
-@composite(in_place=True)
+@composite()
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """input to the power of exponent, in float64."""
     base, power_of = (each.to(float64) if isinstance(each, Tensor) else each for each in (input, exponent))

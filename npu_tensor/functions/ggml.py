@@ -168,7 +168,7 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
     if rows.ndim == 1:
-        selected = ops.take(input, rows, 0)
+        selected = ops.take_op(input, rows, 0)
     else:
         selected = ops.take_points(input, *_batch_indices(rows.shape[:-1]), rows)
     return selected.to(float32) if selected.is_floating_point() and selected.dtype.itemsize < 4 else selected
@@ -190,7 +190,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
         index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
     indices = [*_batch_indices(lead), index]
     bounds = tuple((0, extent, 1) for extent in input.shape)
-    return ops.put(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
+    return ops.put_op(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
 
 
 @composite(function=False, ggml="REPEAT")

@@ -256,7 +256,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     taken_dims = range(start, start + len(extents))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
     source = _fitted(source, shape).permute(*order).reshape(*extents, *others)
-    return ops.put(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
+    return ops.put_op(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:

@@ -160,7 +160,7 @@ def multi_margin_loss(
     x, index = wide(input), target.unsqueeze(-1)
     losses = (margin - ops.gather_along(x, index, -1, "target") + x).clamp(min=0) ** p
     if weight is not None:
-        losses = losses * ops.take(wide(weight), index, 0, "target")
+        losses = losses * ops.take_op(wide(weight), index, 0, "target")
     others = ops.where_op(index == arange(input.shape[-1]), 0.0, losses)
     return reduced(others.mean(-1), reduction).to(require_float(input))
 
@@ -294,7 +294,7 @@ def ctc_loss(
     if targets.ndim == 1 and not single:  # behind each other
         starts = np.cumsum(goals) - goals
         places = np.minimum(starts[:, None] + np.arange(longest), max(targets.shape[0] - 1, 0))
-        targets = ops.take(targets, from_array(places), 0)
+        targets = ops.take_op(targets, from_array(places), 0)
     labels = targets.reshape(batch, -1)[:, :longest]
     # Blanks before, between and behind the labels: the states of an alignment.
     path = stack([full_like(labels, blank), labels], -1).reshape(batch, 2 * longest)

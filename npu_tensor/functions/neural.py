@@ -309,7 +309,7 @@ def _class_losses(
     per_class = None if weight is None else wide(weight)
     weights = counts.to(log_probabilities.dtype)
     if per_class is not None:
-        weights = weights * ops.take(per_class, safe, 0, "target")
+        weights = weights * ops.take_op(per_class, safe, 0, "target")
     losses = -chosen * weights
     if smoothing:
         spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)
@@ -390,7 +390,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
-    rows = ops.take(weight, input, 0)
+    rows = ops.take_op(weight, input, 0)
     if padding_idx is None:
         return rows
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:
@@ -412,7 +412,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
             raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
-    checked = ops.take(classes, input, 0)  # the index itself, if it is in range
+    checked = ops.take_op(classes, input, 0)  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
 
 

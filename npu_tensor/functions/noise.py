@@ -38,7 +38,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
     return (kept * scale - scale * p * _SATURATED).to(require_float(input))
 
 
-@composite(method=False, in_place=True)
+@composite(in_place=True)
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
     """input where positive, else times a slope: if training, a random one for each element, else the mean of both."""
     if not lower <= upper:

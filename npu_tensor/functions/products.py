@@ -142,7 +142,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norms of the differences of all pairs of rows of a matrix: those of rows 0 and 1, 0 and 2, ..., 1 and 2, ..."""
     _require_dimensions("input", input, 2)
     first, second = np.triu_indices(input.shape[0], 1)
-    rows, others = (ops.take(input, from_array(index), 0) for index in (first, second))
+    rows, others = (ops.take_op(input, from_array(index), 0) for index in (first, second))
     return (rows - others).norm(p if input.shape[1] else 1, -1)
 
 

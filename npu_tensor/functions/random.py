@@ -107,7 +107,7 @@ def multinomial(
     fine = (weights >= 0).all(-1, True) & (total > 0) & total.isfinite()
     fine = fine & (ops.gather_along(weights, samples, -1) > 0)
     # What is wrong becomes an index that is out of range, which `take` refuses when it runs.
-    return ops.take(arange(categories), ops.where_op(fine, samples, categories), 0, _WRONG_WEIGHTS)
+    return ops.take_op(arange(categories), ops.where_op(fine, samples, categories), 0, _WRONG_WEIGHTS)
 
 
 @composite(method=False)

@@ -23,14 +23,14 @@ Array = np.ndarray[Any, Any]
 
 def _nearest(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
     if input.ndim == 4 and count == 2 * input.shape[dim]:  # as PyTorch does with two places, whatever the factor
-        return ops.take(input, from_array(np.arange(count) // 2), dim)
+        return ops.take_op(input, from_array(np.arange(count) // 2), dim)
     index = np.minimum(np.floor(np.arange(count, dtype=np.float32) * np.float32(scale)), input.shape[dim] - 1)
-    return ops.take(input, from_array(index.astype(np.int64)), dim)
+    return ops.take_op(input, from_array(index.astype(np.int64)), dim)
 
 
 def _nearest_exact(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
     index = np.floor((np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(scale))
-    return ops.take(input, from_array(np.minimum(index, input.shape[dim] - 1).astype(np.int64)), dim)
+    return ops.take_op(input, from_array(np.minimum(index, input.shape[dim] - 1).astype(np.int64)), dim)
 
 
 def _centres(extent: int, count: int, scale: float, align_corners: bool) -> Array:
@@ -45,8 +45,8 @@ def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bo
     place = np.maximum(_centres(extent, count, scale, align_corners), 0)
     lower = np.minimum(place.astype(np.int64), extent - 1)
     weight = from_array((place - lower).astype(input.dtype.numpy).reshape(count, *(1 for _ in range(-1 - dim))))
-    low = ops.take(input, from_array(lower), dim)
-    high = ops.take(input, from_array(np.minimum(lower + 1, extent - 1)), dim)
+    low = ops.take_op(input, from_array(lower), dim)
+    high = ops.take_op(input, from_array(np.minimum(lower + 1, extent - 1)), dim)
     return low * (1 - weight) + high * weight
 
 

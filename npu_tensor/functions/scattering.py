@@ -165,7 +165,7 @@ def embedding_bag(
     else:
         count = offsets.shape[0] - include_last_offset
         bag = (offsets[:count].unsqueeze(1) <= arange(indices.shape[0])).sum(0) - 1
-    rows = ops.take(weight, indices, 0)
+    rows = ops.take_op(weight, indices, 0)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(indices.shape[0], 1)
     if padding_idx is not None:  # into a bag of their own, which is left out

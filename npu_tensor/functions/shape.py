@@ -469,7 +469,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise DimensionError("index must be a vector")
     if not input.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
-    return ops.take(input, index.reshape(index.numel()), dim)
+    return ops.take_op(input, index.reshape(index.numel()), dim)
 
 
 @composite()

@@ -185,7 +185,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All choices of r elements of a vector, in order, one row each."""
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array([*choose(range(input.shape[0]), r)], np.int64).reshape(-1, r)
-    return ops.take(input, from_array(rows), 0)
+    return ops.take_op(input, from_array(rows), 0)
 
 
 @composite("broadcast_shapes", method=False)

@@ -407,7 +407,7 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
 
 
 @op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False)
-def take(input, index, /, dim: int, name: str = "index"):
+def take_op(input, index, /, dim: int, name: str = "index"):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 
     Errors call the index `name`.
@@ -447,7 +447,7 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
 
 
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True)
-def put(
+def put_op(
     *tensors,
     bounds: tuple[tuple[int, int, int], ...],
     dims: tuple[int, ...],

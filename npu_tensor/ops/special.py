@@ -84,7 +84,7 @@ _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12)
 
 
 def _shifted(input):
-    """x = input or its reflection 1 - input, at least -0.5; how far it is to be moved if it is less than that; the sum."""
+    """x = input or its reflection 1 - input; by how much it is moved if it is less than that; where it is then."""
     shift = 8 if input.dtype == "float64" else 4
     x = np.where(input < -0.5, 1 - input, input)
     return x, shift, np.where(x < shift, x + shift, x)
@@ -148,7 +148,7 @@ def logaddexp2(input, other, /):
     return np.where(input == other, input + 1, apart)  # which infinities may be
 
 
-@op(kind="map", rule=rules.floating)
+@op(kind="map", rule=rules.floating, domain=(0.1, 0.9))
 def sinc(input, /):
     """sin(pi * input) / (pi * input); 1 at 0."""
     turned = input - 2 * np.rint(input * 0.5)  # by whole turns, so that all digits of the angle count

@@ -267,6 +267,7 @@ CASES: list[Case] = [
     ("outer", (V, normal(3)), {}),
     *calls("linear", (M, normal(3, 6), normal(3)), (X, normal(2, 5)), (V, normal(3, 6), normal(3))),
     ("addmm", (normal(3), M, normal(6, 3)), {"beta": 0.5, "alpha": 2}),
+    ("addmm", (normal(4, 3), M, normal(6, 3)), {"alpha": 2}),
     ("addmm", (torch.full((3,), math.nan), M, normal(6, 3)), {"beta": 0}),
     ("baddbmm", (normal(3, 4, 4), X, X.transpose(1, 2)), {}),
     ("addmv", (normal(4), M, V), {"alpha": 3}),
@@ -520,6 +521,11 @@ CASES: list[Case] = [
     *calls("is_nonzero", (S,), (S * 0,)),
     *((name, (x,), {}) for name in ("is_floating_point", ".is_signed") for x in (M, I, M > 0)),
     *calls("positive", (M,)),
+    *((name, (I, integers(100, 6)), {}) for name in ("gcd", "lcm")),
+    *((name, (x, dim), {}) for name in ("cumsum", "cumprod", "logcumsumexp") for x in (M, NAN, E) for dim in (0, -1)),
+    ("logcumsumexp", (ENDS * 200, 0), {}),
+    ("fix", (M * 3,), {}),
+    (".ndimension", (M,), {}),
     *calls("float_power", (I, 2), (M.abs(), V), (2, M)),
     *calls("frexp", (M * 1000,), (M.bfloat16(),), (torch.tensor([0.0, -0.0, 0.5]),)),
     *calls("mvlgamma", (M.abs() + 2, 3)),
@@ -579,8 +585,8 @@ CASES: list[Case] = [
     ),
     ("max_pool2d", (integers(9, 2, 6, 7), (2, 3)), {"dilation": 2, "return_indices": True}),
     *(
-        (f"max_unpool{n}d", getattr(F, f"max_pool{n}d")(normal(2, 3, *(6, 4, 4)[:n]), 2, return_indices=True), {"kernel_size": 2})
-        for n in (1, 2, 3)
+        (f"max_unpool{n}d", pool(normal(2, 3, *(6, 4, 4)[:n]), 2, return_indices=True), {"kernel_size": 2})
+        for n, pool in enumerate((F.max_pool1d, F.max_pool2d, F.max_pool3d), 1)
     ),
     (
         "max_unpool2d",
@@ -674,6 +680,26 @@ def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
         assert to_torch(ours).dtype is (y.dtype if name == "new_tensor" else theirs.dtype), name
     assert x.new_empty(3, 2).shape == (3, 2)
     assert x.new_zeros(1, dtype=nt.int16).dtype is nt.int16
+
+
+@pytest.mark.covers("nextafter")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_nextafter(dtype: str) -> None:
+    values = torch.tensor([[1.0, -1.0, 0.0, math.nan], [2.0, 2.0, -1.0, 1.0]])
+    x, y = values.to(TORCH_DTYPES[dtype])
+    ours = nt.nextafter(from_torch(x), from_torch(y))
+    assert to_torch(ours).dtype is x.dtype
+    np.testing.assert_array_equal(to_torch(ours).double(), torch.nextafter(x, y).double())
+
+
+@pytest.mark.covers("qr", "svd")
+@pytest.mark.parametrize("some", [True, False])
+def test_decompositions_of_the_main_namespace(some: bool) -> None:
+    q, r = nt.qr(from_torch(M), some)
+    np.testing.assert_allclose((q @ r).numpy(), M.numpy(), atol=1e-5)
+    u, s, v = nt.svd(from_torch(M), some)
+    np.testing.assert_allclose((u[:, :4] * s @ v[:, :4].mT).numpy(), M.numpy(), atol=1e-5)
+    assert v.shape == ((6, 4) if some else (6, 6))
 
 
 @pytest.mark.covers("numel", "stride", "is_contiguous", "is_tensor")
@@ -792,11 +818,13 @@ def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[st
 
 @pytest.mark.covers("where", "norm_rows", "rms_norm_rows", "contract", "concat", "pad_widths", "tril", "triu")
 @pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "slice", "select")
-@pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand")
+@pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand", "frexp_part", "running_extreme", "gcd")
+@pytest.mark.covers("lcm", "logcumsumexp")
 def test_functions_that_are_the_oracles_of_ops() -> None:
     """Ops without arguments from a loop: all cases of functions that record them, against PyTorch's."""
     functions = {"where", "layer_norm", "rms_norm", "matmul", "cat", "pad", "tril", "triu", "argsort", "topk", "gather"}
     functions |= {"index_select", "masked_select", "scatter", "flip", "select", "diagonal", "max_pool1d", "permute"}
+    functions |= {"frexp", "cummax", "gcd", "lcm", "logcumsumexp"}
     for name, arguments, keywords in CASES:
         if name in functions | {".reshape", ".expand"}:
             test_equals_pytorch(name, arguments, keywords)
@@ -1249,6 +1277,7 @@ def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any])
     return None
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce.*is in beta:UserWarning")
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_every_in_place_form_equals_its_function(name: str) -> None:
     compared = 0
