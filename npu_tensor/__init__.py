@@ -38,7 +38,11 @@ from npu_tensor.jit import jit
 from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices
+from npu_tensor.runtime.devices.device_uri import Device as device
+from npu_tensor.spec import Size
 from npu_tensor.tensor import Tensor, explain, realize
+
+dtype = DType
 
 __version__ = _VERSION
 
@@ -71,7 +75,7 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("linalg", "nn", "optim")
+_MODULES_LOADED_LATE = ("cuda", "linalg", "nn", "optim")
 
 
 def __getattr__(name: str) -> object:
@@ -102,9 +106,12 @@ _registry.reserve({*globals(), *_LOADED_LATE, *_MODULES_LOADED_LATE} - {*_NAMES}
 __all__ = [
     "DType",
     "Generator",
+    "Size",
     "Tensor",
     "config",
     "default_device",
+    "device",
+    "dtype",
     "dtypes_table",
     "empty_cache",
     "explain",

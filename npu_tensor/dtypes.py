@@ -32,6 +32,8 @@ __all__ = [
     "int32",
     "int64",
     "promote",
+    "promote_pair",
+    "set_default_float",
     "uint8",
 ]
 
@@ -156,11 +158,17 @@ def default_dtype(number: type) -> DType:
     return _NUMBER[number]
 
 
+def set_default_float(dtype: DType) -> None:
+    """Let bare floats become `dtype` from now on. What was found for operands before must be forgotten."""
+    _NUMBER[float] = dtype
+
+
 _INTEGER_ORDER = (uint8, int8, int16, int32, int64)
 _FLOAT_ORDER = (bfloat16, float16, float32, float64)
 
 
-def _promote_pair(a: DType, b: DType) -> DType:
+def promote_pair(a: DType, b: DType) -> DType:
+    """The dtype of results of two tensors with dimensions."""
     if a is b:
         return a
     if a.category != b.category:
@@ -184,13 +192,13 @@ def promote(tensors: Iterable[tuple[DType, int]], numbers: Iterable[type] = ()) 
     zero_dimensional: DType | None = None
     for dtype, ndim in tensors:
         if ndim:
-            strong = dtype if strong is None else _promote_pair(strong, dtype)
+            strong = dtype if strong is None else promote_pair(strong, dtype)
         else:
-            zero_dimensional = dtype if zero_dimensional is None else _promote_pair(zero_dimensional, dtype)
+            zero_dimensional = dtype if zero_dimensional is None else promote_pair(zero_dimensional, dtype)
     number: DType | None = None
     for kind in numbers:
         candidate = _NUMBER[kind]
-        number = candidate if number is None else _promote_pair(number, candidate)
+        number = candidate if number is None else promote_pair(number, candidate)
     result = strong
     for weaker in (zero_dimensional, number):
         if weaker is not None and (result is None or weaker.category > result.category):

@@ -12,13 +12,13 @@ import numpy as np
 from interface import without_html
 
 import npu_tensor as nt
-from npu_tensor.cli.ops import is_internal, op_row, signature
+from npu_tensor.cli.ops import is_in_place, is_internal, op_row, signature
 from npu_tensor.ops import OPS, registry
 from npu_tensor.ops.documentation import SECTIONS
 
 __all__ = ["NAMES", "PAGES", "example", "function_page", "link_to"]
 
-NAMES: Final = sorted(registry.functions())
+NAMES: Final = [name for name in sorted(registry.functions()) if not is_in_place(name)]
 
 WIDTH: Final = 80
 """Characters of a line of a signature."""

@@ -137,7 +137,7 @@ def _write_strided(of: Recording, number: int) -> Tensor:
     for extent, stride in zip(value.shape, strides, strict=True):
         places = np.add.outer(places, np.arange(extent) * stride)
     flat = of.gradient.reshape(-1)
-    return ops.take(flat, _places(places) + offset, dim=0)
+    return ops.take_op(flat, _places(places) + offset, dim=0)
 
 
 # --- what moves elements
@@ -166,7 +166,7 @@ def _pad(of: Recording, number: int) -> Tensor:
 def _added(zeros: Tensor, value: Tensor, indices: Sequence[Tensor], dims: tuple[int, ...]) -> Tensor:
     """Zeros with elements of `value`, whose leading dimensions are those of the indices, added where these point."""
     bounds = tuple((0, extent, 1) for extent in zeros.shape)
-    return ops.put(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
+    return ops.put_op(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
 
 
 def _take(of: Recording, number: int) -> Tensor:
@@ -197,7 +197,7 @@ def _put(of: Recording, number: int) -> Tensor:
     if number == 0:
         if attributes["reduce"]:
             return of.gradient
-        return ops.put(of.gradient, _filled(value._node.spec, 0), *indices, **attributes)
+        return ops.put_op(of.gradient, _filled(value._node.spec, 0), *indices, **attributes)
     part = ops.slice_(of.gradient, attributes["bounds"])
     dims = attributes["dims"]
     front = part.permute(*dims, *(axis for axis in range(part.ndim) if axis not in dims))

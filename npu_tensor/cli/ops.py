@@ -49,8 +49,13 @@ def op_row(op: Op) -> tuple[str, ...]:
 
 
 def composites() -> list[str]:
-    """Names of the public functions that are no ops."""
-    return sorted(registry.functions().keys() - OPS.keys())
+    """Names of the public functions that are no ops, without the in-place forms of others."""
+    return sorted(name for name in registry.functions().keys() - OPS.keys() if not is_in_place(name))
+
+
+def is_in_place(name: str) -> bool:
+    """Whether a function is the in-place form of another one."""
+    return name.endswith("_") and name[:-1] in registry.PUBLIC
 
 
 def composite_row(name: str) -> tuple[str, str, str]:

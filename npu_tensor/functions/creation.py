@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
+from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functions.register import composite, fitting
 from npu_tensor.ops.rules import integer_extents, unpacked
@@ -21,7 +21,7 @@ from npu_tensor.planner.selection import in_use
 from npu_tensor.runtime.dlpack import as_array
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Generator", "manual_seed"]
+__all__ = ["Generator", "draw", "manual_seed"]
 
 _FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
 Size = Any
@@ -119,7 +119,7 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         raise DTypeError(f"cannot make a tensor of {type(_culprit(data)).__name__}")
     if dtype is None and array.dtype == np.float64:
         is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
-        dtype = None if is_array else float32
+        dtype = None if is_array else default_dtype(float)
     if dtype is not None and as_dtype(dtype).is_integer and array.size:
         for extreme in (array.min(), array.max()):  # either is NaN if one element is
             fitting(extreme, as_dtype(dtype))
@@ -133,6 +133,26 @@ def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         check_device(device)
         return data if dtype is None else data.to(dtype)
     return tensor(data, dtype, device)
+
+
+@composite(method=False, creates=True)
+def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """As `as_tensor`; copy=True never returns the tensor itself, copy=False refuses data that has to be copied."""
+    if copy is False and not isinstance(data, Tensor):
+        raise ArgumentError("data other than a tensor is copied; see from_numpy, which can share memory")
+    result = as_tensor(data, dtype, device)
+    if copy is False and result is not data:
+        raise ArgumentError(f"{data.dtype.name} as {result.dtype.name} is a copy")
+    return result.clone() if copy and result is data else result
+
+
+@composite(method=False, creates=True)
+def scalar_tensor(s: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A number as a tensor without dimensions, of the default float dtype unless `dtype` says otherwise.
+
+    >>> nt.scalar_tensor(2.5)
+    """
+    return tensor(s, dtype or default_dtype(float), device)
 
 
 @composite(method=False)
@@ -172,19 +192,19 @@ def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any)
 @composite(method=False, creates=True)
 def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
-    return _filled(extents(size), 0, dtype or float32, device)
+    return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
 def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
-    return _filled(extents(size), 1, dtype or float32, device)
+    return _filled(extents(size), 1, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
 def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
-    return _filled(extents(size), 0, dtype or float32, device)
+    return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, ggml="FILL", creates=True)
@@ -253,7 +273,7 @@ def arange(
         if not math.isfinite(number):
             raise ArgumentError(f"start, end and step must be finite, not {number}")
     if dtype is None:
-        dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
+        dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else default_dtype(float)
     target = _number_dtype(dtype)
     if target is int64:
         start, end, step = int(start), int(end), int(step)
@@ -277,14 +297,40 @@ def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, devi
     >>> nt.linspace(0.0, 1.0, 5)
     """
     check_device(device)
-    return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or float32))
+    return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or default_dtype(float)))
+
+
+@composite(method=False, creates=True)
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """`steps` numbers from base ** start to base ** end, whose logarithms are evenly spaced.
+
+    >>> nt.logspace(0.0, 2.0, 3)
+    """
+    target = _number_dtype(dtype or default_dtype(float))
+    return (base ** linspace(start, end, steps, "float64", device)).to(target)
+
+
+@composite("range", method=False, creates=True)
+def range_with_end(
+    start: float, end: float, step: float = 1, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """start, start + step, ... up to and including end, of the default float dtype unless `dtype` says otherwise.
+
+    >>> nt.range(0, 3)
+    """
+    check_device(device)
+    if not step or (end - start) * step < 0:
+        raise ArgumentError(f"step {step} does not lead from {start} to {end}")
+    return ops.arange_from(start, step, (int((end - start) / step) + 1,), _number_dtype(dtype or default_dtype(float)))
 
 
 @composite(method=False, creates=True)
 def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """n rows and m (default n) columns with ones on the diagonal."""
     check_device(device)
-    return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
+    return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or default_dtype(float)))
 
 
 # --- like another tensor
@@ -383,12 +429,24 @@ class Generator:
 default_generator = Generator()
 
 
+@composite("seed", method=False)
+def seed_anew() -> int:
+    """Start the default generator anew from a seed of the operating system, and return that."""
+    return default_generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1).initial_seed()
+
+
+@composite(method=False)
+def initial_seed() -> int:
+    """The seed that the default generator was started from."""
+    return default_generator.initial_seed()
+
+
 def manual_seed(seed: int) -> Generator:
     """Start the default generator anew from `seed` and return it."""
     return default_generator.manual_seed(seed)
 
 
-def _draw(source: Any) -> int:
+def draw(source: Any) -> int:
     """The seed of a new tensor."""
     if source is not None and not isinstance(source, Generator):
         raise TypeError(f"generator must be a Generator, not {type(source).__name__}")
@@ -396,7 +454,7 @@ def _draw(source: Any) -> int:
 
 
 def _float_dtype(dtype: DTypeLike) -> DType:
-    resolved = as_dtype(dtype or float32)
+    resolved = as_dtype(dtype or default_dtype(float))
     if not resolved.is_floating_point:
         raise DTypeError(f"gives floats, not {resolved.name}")
     return resolved
@@ -406,14 +464,14 @@ def _float_dtype(dtype: DTypeLike) -> DType:
 def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
     check_device(device)
-    return ops.random_uniform(_draw(generator), extents(size), _float_dtype(dtype))
+    return ops.random_uniform(draw(generator), extents(size), _float_dtype(dtype))
 
 
 @composite(method=False, creates=True)
 def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Standard normal random numbers."""
     check_device(device)
-    return ops.random_normal(_draw(generator), extents(size), _float_dtype(dtype))
+    return ops.random_normal(draw(generator), extents(size), _float_dtype(dtype))
 
 
 def _integer_limits(dtype: DType) -> tuple[int, int]:
@@ -453,7 +511,7 @@ def randint(
     lowest, largest = _integer_limits(target)
     if low < lowest or high - 1 > largest:
         raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
-    return ops.random_integers(_draw(generator), low, high, extents((size,)), target)
+    return ops.random_integers(draw(generator), low, high, extents((size,)), target)
 
 
 @composite(method=False, creates=True)

@@ -172,7 +172,7 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
     if rows.ndim == 1:
-        selected = ops.take(input, rows, 0)
+        selected = ops.take_op(input, rows, 0)
     else:
         selected = ops.take_points(input, *_batch_indices(rows.shape[:-1]), rows)
     return selected.to(float32) if selected.is_floating_point() and selected.dtype.itemsize < 4 else selected
@@ -196,7 +196,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
         index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
     indices = [*_batch_indices(lead), index]
     bounds = tuple((0, extent, 1) for extent in input.shape)
-    return ops.put(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
+    return ops.put_op(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
 
 
 @composite(function=False, ggml="REPEAT")
@@ -223,7 +223,7 @@ def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     if a.ndim != 3 or b.shape not in ((tokens, used, a.shape[-1]), (tokens, 1, a.shape[-1])):
         raise ShapeError("needs a (experts, m, k), b (tokens, used or 1, k) and ids (tokens, used)")
     if tokens * used <= a.shape[0]:  # fewer matrices are read than there are
-        return mul_mat(ops.take(a, ids, 0), b.expand(tokens, used, b.shape[-1]).unsqueeze(-2)).squeeze(-2)
+        return mul_mat(ops.take_op(a, ids, 0), b.expand(tokens, used, b.shape[-1]).unsqueeze(-2)).squeeze(-2)
     count = b.shape[1]
     rows = b.reshape(1, tokens * count, b.shape[2]).expand(a.shape[0], tokens * count, b.shape[2])
     products = mul_mat(a, rows).reshape(a.shape[0], tokens, count, a.shape[1])
@@ -239,7 +239,7 @@ def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
     """
     if other.ndim != 2 or ids.shape != input.shape[:-1]:
         raise ShapeError(f"needs (..., n), (experts, n) and indices {list(input.shape[:-1])}, not {list(ids.shape)}")
-    return input + ops.take(other, ids, 0)
+    return input + ops.take_op(other, ids, 0)
 
 
 # --- blocks
@@ -357,7 +357,7 @@ def _rotated_by_sections(
         rates = rates[(sector - starts[which]) % len(rates)]
     elif mode == "imrope":
         which = np.where(sector < 3 * np.asarray(sections)[sector % 3], sector % 3, 3)
-    angles = ops.take(positions, from_array(which), 0).double().transpose(0, 1) * from_array(rates)
+    angles = ops.take_op(positions, from_array(which), 0).double().transpose(0, 1) * from_array(rates)
     if freq_factors is not None:
         angles = angles / freq_factors
     angles = angles.unsqueeze(1)

@@ -75,7 +75,7 @@ def get_rel_pos(input: Tensor, queries: int, keys: int) -> Tensor:
     if input.ndim != 2 or input.shape[0] != 2 * max(queries, keys) - 1:
         raise ShapeError(f"needs ({2 * max(queries, keys) - 1}, features), not {list(input.shape)}")
     distances = np.arange(queries)[:, None] - np.arange(keys) + keys - 1
-    return ops.take(input, from_array(distances.astype(np.int64)), 0)
+    return ops.take_op(input, from_array(distances.astype(np.int64)), 0)
 
 
 @composite(method=False, ggml="ADD_REL_POS")

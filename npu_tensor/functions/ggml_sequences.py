@@ -101,7 +101,7 @@ def ssm_scan(
         after = before * decay + _column(x * dt.unsqueeze(-1)) * _row(b)
         return (after * _row(c)).sum(-1), after
 
-    return _scan(step, ops.take(state, ids, 0), (x, step_sizes, b, c))
+    return _scan(step, ops.take_op(state, ids, 0), (x, step_sizes, b, c))
 
 
 @composite(method=False, ggml="RWKV_WKV6")

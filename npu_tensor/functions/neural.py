@@ -20,7 +20,7 @@ from npu_tensor.graph.history import GradMode
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor
 
-__all__ = ["reduced", "require_float", "wide"]
+__all__ = ["dropped", "reduced", "require_float", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -156,6 +156,55 @@ def _moved(running: Tensor, present: Tensor, momentum: float | Tensor) -> Tensor
 
 
 @composite(method=False)
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Each channel of each sample normalized with its own statistics, or with the running ones unless use_input_stats.
+
+    The running statistics, where they are passed, move in place towards the mean of those of the samples.
+
+    >>> nt.instance_norm(nt.arange(4.0).reshape(1, 2, 2))
+    """
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if math.prod(input.shape[2:]) == 1:
+        raise ShapeError(f"expected more than 1 value per channel and sample, not {list(input.shape)}")
+    samples, channels = input.shape[:2]
+    one = input.reshape(1, samples * channels, *input.shape[2:])
+    running = [None if each is None else each.repeat(samples) for each in (running_mean, running_var)]
+    normal = batch_norm(one, *running, training=True, momentum=momentum, eps=eps).reshape(input.shape)
+    for own, moved in zip((running_mean, running_var), running, strict=True):
+        if own is not None and moved is not None:
+            own._assign(moved.reshape(samples, channels).mean(0))
+    dtype = input.dtype
+    return _affine(wide(normal), _per_channel(weight, input), _per_channel(bias, input), dtype)
+
+
+@composite(method=False)
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta; channels are dimension 1.
+
+    >>> nt.local_response_norm(nt.ones(1, 3, 2), 2)
+    """
+    if input.ndim < 3:
+        raise ShapeError(f"needs three dimensions or more, not {list(input.shape)}")
+    dtype, x = require_float(input), wide(input)
+    around = [(0, 0)] * input.ndim
+    around[1] = (size // 2, (size - 1) // 2)
+    squares = ops.windows(ops.pad_widths(x * x, tuple(around)), 1, input.shape[1], size, 1, 1)
+    return (x / (squares.mean(-1) * alpha + k) ** beta).to(dtype)
+
+
+@composite(method=False)
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
     if p == 2:
@@ -180,7 +229,7 @@ def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return (-input).softmax(dim, dtype)
 
 
-@composite(method=False)
+@composite()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
 
@@ -196,22 +245,22 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 @composite(method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
-    return _dropped(input, p, training, input.shape)
+    return dropped(input, p, training, input.shape)
 
 
 @composite(method=False)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """As dropout, of whole channels of (batch, channels, width)."""
-    return _dropped(input, p, training, (*input.shape[:-1], 1))
+    return dropped(input, p, training, (*input.shape[:-1], 1))
 
 
 @composite(method=False)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """As dropout, of whole channels of (batch, channels, height, width)."""
-    return _dropped(input, p, training, (*input.shape[:-2], 1, 1))
+    return dropped(input, p, training, (*input.shape[:-2], 1, 1))
 
 
-def _dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+def dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
     """Dropout with a random number for each element of `shape`, which is broadcast to the input's."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"p must be from 0 to 1, not {p}")
@@ -273,7 +322,7 @@ def _class_losses(
     per_class = None if weight is None else wide(weight)
     weights = counts.to(log_probabilities.dtype)
     if per_class is not None:
-        weights = weights * ops.take(per_class, safe, 0, "class", caller)
+        weights = weights * ops.take_op(per_class, safe, 0, "class", caller)
     losses = -chosen * weights
     if smoothing:
         spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)
@@ -362,7 +411,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
-    rows = ops.take(weight, input, 0, "index", "embedding")
+    rows = ops.take_op(weight, input, 0, "index", "embedding")
     if padding_idx is None:
         return rows
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:
@@ -386,7 +435,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
             raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
-    checked = ops.take(classes, input, 0, "index", "one_hot")  # the index itself, if it is in range
+    checked = ops.take_op(classes, input, 0, "index", "one_hot")  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
 
 
@@ -440,7 +489,7 @@ def scaled_dot_product_attention(
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
-    return _dropped(weights.to(dtype), dropout_p, True, weights.shape) @ value
+    return dropped(weights.to(dtype), dropout_p, True, weights.shape) @ value
 
 
 @composite(method=False)

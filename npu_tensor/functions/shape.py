@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, promote
-from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, GradientError, ShapeError
 from npu_tensor.functions.creation import extents
 from npu_tensor.functions.register import Operand, composite, fitting, tensor_of
+from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.tensor import Tensor
@@ -164,6 +165,24 @@ def is_contiguous(input: Tensor) -> bool:
     return input._alias is None or input._alias[1].is_contiguous
 
 
+def _renames(name: str) -> None:
+    """The method <name>_, after which a tensor is another view of its memory."""
+    function: Any = registry.methods()[name]
+
+    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if input.requires_grad and input.is_leaf:
+            raise GradientError("an in-place op cannot change a leaf that requires a gradient")
+        input._show_as(function(input, *args, **kwargs))
+        return input
+
+    method.__doc__ = f"In-place form of `{name}`: this tensor is that view of its memory from now on."
+    composite(f"{name}_", function=False, view=True)(method)
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+    _renames(_name)
+
+
 # --- repetition
 
 
@@ -295,7 +314,7 @@ def hstack(tensors: Sequence[Operand]) -> Tensor:
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
 
-@composite(method=False)
+@composite(method=False, aliases=("row_stack",))
 def vstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined on top of each other, after making each a matrix at least."""
     parts = [tensor_of(part) for part in tensors]
@@ -476,7 +495,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise DimensionError("index must be a vector")
     if not input.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
-    return ops.take(input, index.reshape(index.numel()), dim)
+    return ops.take_op(input, index.reshape(index.numel()), dim)
 
 
 @composite()

@@ -197,7 +197,7 @@ def ceil(input, /):
     return np.ceil(input)
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc)
+@op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc, aliases=("fix",))
 def trunc(input, /):
     """The integer part, toward zero."""
     return np.trunc(input)

@@ -155,7 +155,15 @@ def _parameters(op: Op) -> str:
     synonyms = [f"{SYNONYMS[attribute.name]}=_absent" for attribute in op.attributes if _has_synonym(op, attribute)]
     if synonyms and not keyword_only:
         parts.append("*")
-    return ", ".join([*parts, *synonyms])
+    out = ["out=None"] if _takes_out(op) else []
+    if out and not keyword_only and not synonyms:
+        parts.append("*")
+    return ", ".join([*parts, *synonyms, *out])
+
+
+def _takes_out(op: Op) -> bool:
+    """Whether there is PyTorch's `out=`, the tensor that the result is written to."""
+    return op.public and op.kind != "view"
 
 
 def _has_synonym(op: Op, attribute: Attribute) -> bool:
@@ -247,7 +255,10 @@ def _source(op: Op, name: str) -> str:
         lines += [f"    if {defaults}:", *(f"    {line}" for line in _default_call()), f"    else: call = {resolved}"]
     else:
         lines.append(f"    call = {resolved}")
-    return "\n".join([*lines, *_finishing_lines(op)]) + "\n"
+    *recorded, result = _finishing_lines(op)
+    if _takes_out(op):
+        recorded.append(f"    if out is not None: return _into(out, {result.removeprefix('    return ')})")
+    return "\n".join([*lines, *recorded, result]) + "\n"
 
 
 def _operator_source(op: Op, name: str, reflected: bool) -> str:

@@ -127,6 +127,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "conv_2d_dw": lambda kernel, x, **windows: nt.conv2d(x, kernel, None, groups=x.shape[1], **windows),
     "conv_transpose_1d": lambda kernel, x, stride, **_: nt.conv_transpose1d(x, kernel, None, stride),
     "conv_transpose_2d": lambda kernel, x, stride: nt.conv_transpose2d(x, kernel, None, stride),
+    "conv_3d": lambda kernel, x, **windows: nt.conv3d(_images_of_two(x), _images_of_two(kernel), None, **windows),
     "im2col": lambda kernel, x, **windows: nt.im2col(x, kernel.shape[2:], **windows),
     "im2col_3d": lambda kernel, x, **windows: nt.im2col(_images_of_two(x), kernel.shape[1:], **windows),
     "pool_1d": _pool,
@@ -150,7 +151,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 # Functions of GGML that this package does not have.
 ABSENT_OPS = {
-    *("conv_3d", "cross_entropy_loss_back", "get_rows_back", "opt_step_adamw", "opt_step_sgd"),
+    *("cross_entropy_loss_back", "get_rows_back", "opt_step_adamw", "opt_step_sgd"),
     *("repeat_back", "rms_norm_back", "rope_ext_back", "soft_max_ext_back"),
 }
 

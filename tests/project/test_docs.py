@@ -17,12 +17,13 @@ from paths import ROOT
 from running import python
 
 import npu_tensor as nt
+from npu_tensor.cli.ops import is_in_place
 from npu_tensor.config import SETTINGS
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.ops import registry
 from npu_tensor.runtime.devices.device_kind import OPTIONS
 
-FUNCTIONS = registry.functions()
+FUNCTIONS = [name for name in registry.functions() if not is_in_place(name)]
 
 DOCUMENTS = [
     ROOT / "README.md",
