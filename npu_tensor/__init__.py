@@ -75,7 +75,7 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("cuda", "linalg", "nn", "optim")
+_MODULES_LOADED_LATE = ("array_api", "cuda", "linalg", "nn", "optim")
 
 
 def __getattr__(name: str) -> object:

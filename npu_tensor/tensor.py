@@ -259,6 +259,9 @@ class Tensor(Methods):
     def __float__(self) -> float:
         return float(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if self.dtype.is_floating_point:
             raise TypeError(f"only integer tensors can be an index, not {self.dtype.name}")
