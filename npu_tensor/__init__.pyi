@@ -1,11 +1,12 @@
 # ruff: noqa: E501, F401, I001
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from npu_tensor import array_api as array_api
 from npu_tensor import cuda as cuda
 from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
@@ -58,10 +59,12 @@ from npu_tensor.errors import OutOfMemoryError as OutOfMemoryError
 from npu_tensor.errors import ShapeError as ShapeError
 from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
 from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.functions.statistics import Histogram
+from npu_tensor.linalg import SignLogDet
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Size = Any
+Parts = builtins.int | Sequence[builtins.int | None] | None
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 __version__: str
@@ -632,7 +635,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     that does not count. An empty bag gives zeros.
 
     >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))"""
-def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def empty(*size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
@@ -739,7 +742,7 @@ def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tenso
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
 
     >>> nt.from_numpy(np.arange(3.0))"""
-def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def full(size: Any, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
     Raises ArgumentError if an integer dtype cannot hold it."""
@@ -1356,7 +1359,7 @@ def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
     DimensionError for an index outside [0, num_classes), where the value is read.
 
     >>> nt.one_hot(nt.tensor([0, 2]), 3)"""
-def ones(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def ones(*size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the input's shape and dtype."""
@@ -1427,11 +1430,11 @@ def rad2deg(input: Operand) -> Tensor:
     """Radians as degrees."""
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
-def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def rand(*size: Any, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
-def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def randint(low: builtins.int, high: builtins.int | Any | None = None, size: Any = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
@@ -1441,7 +1444,7 @@ def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = N
     """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
 
     >>> nt.randint_like(nt.zeros(2, 2), 0, 10)"""
-def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def randn(*size: Any, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal random numbers."""
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal in the input's shape and dtype."""
@@ -1925,7 +1928,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other); 0 where input is 0, unless other is NaN."""
 def xlogy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
-def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def zeros(*size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype."""

@@ -1,18 +1,21 @@
-# ruff: noqa: E501
+# ruff: noqa: E501, F401, I001
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from npu_tensor import linalg
 from npu_tensor.functions.creation import Generator
 from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.functions.statistics import Histogram
+from npu_tensor.linalg import SignLogDet
 from npu_tensor.tensor import Tensor
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Size = Any
+Parts = builtins.int | Sequence[builtins.int | None] | None
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 
@@ -878,15 +881,15 @@ class Methods:
         """In-place form of `negative`: the result is written to this tensor, and so to its views."""
     def nelement(self) -> builtins.int:
         """Number of elements."""
-    def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_empty(self, *size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input, as `empty`."""
-    def new_full(self, size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+    def new_full(self, size: Any, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """`fill_value` everywhere, in the dtype of input."""
-    def new_ones(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_ones(self, *size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Ones of the given shape in the dtype of input."""
     def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """A tensor of data, as `tensor`, in the dtype of input."""
-    def new_zeros(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_zeros(self, *size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input."""
     def nextafter(self, other: Operand) -> Tensor:
         """The next number after input toward other."""
@@ -1220,6 +1223,8 @@ class Methods:
 
         Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
         `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device."""
+    def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
+        """The tensor itself. DeviceError for what is no device in use; `set_default_device` chooses what computes."""
     def top_k(self, k: builtins.int) -> Tensor:
         """int32 indices of the k largest elements of each row."""
     def topk(self, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:

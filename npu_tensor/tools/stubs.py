@@ -27,7 +27,7 @@ _HEADER = """\
 # ruff: noqa: {ignored}
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ import numpy as np
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Size = Any
+Parts = builtins.int | Sequence[builtins.int | None] | None
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 """
@@ -45,8 +45,12 @@ DTypeLike = Any
 _BUILTINS = re.compile(r"(?<![\w.'])(float|int|bool|str|tuple|list|type|object)\b(?!')")
 
 
+_SIZE = re.compile(r"\bSize\b")
+"""What functions that make tensors take for extents, numbers one by one included; npu_tensor.Size is another thing."""
+
+
 def _qualified(annotation: str) -> str:
-    return _BUILTINS.sub(r"builtins.\1", annotation)
+    return _BUILTINS.sub(r"builtins.\1", _SIZE.sub("Any", annotation))
 
 
 def _annotation(value: Any, default: str) -> str:
@@ -125,6 +129,14 @@ def _operator(name: str, method: Callable[..., Any]) -> str:
     return f"def {name}(self, other: Any) -> Tensor: ...\n"
 
 
+_RESULTS: Final = (
+    "from npu_tensor.functions.shape import ValuesIndices",
+    "from npu_tensor.functions.statistics import Histogram",
+    "from npu_tensor.linalg import SignLogDet",
+)
+"""Imports of what functions and methods return besides tensors."""
+
+
 def _methods() -> str:
     body = [
         _operator(name, method) if method.__qualname__ == f"Tensor.{name}" else _definition(name, method, True)
@@ -133,9 +145,15 @@ def _methods() -> str:
     ]
     body.append("def _assign(self, result: Tensor) -> Tensor: ...\n")
     header = _HEADER.format(
-        imports="from npu_tensor.functions.creation import Generator\n"
-        "from npu_tensor.functions.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
-        ignored="E501",
+        imports="\n".join(
+            (
+                "from npu_tensor import linalg",
+                "from npu_tensor.functions.creation import Generator",
+                *_RESULTS,
+                "from npu_tensor.tensor import Tensor",
+            )
+        ),
+        ignored="E501, F401, I001",
     )
     methods = textwrap.indent("".join(body), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
@@ -151,7 +169,7 @@ def _public_imports() -> list[str]:
     return [
         *lines,
         "from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits",
-        "from npu_tensor.functions.shape import ValuesIndices",
+        *_RESULTS,
     ]
 
 

@@ -101,7 +101,8 @@ def test_every_setting_and_every_option_has_a_row(reference: ModuleType) -> None
 def test_every_public_name_that_is_no_op_is_described(reference: ModuleType) -> None:
     page = reference.PAGES["interface.md"]()
     described = set(re.findall(r"^### (.+)$", page, re.MULTILINE))
-    others = {name for name in nt.__all__ if name not in registry.functions() and not isinstance(getattr(nt, name), nt.DType)}
+    functions = registry.functions()
+    others = {name for name in nt.__all__ if name not in functions and not isinstance(getattr(nt, name), nt.DType)}
     assert others <= described
     assert not [dtype.name for dtype in DTYPES if f"`nt.{dtype.name}`" not in page]
     assert not re.search(r"ForwardRef|: '|: \"Literal|-> '|[^`]<[a-z]+>[^,)]", page)
