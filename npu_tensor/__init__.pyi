@@ -1,4 +1,4 @@
-# ruff: noqa: E501, F401, I001
+# ruff: noqa: E501, F401, F811, I001
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +18,8 @@ from npu_tensor.spec import Size as Size
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
 from npu_tensor.functions.resources import default_device as default_device
-from npu_tensor.runtime.devices.device_uri import device as device
-from npu_tensor.dtypes import dtype as dtype
+from npu_tensor.runtime.devices.device_uri import Device as device
+from npu_tensor.dtypes import DType as dtype
 from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.resources import empty_cache as empty_cache
 from npu_tensor.tensor import explain as explain

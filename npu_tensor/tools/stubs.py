@@ -153,7 +153,7 @@ def _methods() -> str:
                 "from npu_tensor.tensor import Tensor",
             )
         ),
-        ignored="E501, F401, I001",
+        ignored="E501, F401",
     )
     methods = textwrap.indent("".join(body), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
@@ -164,7 +164,8 @@ def _public_imports() -> list[str]:
     names = {*nt.__all__, *nt._LOADED_LATE} - nt._NAMES.keys() - {"config"}  # type: ignore[attr-defined]
     lines = [f"from npu_tensor import {name} as {name}" for name in nt._MODULES_LOADED_LATE]  # type: ignore[attr-defined]
     lines += ["from npu_tensor.config import config as config"]
-    lines += [f"from {getattr(nt, name).__module__} import {name} as {name}" for name in sorted(names)]
+    public = {name: getattr(nt, name) for name in sorted(names)}
+    lines += [f"from {item.__module__} import {item.__name__} as {name}" for name, item in public.items()]
     lines += [f"from npu_tensor.errors import {name} as {name}" for name in errors.__all__]
     return [
         *lines,
@@ -176,7 +177,7 @@ def _public_imports() -> list[str]:
 def _functions() -> str:
     names = [dtype.name for dtype in dtypes.DTYPES] + ["double", "float", "half", "int", "long", "short"]
     lines = [
-        _HEADER.format(imports="\n".join(_public_imports()), ignored="E501, F401, I001"),
+        _HEADER.format(imports="\n".join(_public_imports()), ignored="E501, F401, F811, I001"),
         "__version__: str\n",
         *(f"{name}: DType\n" for name in names),
         *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
