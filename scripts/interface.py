@@ -36,7 +36,20 @@ def _sections() -> dict[str, tuple[Any, ...]]:
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {
-        "Tensors": (nt.Tensor, nt.Size, nt.DType, ("dtype", nt.dtype), ("device", nt.device), nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator, nt.save, nt.load),
+        "Tensors": (
+            nt.Tensor,
+            nt.Size,
+            nt.DType,
+            ("dtype", nt.dtype),
+            ("device", nt.device),
+            nt.realize,
+            nt.jit,
+            Jitted,
+            nt.manual_seed,
+            nt.Generator,
+            nt.save,
+            nt.load,
+        ),
         "Linear algebra": tuple((f"linalg.{name}", getattr(nt.linalg, name)) for name in nt.linalg.__all__),
         "Devices": (
             nt.set_default_device,
