@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 import npu_tensor as nt
-from npu_tensor._util.output_files import put_json
+from npu_tensor._util.output_files import STDOUT, put_json
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.store.directories import readable
@@ -26,7 +26,7 @@ from .compare import changes, differences, lost, regressions
 from .peers.library import Library
 from .peers.npu_tensor import JITTED, NAME, OURS, Jitted, NpuTensor
 from .report import Session, headline, show
-from .results import FORMAT, LeftOut, ResultsError, Row, load, validate
+from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
 from .session import FULL_AMOUNT, QUICK_AMOUNT
 from .suites import SUITES, Suite, Task
 
@@ -60,7 +60,11 @@ def run(options: Options) -> bool:
         _made(options.report, "--report")
     with _empty_cache(), nt.default_device("cpu"):
         content = measured(chosen, options)
-    only_json = put_json(options.json_file, content)
+    only_json = options.json_file == STDOUT
+    if only_json:
+        put_json(STDOUT, content)
+    elif options.json_file is not None:
+        save(options.json_file, content)
     with redirect_stdout(sys.stderr if only_json else sys.stdout):
         print(headline(content["machine"]))
         for suite in chosen:

@@ -13,6 +13,7 @@ __all__ = ["STDOUT", "in_a_directory", "json_option", "put_json"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
 def in_a_directory(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     """A callback for an option: refuses a file whose directory does not exist."""
     if path is not None and not path.parent.is_dir():

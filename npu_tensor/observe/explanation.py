@@ -261,7 +261,8 @@ class Explanation(Sequence[Row]):
         notes = [f"{left_out} more ops: print this object, or see its .rows"] if left_out > 0 else []
         below = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
         shown = len(self._work.leaves) + len(self) <= MOST_OPEN
-        return f"{page.table(columns, _FIGURES, ('why', 'line'))}{below}{page.details('graph', self.svg(), opened=shown)}"
+        table = page.table(columns, _FIGURES, ("why", "line"))
+        return f"{table}{below}{page.details('graph', self.svg(), opened=shown)}"
 
     def save(self, path: str | Path) -> None:
         """Write a file of the kind that its suffix says: .svg, .html, .mmd or .md (Mermaid), .txt or .json (the rows).
