@@ -18,7 +18,7 @@ OF_THE_STANDARD = {each.name: each for each in DTYPES if each not in (float16, b
 """Our dtypes that the standard has, by name."""
 
 
-class __array_namespace_info__:  # noqa: N801 - the standard's name
+class __array_namespace_info__:
     """What libraries ask before they compute."""
 
     def capabilities(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.arithmetic import diff, isclose, power
-from npu_tensor.functions.creation import check_device, empty_like, full_like, ones_like, zeros_like
+from npu_tensor.functions.creation import check_device, empty_like, full, full_like, ones_like, zeros_like
 from npu_tensor.functions.indexing import where
 from npu_tensor.functions.products import einsum, tensordot
 from npu_tensor.functions.reduce import nansum, std, var
@@ -97,6 +98,21 @@ def _repeat(a: Tensor, repeats: Any, axis: int | None = None) -> Any:
     return a.repeat_interleave(repeats, axis) if isinstance(repeats, int) and repeats >= 0 else NotImplemented
 
 
+def _cumulative(function: Callable[..., Any], start: int) -> Callable[..., Any]:
+    """The running sum or product; include_initial: behind its start."""
+
+    def cumulative(x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        dim = axis if axis is not None else 0
+        result = function(x, dim, dtype=dtype)
+        if not include_initial:
+            return result
+        shape = list(result.shape)
+        shape[dim] = 1
+        return cat([full(shape, start, dtype=result.dtype), result], dim)
+
+    return cumulative
+
+
 def _rows(a: Tensor, axis: int | None) -> tuple[Tensor, int]:
     """What is sorted, and along which dimension."""
     return (a.ravel(), 0) if axis is None else (a, axis)
@@ -145,9 +161,9 @@ def _axes(axes: Any) -> Any:
 
 
 def given(result: Any) -> Any:
-    """What NumPy has computed as Tensors, also inside tuples and lists."""
+    """What NumPy has computed as Tensors, also inside tuples and lists; sums of uint8 are int64, as ours are."""
     if isinstance(result, (np.ndarray, np.generic)):
-        return from_array(np.asarray(result))
+        return from_array(np.asarray(result), int64 if result.dtype == np.uint64 else None)
     if isinstance(result, (tuple, list)):
         parts = [given(part) for part in result]
         return result._make(parts) if hasattr(result, "_make") else type(result)(parts)
@@ -160,7 +176,7 @@ def _tensor(value: Any) -> Tensor:
 
 # By NumPy's functions, with NumPy's names of the parameters that have a counterpart. NotImplemented means: on arrays.
 _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
-    np.shape: lambda a: a.shape,
+    np.shape: lambda a: tuple(a.shape),
     np.ndim: lambda a: a.ndim,
     np.size: lambda a, axis=None: a.numel() if axis is None else a.size(axis),
     np.sum: _along(ops.sum_),
@@ -209,14 +225,17 @@ _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     np.empty_like: _like(empty_like),
     np.full_like: lambda a, fill_value, dtype=None: full_like(a, fill_value, dtype),
     np.cumprod: lambda a, axis=None, dtype=None: (a.ravel() if axis is None else a).cumprod(axis or 0, dtype=dtype),
+    np.cumulative_sum: _cumulative(ops.cumsum, 0),
+    np.cumulative_prod: _cumulative(ops.cumprod, 1),
     np.sort: lambda a, axis=-1, *, stable=True: sort(*_rows(a, axis)).values,
     np.argsort: lambda a, axis=-1, *, stable=True: ops.argsort(*_rows(a, axis)),
     np.diff: lambda a, n=1, axis=-1: diff(a, n, axis) if a.ndim and n >= 0 else NotImplemented,
     np.diagonal: lambda a, offset=0, axis1=0, axis2=1: ops.diagonal(a, offset, axis1, axis2),
     np.trace: lambda a, offset=0, axis1=0, axis2=1: ops.diagonal(a, offset, axis1, axis2).sum(-1),
+    np.linalg.trace: lambda x, *, offset=0, dtype=None: ops.diagonal(x, offset, -2, -1).sum(-1, dtype=dtype),
     np.take: _taken,
     np.take_along_axis: lambda arr, indices, axis=-1: take_along_dim(
-        _tensor(arr), _wrapped(_tensor(indices), arr.size if axis is None else arr.shape[axis]), axis
+        _tensor(arr), _wrapped(_tensor(indices), math.prod(arr.shape) if axis is None else arr.shape[axis]), axis
     ),
     np.split: _split,
     np.array_split: lambda ary, indices_or_sections, axis=0: [*tensor_split(ary, indices_or_sections, axis)],

@@ -15,4 +15,4 @@ _NAMES: Final = (
 )
 globals().update({name: of_numpy(getattr(np.linalg, name)) for name in _NAMES})
 
-__all__ = [*_NAMES]  # noqa: PLE0604 - names of functions
+__all__ = [*_NAMES]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import npu_tensor
-from npu_tensor.dtypes import default_dtype
+from npu_tensor.array_api.inspection import result_type
+from npu_tensor.dtypes import default_dtype, int64
 from npu_tensor.tensor import Tensor
 
 __all__ = ["arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros"]
@@ -20,12 +21,13 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return npu_tensor.asarray(obj, dtype, device, copy)
 
 
-def arange(start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None
+) -> Tensor:
     """start, start + step, ... before stop; nothing where step leads away from it."""
     first, last = (0, start) if stop is None else (start, stop)
-    if (last - first) * step <= 0:
-        last = first
-    return npu_tensor.arange(first, last, step, dtype, device)
+    dtype = dtype or result_type(int64, first, last, step)
+    return npu_tensor.arange(first, last if (last - first) * step > 0 else first, step, dtype, device)
 
 
 def linspace(
