@@ -27,6 +27,9 @@ SECTIONS: Final = ("Arguments", "Raises", "Example")
 """The parts of a text after its docstring; each is a line with a colon, and indented lines."""
 
 _DIMENSION: Final = "DimensionError: the dimension is out of range."
+_DOMAIN: Final = (-4.0, 4.0)
+"""Of an op that takes numbers of any size."""
+
 _SHAPES: Final = "ShapeError: the shapes do not fit."
 _X: Final = "nt.tensor([[1.0, 2.0], [3.0, 4.0]])"
 _INTEGERS: Final = "nt.tensor([[1, 2], [3, 4]])"
@@ -102,6 +105,13 @@ _ERRORS: Final = {
 }
 
 
+_LINES: Final = {
+    name: (f"{name}: ", f"\n    {name}: {each.meaning}" if each.meaning else "", each.error and f"\n    {each.error}")
+    for name, each in PARAMETERS.items()
+}
+"""By parameter: what a docstring that describes it has, its line, and the line of its error."""
+
+
 def described(
     name: str,
     doc: str,
@@ -110,43 +120,49 @@ def described(
     raises: Collection[str] = (),
     dtypes: str = "",
     ggml: str = "",
-    domain: tuple[float, float] = (-4.0, 4.0),
+    domain: tuple[float, float] = _DOMAIN,
 ) -> str:
-    """The text of a function.
+    """The text of a function. `import npu_tensor` makes all of them, so that this has to be fast.
 
     required: how many of the parameters, the first ones, have no default. raises: names of errors that it raises
     itself, among others. dtypes: those that an op takes, in words. domain: from where its operands come.
     """
-    known = [(parameter, PARAMETERS[parameter]) for parameter in parameters if parameter in PARAMETERS]
-    text, _, examples = doc.partition("\n\n>>> ")
-    errors = dict.fromkeys(each.error for _, each in known if each.error)
-    errors |= dict.fromkeys(words for error, words in _ERRORS.items() if error in raises)
+    text, _, example = doc.partition("\n\n>>> ")
+    arguments = errors = ""
+    for parameter in parameters:
+        if parameter in _LINES:
+            mentioned, line, error = _LINES[parameter]
+            if line and mentioned not in text:
+                arguments += line
+            if error and error not in errors:
+                errors += error
+    for kind, error in _ERRORS.items():
+        if kind in raises and error not in errors:
+            errors += f"\n    {error}"
     if dtypes and not dtypes.startswith("all;") and dtypes != "all":
-        errors[f"DTypeError: a dtype that the op does not take; it takes {dtypes}."] = None
-    lines = [text]
+        errors += f"\n    DTypeError: a dtype that the op does not take; it takes {dtypes}."
     if ggml:
-        lines += ["", f"GGML: {ggml}."]
-    shown = [(parameter, each.meaning) for parameter, each in known if f"{parameter}: " not in text]
-    if arguments := [f"    {parameter}: {meaning}" for parameter, meaning in shown if meaning]:
-        lines += ["", "Arguments:", *arguments]
+        text += f"\n\nGGML: {ggml}."
+    if arguments:
+        text += f"\n\nArguments:{arguments}"
     if errors:
-        lines += ["", "Raises:", *(f"    {error}" for error in errors)]
-    example = f">>> {examples}" if examples else _example(name, parameters[:required], dtypes, domain)
-    if example:
-        lines += ["", "Example:", *(f"    {line}" for line in example.splitlines())]
-    return "\n".join(lines)
+        text += f"\n\nRaises:{errors}"
+    example = example or _example(name, parameters[:required], dtypes, domain)
+    return f"{text}\n\nExample:\n    >>> {example}" if example else text
 
 
 def _example(name: str, required: Sequence[str], dtypes: str, domain: tuple[float, float]) -> str:
     """A call with example values of all parameters that have no default; "" if one has no such value."""
-    values = [PARAMETERS[parameter].example if parameter in PARAMETERS else "" for parameter in required]
-    if not all(values):
-        return ""
-    call = f">>> nt.{name}({', '.join(values)})"
+    values = []
+    for parameter in required:
+        if parameter not in PARAMETERS or not (value := PARAMETERS[parameter].example):
+            return ""
+        values.append(value)
+    call = f"nt.{name}({', '.join(values)})"
     if dtypes.startswith("integers"):
         return call.replace(_X, _INTEGERS)
-    low, high = domain
-    if (low, high) == (-4.0, 4.0):
+    if domain == _DOMAIN:
         return call
+    low, high = domain
     numbers = [f"{low + (high - low) * part:.3g}" for part in (0.2, 0.4, 0.6, 0.8)]
     return call.replace(_X, f"nt.tensor([{', '.join(numbers)}])")
