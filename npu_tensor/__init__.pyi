@@ -1,7 +1,7 @@
-# ruff: noqa: E501, F401, I001
+# ruff: noqa: E501, F401, F811, I001
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from npu_tensor.spec import Size as Size
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
 from npu_tensor.functions.resources import default_device as default_device
-from npu_tensor.runtime.devices.device_uri import device as device
-from npu_tensor.dtypes import dtype as dtype
+from npu_tensor.runtime.devices.device_uri import DeviceName as device
+from npu_tensor.dtypes import DType as dtype
 from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.resources import empty_cache as empty_cache
 from npu_tensor.tensor import explain as explain
@@ -58,11 +58,14 @@ from npu_tensor.errors import NpuTensorError as NpuTensorError
 from npu_tensor.errors import OutOfMemoryError as OutOfMemoryError
 from npu_tensor.errors import ShapeError as ShapeError
 from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
+from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.functions.statistics import Histogram
+from npu_tensor.linalg import QR, SignLogDet
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Size = Any
+Extents = Any
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 __version__: str
@@ -103,17 +106,17 @@ def acosh(input: Operand) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
 def acosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
-def adaptive_avg_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
-def adaptive_avg_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
-def adaptive_avg_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """As `adaptive_avg_pool2d`, of three place dimensions."""
-def adaptive_max_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it."""
-def adaptive_max_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of height and width."""
-def adaptive_max_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of three place dimensions."""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input + alpha * other."""
@@ -505,7 +508,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     A bag is a row of input, or in a vector what is between one of the offsets and the next; include_last_offset: the
     last offset is the end of the last bag. per_sample_weights: factors of the rows, for "sum". padding_idx: an index
     that does not count. An empty bag gives zeros."""
-def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
@@ -587,7 +590,7 @@ def frac(input: Operand) -> Tensor:
     """input - trunc(input)."""
 def frac_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `frac`: the result is written to this tensor, and so to its views."""
-def frexp(input: Tensor) -> Parts:
+def frexp(input: Tensor) -> MantissaExponent:
     """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
 def from_dlpack(external: Any) -> Tensor:
     """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
@@ -597,7 +600,7 @@ def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tenso
     """A tensor with the array's value and dtype.
 
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change."""
-def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def full(size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
     Raises ArgumentError if an integer dtype cannot hold it."""
@@ -1073,7 +1076,7 @@ def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
     """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
 
     DimensionError for an index outside [0, num_classes), where the value is read."""
-def ones(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the input's shape and dtype."""
@@ -1119,7 +1122,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool 
     """input with elements at positions among all elements replaced by those of source, or increased by them."""
 def put_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `put`: the result is written to this tensor, and so to its views."""
-def qr(input: Tensor, some: builtins.bool = True) -> linalg.QR:
+def qr(input: Tensor, some: builtins.bool = True) -> QR:
     """As linalg.qr; some=False makes Q square."""
 def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
     """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
@@ -1130,17 +1133,17 @@ def rad2deg(input: Operand) -> Tensor:
     """Radians as degrees."""
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
-def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
-def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def randint(low: builtins.int, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it."""
 def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
-def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal random numbers."""
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal in the input's shape and dtype."""
@@ -1498,7 +1501,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other); 0 where input is 0, unless other is NaN."""
 def xlogy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
-def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype."""

@@ -324,12 +324,8 @@ def lp_pool3d(
     return _powers(input, norm_type, kernel_size, stride, ceil_mode, 3)
 
 
-Parts = int | Sequence[int | None] | None
-"""In how many parts to divide each place dimension; None leaves its elements as they are."""
-
-
 def adapted(
-    input: Tensor, output_size: Parts, places: int, reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean
+    input: Tensor, output_size: Sizes | Sequence[int | None] | None, places: int, reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean
 ) -> Tensor:
     """The place dimensions reduced to so many parts each."""
     require_places(input, places)
@@ -353,36 +349,36 @@ def adapted(
 
 
 @composite(method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
     return adapted(input, output_size, 1)
 
 
 @composite(method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
     return adapted(input, output_size, 2)
 
 
 @composite(method=False)
-def adaptive_avg_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """As `adaptive_avg_pool2d`, of three place dimensions."""
     return adapted(input, output_size, 3)
 
 
 @composite(method=False)
-def adaptive_max_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it."""
     return adapted(input, output_size, 1, Tensor.amax)
 
 
 @composite(method=False)
-def adaptive_max_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of height and width."""
     return adapted(input, output_size, 2, Tensor.amax)
 
 
 @composite(method=False)
-def adaptive_max_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of three place dimensions."""
     return adapted(input, output_size, 3, Tensor.amax)
