@@ -325,7 +325,10 @@ def lp_pool3d(
 
 
 def adapted(
-    input: Tensor, output_size: Sizes | Sequence[int | None] | None, places: int, reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean
+    input: Tensor,
+    output_size: Sizes | Sequence[int | None] | None,
+    places: int,
+    reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean,
 ) -> Tensor:
     """The place dimensions reduced to so many parts each."""
     require_places(input, places)

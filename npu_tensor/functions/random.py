@@ -183,7 +183,7 @@ def random_in_place(
 
 
 def _beyond(dtype: DType) -> int:
-    """One more than the largest integer of a dtype, of floats the largest up to which all are exact; at most int64's."""
+    """One more than the largest integer of a dtype, or of int64; of floats the largest up to which all are exact."""
     if dtype.is_floating_point:
         epsilon = float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]
         return round(2 / epsilon)
