@@ -38,7 +38,7 @@ from npu_tensor.jit import jit
 from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices
-from npu_tensor.runtime.devices.device_uri import Device as device
+from npu_tensor.runtime.devices.device_uri import DeviceName as device
 from npu_tensor.spec import Size
 from npu_tensor.tensor import Tensor, explain, realize
 

@@ -18,7 +18,7 @@ from npu_tensor.spec import Size as Size
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
 from npu_tensor.functions.resources import default_device as default_device
-from npu_tensor.runtime.devices.device_uri import Device as device
+from npu_tensor.runtime.devices.device_uri import DeviceName as device
 from npu_tensor.dtypes import DType as dtype
 from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.resources import empty_cache as empty_cache
@@ -58,13 +58,14 @@ from npu_tensor.errors import NpuTensorError as NpuTensorError
 from npu_tensor.errors import OutOfMemoryError as OutOfMemoryError
 from npu_tensor.errors import ShapeError as ShapeError
 from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
+from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.functions.statistics import Histogram
-from npu_tensor.linalg import SignLogDet
+from npu_tensor.linalg import QR, SignLogDet
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Parts = builtins.int | Sequence[builtins.int | None] | None
+Extents = Any
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 __version__: str
@@ -109,27 +110,27 @@ def acosh(input: Operand) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
 def acosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
-def adaptive_avg_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
 
     >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)"""
-def adaptive_avg_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
 
     >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))"""
-def adaptive_avg_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """As `adaptive_avg_pool2d`, of three place dimensions.
 
     >>> nt.adaptive_avg_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)"""
-def adaptive_max_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it.
 
     >>> nt.adaptive_max_pool1d(nt.arange(6.0).reshape(1, 6), 2)"""
-def adaptive_max_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of height and width.
 
     >>> nt.adaptive_max_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))"""
-def adaptive_max_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of three place dimensions.
 
     >>> nt.adaptive_max_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)"""
@@ -635,7 +636,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     that does not count. An empty bag gives zeros.
 
     >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))"""
-def empty(*size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
@@ -728,7 +729,7 @@ def frac(input: Operand) -> Tensor:
     """input - trunc(input)."""
 def frac_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `frac`: the result is written to this tensor, and so to its views."""
-def frexp(input: Tensor) -> Parts:
+def frexp(input: Tensor) -> MantissaExponent:
     """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
 def from_dlpack(external: Any) -> Tensor:
     """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
@@ -742,7 +743,7 @@ def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tenso
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
 
     >>> nt.from_numpy(np.arange(3.0))"""
-def full(size: Any, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def full(size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
     Raises ArgumentError if an integer dtype cannot hold it."""
@@ -1359,7 +1360,7 @@ def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
     DimensionError for an index outside [0, num_classes), where the value is read.
 
     >>> nt.one_hot(nt.tensor([0, 2]), 3)"""
-def ones(*size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the input's shape and dtype."""
@@ -1419,7 +1420,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool 
     >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
 def put_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `put`: the result is written to this tensor, and so to its views."""
-def qr(input: Tensor, some: builtins.bool = True) -> linalg.QR:
+def qr(input: Tensor, some: builtins.bool = True) -> QR:
     """As linalg.qr; some=False makes Q square."""
 def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
     """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
@@ -1430,11 +1431,11 @@ def rad2deg(input: Operand) -> Tensor:
     """Radians as degrees."""
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
-def rand(*size: Any, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
-def randint(low: builtins.int, high: builtins.int | Any | None = None, size: Any = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def randint(low: builtins.int, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
@@ -1444,7 +1445,7 @@ def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = N
     """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
 
     >>> nt.randint_like(nt.zeros(2, 2), 0, 10)"""
-def randn(*size: Any, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal random numbers."""
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal in the input's shape and dtype."""
@@ -1928,7 +1929,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other); 0 where input is 0, unless other is NaN."""
 def xlogy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
-def zeros(*size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype."""

@@ -1,4 +1,4 @@
-# ruff: noqa: E501, F401
+# ruff: noqa: E501
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
 from collections.abc import Callable, Iterator, Sequence
@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor import linalg
 from npu_tensor.functions.creation import Generator
+from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.functions.statistics import Histogram
-from npu_tensor.linalg import SignLogDet
+from npu_tensor.linalg import QR, SignLogDet
 from npu_tensor.tensor import Tensor
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Parts = builtins.int | Sequence[builtins.int | None] | None
+Extents = Any
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 
@@ -490,7 +490,7 @@ class Methods:
         """input - trunc(input)."""
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `frac`: the result is written to this tensor, and so to its views."""
-    def frexp(self) -> Parts:
+    def frexp(self) -> MantissaExponent:
         """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
         """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
@@ -881,15 +881,15 @@ class Methods:
         """In-place form of `negative`: the result is written to this tensor, and so to its views."""
     def nelement(self) -> builtins.int:
         """Number of elements."""
-    def new_empty(self, *size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_empty(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input, as `empty`."""
-    def new_full(self, size: Any, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+    def new_full(self, size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """`fill_value` everywhere, in the dtype of input."""
-    def new_ones(self, *size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_ones(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Ones of the given shape in the dtype of input."""
     def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """A tensor of data, as `tensor`, in the dtype of input."""
-    def new_zeros(self, *size: Any, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_zeros(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input."""
     def nextafter(self, other: Operand) -> Tensor:
         """The next number after input toward other."""
@@ -939,7 +939,7 @@ class Methods:
         >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
     def put_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `put`: the result is written to this tensor, and so to its views."""
-    def qr(self, some: builtins.bool = True) -> linalg.QR:
+    def qr(self, some: builtins.bool = True) -> QR:
         """As linalg.qr; some=False makes Q square."""
     def quantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
         """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.

@@ -254,7 +254,8 @@ def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, r
     if rtol is None:
         rtol = 0.0 if atol else float(np.finfo(values.dtype).eps) * max(shape[-2:])
     largest = values.max(-1, keepdims=True, initial=0)
-    return np.maximum(largest * rtol, atol or 0.0)
+    limit: Array = np.maximum(largest * rtol, atol or 0.0)
+    return limit
 
 
 def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:

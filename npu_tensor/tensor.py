@@ -51,7 +51,7 @@ from npu_tensor.planner import selection
 from npu_tensor.planner.run import realize as _realize_nodes
 from npu_tensor.planner.run import shorten
 from npu_tensor.runtime import dlpack
-from npu_tensor.runtime.devices.device_uri import Device
+from npu_tensor.runtime.devices.device_uri import DeviceName
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Size, Spec
 
@@ -116,10 +116,10 @@ class Tensor(Methods):
         return self._node.spec.ndim
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceName:
         """URI of the device whose memory holds the value: "cpu" unless an NPU has computed it."""
         home = getattr(self._node.value, "home", None)
-        return Device("cpu" if home is None else str(home.uri))
+        return DeviceName("cpu" if home is None else str(home.uri))
 
     @property
     def itemsize(self) -> int:

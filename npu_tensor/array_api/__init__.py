@@ -1,4 +1,4 @@
-"""The Python array API standard (2024.12) on Tensors: what `Tensor.__array_namespace__` gives to libraries that follow it.
+"""The Python array API standard (2024.12) on Tensors: what `Tensor.__array_namespace__` gives to other libraries.
 
 The functions are NumPy's of the same names, called on Tensors: what has a counterpart here is recorded, the rest
 computes its operands, and all give Tensors. Dtypes are promoted as the standard says, by dtype alone, and not as in the
@@ -8,13 +8,13 @@ main namespace, whose rules are PyTorch's. There are no complex numbers, and of 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 import npu_tensor
 from npu_tensor.array_api import array_creation, inspection
-from npu_tensor.array_api import linear_algebra as linalg
+from npu_tensor.array_api import linear_algebra as linalg  # noqa: F401 - the standard's name
 from npu_tensor.array_api.promotion import of_numpy
 from npu_tensor.tensor import Tensor
 
@@ -47,7 +47,7 @@ def clip(x: Tensor, /, min: Tensor | float | None = None, max: Tensor | float | 
     return x.clone() if min is None and max is None else x.clamp(min, max).to(x.dtype)
 
 
-def floor_divide(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
+def floor_divide(x1: Any, x2: Any, /) -> Any:
     """The quotient rounded down; that of an infinite operand is not NaN or -1, as NumPy's is, but the limit."""
     quotient = _floor_divide(x1, x2)
     if not quotient.is_floating_point():
@@ -55,7 +55,7 @@ def floor_divide(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
     return npu_tensor.where(npu_tensor.isinf(x1) | npu_tensor.isinf(x2), (x1 / x2).floor().to(quotient.dtype), quotient)
 
 
-def remainder(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
+def remainder(x1: Any, x2: Any, /) -> Any:
     """What floor_divide leaves, with the sign of x2 also where it is 0."""
     rest = _remainder(x1, x2)
     return npu_tensor.where(rest == 0, npu_tensor.copysign(rest, x2), rest) if rest.is_floating_point() else rest

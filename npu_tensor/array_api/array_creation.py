@@ -11,7 +11,7 @@ from npu_tensor.array_api.inspection import result_type
 from npu_tensor.dtypes import default_dtype, int64
 from npu_tensor.tensor import Tensor
 
-__all__ = ["arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros"]
+__all__: list[str] = ["arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros"]
 
 Shape = int | tuple[int, ...]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 import npu_tensor
 from npu_tensor.array_api.promotion import common_dtype
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bfloat16, default_dtype, float16, int64, promote
-from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
 from npu_tensor.tensor import Tensor
 
 __all__ = ["OF_THE_STANDARD", "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
@@ -52,16 +52,20 @@ def _dtype_of(value: Any) -> DType:
     return value.dtype if isinstance(value, Tensor) else as_dtype(value)
 
 
-def finfo(type: Any, /) -> FloatLimits:
+def _limits(function: Callable[[DType], Any], value: Any) -> Any:
+    """The limits as in the main namespace, with the dtype itself and not its name."""
+    dtype = _dtype_of(value)
+    return function(dtype)._replace(dtype=dtype)
+
+
+def finfo(type: Any, /) -> Any:
     """The limits of a float dtype or of that of a tensor."""
-    dtype = _dtype_of(type)
-    return npu_tensor.finfo(dtype)._replace(dtype=dtype)
+    return _limits(npu_tensor.finfo, type)
 
 
-def iinfo(type: Any, /) -> IntegerLimits:
+def iinfo(type: Any, /) -> Any:
     """The limits of an integer dtype or of that of a tensor."""
-    dtype = _dtype_of(type)
-    return npu_tensor.iinfo(dtype)._replace(dtype=dtype)
+    return _limits(npu_tensor.iinfo, type)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:

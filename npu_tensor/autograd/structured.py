@@ -272,6 +272,49 @@ def _softplus(of: Recording, number: int) -> Tensor:
     return of.gradient * ops.where_op(scaled > threshold, 1.0, scaled.sigmoid())
 
 
+def _logit(of: Recording, number: int) -> Tensor:
+    x, eps = of.operands[0], of.call.attributes["eps"]
+    inside = of.gradient / (x * (1 - x))
+    return ops.where_op((x < (eps or 0)) | (x > 1 - (eps or 0)), math.nan if eps is None else 0.0, inside)
+
+
+def _sinc(x: Tensor) -> Tensor:
+    angle = x * math.pi
+    square = angle * angle
+    near = angle * (-math.pi / 3) * (1 - square / 10 + square * square / 280 - square * square * square / 15120)
+    return ops.where_op(x.abs() < 0.03, near, (angle.cos() * angle - angle.sin()) / (angle * x))
+
+
+_TRIGAMMA: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+
+
+def _trigamma(x: Tensor) -> Tensor:
+    """The derivative of digamma: as that by Stirling's series at 8 and above, by the recurrence below, reflected."""
+    reflected = ops.where_op(x < 0.5, 1 - x, x)
+    y = reflected + 8
+    square = 1 / (y * y)
+    series = square * _TRIGAMMA[-1]
+    for coefficient in reversed(_TRIGAMMA[:-1]):
+        series = (series + coefficient) * square
+    value = (series + 1) / y + square / 2
+    for number in range(8):
+        value = value + 1 / (reflected + number).square()
+    turn = math.pi / ((x - x.round()) * math.pi).sin()
+    return ops.where_op(x < 0.5, turn * turn - value, value)
+
+
+def _logcumsumexp(of: Recording, number: int) -> Tensor:
+    """exp(x) times the sums from each place on of gradient / exp(result), by logarithms for each sign of the gradient."""
+    dim = of.call.attributes["dim"]
+    x, result, gradient = of.operands[0], of.result, of.gradient
+
+    def part(positive: Tensor) -> Tensor:
+        logarithms = ops.where_op(positive > 0, positive.log() - result, -math.inf)
+        return (logarithms.flip(dim).logcumsumexp(dim).flip(dim) + x).exp()
+
+    return (part(gradient) - part(-gradient)) if x.ndim else gradient
+
+
 def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:
     """From the operand."""
     return lambda of, number: of.gradient * derivative(of.operands[0])
@@ -284,6 +327,12 @@ RULES: Final[dict[str, Rule]] = {
     "asinh": _from(lambda x: 1 / (x * x + 1).sqrt()),
     "atan2": _of_both(_angle),
     "atanh": _from(lambda x: 1 / (1 - x * x)),
+    "digamma": _from(_trigamma),
+    "erfinv": _from(lambda x: x.erfinv().square().exp() * (math.sqrt(math.pi) / 2)),
+    "lgamma": _from(Tensor.digamma),
+    "logcumsumexp": _logcumsumexp,
+    "logit": _logit,
+    "sinc": _from(_sinc),
     "logaddexp": _of_both(_logaddexp),
     "logsigmoid": _from(lambda x: (-x).sigmoid()),
     "sinh": _from(lambda x: x.cosh()),

@@ -259,7 +259,7 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
     return power(base, power_of).to(float64)
 
 
-class Parts(NamedTuple):
+class MantissaExponent(NamedTuple):
     """input = mantissa * 2^exponent."""
 
     mantissa: Tensor
@@ -267,9 +267,9 @@ class Parts(NamedTuple):
 
 
 @composite()
-def frexp(input: Tensor) -> Parts:
+def frexp(input: Tensor) -> MantissaExponent:
     """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
-    return Parts(ops.frexp_part(input, 0), ops.frexp_part(input, 1, "int32"))
+    return MantissaExponent(ops.frexp_part(input, 0), ops.frexp_part(input, 1, "int32"))
 
 
 @composite(in_place=True)

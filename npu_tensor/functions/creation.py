@@ -24,7 +24,7 @@ from npu_tensor.tensor import Tensor, from_array
 __all__ = ["Generator", "draw", "manual_seed"]
 
 _FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
-Size = Any
+Extents = Any
 DTypeLike = Any
 
 
@@ -190,25 +190,25 @@ def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any)
 
 
 @composite(method=False, creates=True)
-def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
     return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
-def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
     return _filled(extents(size), 1, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
-def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
     return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, ggml="FILL", creates=True)
-def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def full(size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
     Raises ArgumentError if an integer dtype cannot hold it.
@@ -351,25 +351,25 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 
 @composite(function=False, creates=True)
-def new_zeros(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_zeros(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
-def new_ones(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_ones(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape in the dtype of input."""
     return ones(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
-def new_empty(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_empty(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input, as `empty`."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
-def new_full(input: Tensor, size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_full(input: Tensor, size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere, in the dtype of input."""
     return full(size, fill_value, dtype or input.dtype, device)
 
@@ -461,14 +461,14 @@ def _float_dtype(dtype: DTypeLike) -> DType:
 
 
 @composite(method=False, creates=True)
-def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
     check_device(device)
     return ops.random_uniform(draw(generator), extents(size), _float_dtype(dtype))
 
 
 @composite(method=False, creates=True)
-def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Standard normal random numbers."""
     check_device(device)
     return ops.random_normal(draw(generator), extents(size), _float_dtype(dtype))
@@ -488,8 +488,8 @@ def _integer_limits(dtype: DType) -> tuple[int, int]:
 @composite(method=False, creates=True)
 def randint(
     low: int,
-    high: int | Size | None = None,
-    size: Size = None,
+    high: int | Extents | None = None,
+    size: Extents = None,
     generator: Generator | None = None,
     dtype: DTypeLike = None,
     device: Any = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npu_tensor import linalg
 from npu_tensor.functions.register import composite
+from npu_tensor.linalg import QR
 from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
@@ -26,7 +27,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 @composite()
-def qr(input: Tensor, some: bool = True) -> linalg.QR:
+def qr(input: Tensor, some: bool = True) -> QR:
     """As linalg.qr; some=False makes Q square."""
     return linalg.qr(input, "reduced" if some else "complete")
 

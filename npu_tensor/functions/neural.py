@@ -178,9 +178,9 @@ def instance_norm(
         raise ShapeError(f"expected more than 1 value per channel and sample, not {list(input.shape)}")
     samples, channels = input.shape[:2]
     one = input.reshape(1, samples * channels, *input.shape[2:])
-    running = [None if each is None else each.repeat(samples) for each in (running_mean, running_var)]
-    normal = batch_norm(one, *running, training=True, momentum=momentum, eps=eps).reshape(input.shape)
-    for own, moved in zip((running_mean, running_var), running, strict=True):
+    mean, variance = (None if each is None else each.repeat(samples) for each in (running_mean, running_var))
+    normal = batch_norm(one, mean, variance, training=True, momentum=momentum, eps=eps).reshape(input.shape)
+    for own, moved in ((running_mean, mean), (running_var, variance)):
         if own is not None and moved is not None:
             own._assign(moved.reshape(samples, channels).mean(0))
     dtype = input.dtype

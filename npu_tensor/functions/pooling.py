@@ -356,12 +356,11 @@ def lp_pool3d(
     return _powers(input, norm_type, kernel_size, stride, ceil_mode, 3)
 
 
-Parts = int | Sequence[int | None] | None
-"""In how many parts to divide each place dimension; None leaves its elements as they are."""
-
-
 def adapted(
-    input: Tensor, output_size: Parts, places: int, reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean
+    input: Tensor,
+    output_size: Sizes | Sequence[int | None] | None,
+    places: int,
+    reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean,
 ) -> Tensor:
     """The place dimensions reduced to so many parts each."""
     require_places(input, places)
@@ -385,7 +384,7 @@ def adapted(
 
 
 @composite(method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
 
     >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)
@@ -394,7 +393,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Parts) -> Tensor:
 
 
 @composite(method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
 
     >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
@@ -403,7 +402,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Parts) -> Tensor:
 
 
 @composite(method=False)
-def adaptive_avg_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """As `adaptive_avg_pool2d`, of three place dimensions.
 
     >>> nt.adaptive_avg_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)
@@ -412,7 +411,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Parts) -> Tensor:
 
 
 @composite(method=False)
-def adaptive_max_pool1d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it.
 
     >>> nt.adaptive_max_pool1d(nt.arange(6.0).reshape(1, 6), 2)
@@ -421,7 +420,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Parts) -> Tensor:
 
 
 @composite(method=False)
-def adaptive_max_pool2d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of height and width.
 
     >>> nt.adaptive_max_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
@@ -430,7 +429,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Parts) -> Tensor:
 
 
 @composite(method=False)
-def adaptive_max_pool3d(input: Tensor, output_size: Parts) -> Tensor:
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
     """As `adaptive_max_pool1d`, of three place dimensions.
 
     >>> nt.adaptive_max_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from ml_dtypes import finfo
 
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, default_dtype, float32, float64
@@ -133,7 +133,8 @@ def _counts(op: Any, generator: Generator | None, *parameters: Tensor) -> Tensor
     if not parameters[-1].is_floating_point():
         raise DTypeError(f"takes floats, not {parameters[-1].dtype.name}")
     shape = broadcast_shapes(*(each.shape for each in parameters))
-    return op(draw(generator), *parameters, shape, parameters[-1].dtype)
+    result: Tensor = op(draw(generator), *parameters, shape, parameters[-1].dtype)
+    return result
 
 
 # --- in place
@@ -184,12 +185,15 @@ def random_in_place(
         from_, to = 0, from_
     dtype = input.dtype
     if to is None:
-        to = 2 ** round(-math.log2(finfo(dtype.numpy).eps) + 1) if dtype.is_floating_point else _beyond(dtype)
+        to = _beyond(dtype)
     return input._assign(randint(from_, to, input.shape, generator, dtype))
 
 
 def _beyond(dtype: DType) -> int:
-    """One more than the largest integer of a dtype; of int64, the largest."""
+    """One more than the largest integer of a dtype, or of int64; of floats the largest up to which all are exact."""
+    if dtype.is_floating_point:
+        epsilon = float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]
+        return round(2 / epsilon)
     return 2 if dtype is bool_ else min(int(np.iinfo(dtype.numpy).max) + 1, 2**63 - 1)
 
 

@@ -49,7 +49,7 @@ def cov(
         freedom = count - correction
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     scaled = centred if weights is None else centred * weights
-    result = (scaled.to(rows.dtype) @ centred.mT) / freedom
+    result: Tensor = (scaled.to(rows.dtype) @ centred.mT) / freedom
     return result if input.ndim == 2 else result.reshape(())
 
 

@@ -36,21 +36,24 @@ import numpy as np
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Parts = builtins.int | Sequence[builtins.int | None] | None
+Extents = Any
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 """
+
+# What functions and methods return several values as.
+_RESULTS = """\
+from npu_tensor.functions.arithmetic import MantissaExponent
+from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.functions.statistics import Histogram
+from npu_tensor.linalg import QR, SignLogDet"""
 
 # The stubs define functions and methods of these names.
 _BUILTINS = re.compile(r"(?<![\w.'])(float|int|bool|str|tuple|list|type|object)\b(?!')")
 
 
-_SIZE = re.compile(r"\bSize\b")
-"""What functions that make tensors take for extents, numbers one by one included; npu_tensor.Size is another thing."""
-
-
 def _qualified(annotation: str) -> str:
-    return _BUILTINS.sub(r"builtins.\1", _SIZE.sub("Any", annotation))
+    return _BUILTINS.sub(r"builtins.\1", annotation)
 
 
 def _annotation(value: Any, default: str) -> str:
@@ -129,14 +132,6 @@ def _operator(name: str, method: Callable[..., Any]) -> str:
     return f"def {name}(self, other: Any) -> Tensor: ...\n"
 
 
-_RESULTS: Final = (
-    "from npu_tensor.functions.shape import ValuesIndices",
-    "from npu_tensor.functions.statistics import Histogram",
-    "from npu_tensor.linalg import SignLogDet",
-)
-"""Imports of what functions and methods return besides tensors."""
-
-
 def _methods() -> str:
     body = [
         _operator(name, method) if method.__qualname__ == f"Tensor.{name}" else _definition(name, method, True)
@@ -145,15 +140,9 @@ def _methods() -> str:
     ]
     body.append("def _assign(self, result: Tensor) -> Tensor: ...\n")
     header = _HEADER.format(
-        imports="\n".join(
-            (
-                "from npu_tensor import linalg",
-                "from npu_tensor.functions.creation import Generator",
-                *_RESULTS,
-                "from npu_tensor.tensor import Tensor",
-            )
-        ),
-        ignored="E501, F401",
+        imports="from npu_tensor.functions.creation import Generator\n"
+        f"{_RESULTS}\nfrom npu_tensor.tensor import Tensor",
+        ignored="E501",
     )
     methods = textwrap.indent("".join(body), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
@@ -165,12 +154,12 @@ def _public_imports() -> list[str]:
     lines = [f"from npu_tensor import {name} as {name}" for name in nt._MODULES_LOADED_LATE]  # type: ignore[attr-defined]
     lines += ["from npu_tensor.config import config as config"]
     public = {name: getattr(nt, name) for name in sorted(names)}
-    lines += [f"from {item.__module__} import {item.__name__} as {name}" for name, item in public.items()]
+    lines += [f"from {each.__module__} import {each.__name__} as {name}" for name, each in public.items()]
     lines += [f"from npu_tensor.errors import {name} as {name}" for name in errors.__all__]
     return [
         *lines,
         "from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits",
-        *_RESULTS,
+        *_RESULTS.split("\n"),
     ]
 
 
