@@ -1,4 +1,4 @@
-# ruff: noqa: E501
+# ruff: noqa: E501, F401, I001
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
 from collections.abc import Callable, Iterator, Sequence

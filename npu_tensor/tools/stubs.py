@@ -142,7 +142,7 @@ def _methods() -> str:
     header = _HEADER.format(
         imports="from npu_tensor.functions.creation import Generator\n"
         f"{_RESULTS}\nfrom npu_tensor.tensor import Tensor",
-        ignored="E501",
+        ignored="E501, F401, I001",
     )
     methods = textwrap.indent("".join(body), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
