@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from npu_tensor._util.output_files import json_option
+
 __all__ = ["bench"]
 
 SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "language", "cache", "kernel_model")
@@ -25,7 +27,7 @@ PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
 )
 @click.option("--peer", "peers", type=click.Choice([*PEERS, "none"]), multiple=True, help="Only this peer. Repeatable.")
 @click.option("--quick", is_flag=True, help="Few samples and small sizes: some minutes on two cores.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the results there.")
+@json_option("the results, which --compare reads")
 @click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Write an HTML page into this folder.")
 @click.option(
     "--compare",
@@ -45,7 +47,7 @@ def bench(
     devices: tuple[str, ...],
     peers: tuple[str, ...],
     quick: bool,
-    json_path: Path | None,
+    json_file: Path | None,
     report: Path | None,
     compare: Path | None,
     threshold: float,
@@ -58,6 +60,6 @@ def bench(
     """
     from .run import Options, run
 
-    options = Options(suites or SUITES, only, devices, peers or PEERS, quick, json_path, report, compare, threshold)
+    options = Options(suites or SUITES, only, devices, peers or PEERS, quick, json_file, report, compare, threshold)
     if not run(options):
         raise SystemExit(1)

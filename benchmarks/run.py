@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 import npu_tensor as nt
+from npu_tensor._util.output_files import STDOUT, put_json
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.store.directories import readable
@@ -39,7 +41,7 @@ class Options(NamedTuple):
     devices: tuple[str, ...]
     peers: tuple[str, ...]
     quick: bool
-    json_path: Path | None
+    json_file: Path | None
     report: Path | None
     compare: Path | None
     threshold: float
@@ -52,23 +54,27 @@ def run(options: Options) -> bool:
     _require("jsonschema", "threadpoolctl", *(("jinja2", "plotly") if options.report else ()))
     chosen = _suites(options)
     before = None if options.compare is None else _loaded(options.compare)
-    if options.json_path is not None:
-        _made(options.json_path.parent, "--json")
+    if options.json_file is not None:
+        _made(options.json_file.parent, "--json")
     if options.report is not None:
         _made(options.report, "--report")
     with _empty_cache(), nt.default_device("cpu"):
         content = measured(chosen, options)
-    if options.json_path is not None:
-        save(options.json_path, content)
-    print(headline(content["machine"]))
-    for suite in chosen:
-        _show(suite, [row for row in content["rows"] if row["suite"] == suite])
-    _show_left_out(content["left_out"])
-    if options.report is not None:
-        from .report_page import write_report
+    only_json = options.json_file == STDOUT
+    if only_json:
+        put_json(STDOUT, content)
+    elif options.json_file is not None:
+        save(options.json_file, content)
+    with redirect_stdout(sys.stderr if only_json else sys.stdout):
+        print(headline(content["machine"]))
+        for suite in chosen:
+            _show(suite, [row for row in content["rows"] if row["suite"] == suite])
+        _show_left_out(content["left_out"])
+        if options.report is not None:
+            from .report_page import write_report
 
-        print(f"report: {write_report(content, options.report, before, options.threshold)}")
-    good = before is None or _compared(before, content, options.threshold)
+            print(f"report: {write_report(content, options.report, before, options.threshold)}")
+        good = before is None or _compared(before, content, options.threshold)
     return good and not any(entry["failed"] for entry in content["left_out"])
 
 

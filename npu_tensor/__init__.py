@@ -38,7 +38,11 @@ from npu_tensor.jit import jit
 from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices
+from npu_tensor.runtime.devices.device_uri import DeviceName as device
+from npu_tensor.spec import Size
 from npu_tensor.tensor import Tensor, explain, realize
+
+dtype = DType
 
 __version__ = _VERSION
 
@@ -73,7 +77,7 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("linalg", "models", "nn", "optim")
+_MODULES_LOADED_LATE = ("array_api", "cuda", "linalg", "models", "nn", "optim")
 
 
 def __getattr__(name: str) -> object:
@@ -83,7 +87,7 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(_LOADED_LATE[name]), name)
     entry = _registry.PUBLIC.get(name)  # of an op that the program has declared
     if entry is None or entry.function is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _errors.no_such_name(f"module {__name__!r}", name, () if name.startswith("_") else __dir__())
     return entry.function
 
 
@@ -104,9 +108,12 @@ _registry.reserve({*globals(), *_LOADED_LATE, *_MODULES_LOADED_LATE} - {*_NAMES}
 __all__ = [
     "DType",
     "Generator",
+    "Size",
     "Tensor",
     "config",
     "default_device",
+    "device",
+    "dtype",
     "dtypes_table",
     "empty_cache",
     "explain",

@@ -35,6 +35,7 @@ __all__ = [
     "iq4_nl",
     "mxfp4",
     "promote",
+    "promote_pair",
     "q4_0",
     "q4_1",
     "q4_k",
@@ -43,6 +44,7 @@ __all__ = [
     "q5_k",
     "q6_k",
     "q8_0",
+    "set_default_float",
     "stored_shape",
     "uint8",
 ]
@@ -210,11 +212,17 @@ def default_dtype(number: type) -> DType:
     return _NUMBER[number]
 
 
+def set_default_float(dtype: DType) -> None:
+    """Let bare floats become `dtype` from now on. What was found for operands before must be forgotten."""
+    _NUMBER[float] = dtype
+
+
 _INTEGER_ORDER = (uint8, int8, int16, int32, int64)
 _FLOAT_ORDER = (bfloat16, float16, float32, float64)
 
 
-def _promote_pair(a: DType, b: DType) -> DType:
+def promote_pair(a: DType, b: DType) -> DType:
+    """The dtype of results of two tensors with dimensions."""
     if a is b:
         return a
     if a.category != b.category:
@@ -238,13 +246,13 @@ def promote(tensors: Iterable[tuple[DType, int]], numbers: Iterable[type] = ()) 
     zero_dimensional: DType | None = None
     for dtype, ndim in tensors:
         if ndim:
-            strong = dtype if strong is None else _promote_pair(strong, dtype)
+            strong = dtype if strong is None else promote_pair(strong, dtype)
         else:
-            zero_dimensional = dtype if zero_dimensional is None else _promote_pair(zero_dimensional, dtype)
+            zero_dimensional = dtype if zero_dimensional is None else promote_pair(zero_dimensional, dtype)
     number: DType | None = None
     for kind in numbers:
         candidate = _NUMBER[kind]
-        number = candidate if number is None else _promote_pair(number, candidate)
+        number = candidate if number is None else promote_pair(number, candidate)
     result = strong
     for weaker in (zero_dimensional, number):
         if weaker is not None and (result is None or weaker.category > result.category):

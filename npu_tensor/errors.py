@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -47,11 +47,13 @@ class NpuTensorError(RuntimeError):
     """The base of all exceptions of the package.
 
     call: the op that failed while it ran, where there is one. recorded_at: the line that recorded it, as "file.py:12";
-    the message ends in it.
+    the message ends in it. reason: the message without the name and the operands of a function, and without the line;
+    "" where the message has neither.
     """
 
     call: object = None
     recorded_at: str = ""
+    reason: str = ""
 
 
 class ShapeError(NpuTensorError, ValueError):
@@ -146,6 +148,14 @@ def reworded(error: E, text: str) -> E:
     said = copy.copy(error)
     said.args = (text,)
     return said
+
+
+def no_such_name(place: str, name: str, names: Iterable[str]) -> AttributeError:
+    """The error for a name that a module does not have, with the most similar one that it has."""
+    import difflib
+
+    near = difflib.get_close_matches(name, names, 1)
+    return AttributeError(f"{place} has no attribute {name!r}" + "".join(f"; did you mean {each!r}?" for each in near))
 
 
 @contextmanager

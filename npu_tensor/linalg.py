@@ -16,7 +16,36 @@ from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "norm", "qr", "solve", "svd"]
+__all__ = [
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matmul",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
+    "vecdot",
+    "vector_norm",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +70,13 @@ class Eigh(NamedTuple):
 
     eigenvalues: Tensor
     eigenvectors: Tensor
+
+
+class SignLogDet(NamedTuple):
+    """The determinant is sign * exp(logabsdet)."""
+
+    sign: Tensor
+    logabsdet: Tensor
 
 
 class LeastSquares(NamedTuple):
@@ -119,13 +155,19 @@ def norm(
 
 
 def inv(A: Tensor) -> Tensor:
-    """The inverse of square matrices."""
+    """The inverse of square matrices.
+
+    >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    """
     dtype, (array,) = _arrays("inv", A, square=True)
     return _tensor(_computed("inv", np.linalg.inv, array), dtype)
 
 
 def det(A: Tensor) -> Tensor:
-    """The determinant of square matrices."""
+    """The determinant of square matrices.
+
+    >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    """
     dtype, (array,) = _arrays("det", A, square=True)
     return _tensor(_computed("det", np.linalg.det, array), dtype)
 
@@ -179,3 +221,169 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
         raise ArgumentError(f"linalg.eigh: UPLO must be 'L' or 'U', not {UPLO!r}")
     dtype, (array,) = _arrays("eigh", A, square=True)
     return Eigh(*(_tensor(part, dtype) for part in _computed("eigh", np.linalg.eigh, array, UPLO=UPLO)))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of symmetric matrices, as `eigh`."""
+    return eigh(A, UPLO).eigenvalues
+
+
+def svdvals(A: Tensor) -> Tensor:
+    """The singular values in descending order."""
+    dtype, (array,) = _arrays("svdvals", A)
+    return _tensor(_computed("svdvals", np.linalg.svd, array, compute_uv=False), dtype)
+
+
+def slogdet(A: Tensor) -> SignLogDet:
+    """Sign and logarithm of the magnitude of the determinant of square matrices.
+
+    >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    """
+    dtype, (array,) = _arrays("slogdet", A, square=True)
+    return SignLogDet(*(_tensor(part, dtype) for part in _computed("slogdet", np.linalg.slogdet, array)))
+
+
+def cond(A: Tensor, p: float | Literal["fro", "nuc"] | None = None) -> Tensor:
+    """The condition number of matrices: the norm, 2 unless given, times that of the inverse; it may be infinite."""
+    dtype, (array,) = _arrays("cond", A, square=p not in (None, 2, -2))
+    return _tensor(_computed("cond", lambda a: np.linalg.cond(a, p), array), dtype)
+
+
+def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, rtol: float | None) -> Array:
+    """The limit below which singular values count as 0: max(atol, rtol * the largest)."""
+    if rtol is None:
+        rtol = 0.0 if atol else float(np.finfo(values.dtype).eps) * max(shape[-2:])
+    largest = values.max(-1, keepdims=True, initial=0)
+    limit: Array = np.maximum(largest * rtol, atol or 0.0)
+    return limit
+
+
+def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+    """The pseudoinverse of matrices; singular values up to max(atol, rtol * the largest) count as 0."""
+    dtype, (array,) = _arrays("pinv", A, square=hermitian)
+    u, s, vh = _computed("pinv", np.linalg.svd, array, full_matrices=False)
+    kept = s > _smallest_counted(s, array.shape, atol, rtol)
+    inverse = np.divide(1, s, out=np.zeros_like(s), where=kept)
+    return _tensor(np.swapaxes(vh, -1, -2) * inverse[..., None, :] @ np.swapaxes(u, -1, -2), dtype)
+
+
+def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+    """How many singular values of matrices are above max(atol, rtol * the largest)."""
+    _, (array,) = _arrays("matrix_rank", A, square=hermitian)
+    values = _computed("matrix_rank", np.linalg.svd, array, compute_uv=False)
+    return from_array(np.asarray((values > _smallest_counted(values, array.shape, atol, rtol)).sum(-1), np.int64))
+
+
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """Square matrices to an integer power; negative ones of the inverse.
+
+    >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    """
+    dtype, (array,) = _arrays("matrix_power", A, square=True)
+    return _tensor(_computed("matrix_power", lambda a: np.linalg.matrix_power(a, n), array), dtype)
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """The exponential of square matrices: the Taylor series of A / 2^n, squared n times.
+
+    >>> nt.matrix_exp(nt.zeros(2, 2))
+    """
+    dtype, (array,) = _arrays("matrix_exp", A, square=True)
+    wide = array.astype(np.float64)
+    largest = np.abs(wide).sum(-1).max(initial=0)
+    halvings = max(int(np.ceil(np.log2(largest))) + 1, 0) if 0 < largest < np.inf else 0
+    scaled = wide / 2.0**halvings
+    total = term = np.broadcast_to(np.eye(wide.shape[-1]), wide.shape)
+    for number in range(1, 19):  # 0.5**18 / 18! is below the precision of float64
+        term = term @ scaled / number
+        total = total + term
+    for _ in range(halvings):
+        total = total @ total
+    return _tensor(total, dtype)
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of matrices in the order that costs least; the first and the last may be vectors."""
+    dtype, arrays = _arrays("multi_dot", *(tensor.reshape(1, -1) if tensor.ndim == 1 else tensor for tensor in tensors))
+    shaped = [array.reshape(tensor.shape) for array, tensor in zip(arrays, tensors, strict=True)]
+    return _tensor(np.linalg.multi_dot(shaped), dtype)
+
+
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """X with A @ X = B, or X @ A = B unless left, for triangular A, of which only that triangle is read."""
+    dtype, (a, b) = _arrays("solve_triangular", A, B, square=True)
+    triangle = np.triu(a) if upper else np.tril(a)
+    if unitriangular:
+        np.einsum("...ii->...i", triangle)[...] = 1
+    if left:
+        return _tensor(_computed("solve_triangular", np.linalg.solve, triangle, b), dtype)
+    turned = _computed("solve_triangular", np.linalg.solve, np.swapaxes(triangle, -1, -2), np.swapaxes(b, -1, -2))
+    return _tensor(np.swapaxes(turned, -1, -2), dtype)
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse for `tensordot` of a tensor whose first `ind` dimensions have as many elements as the others."""
+    dtype, (array,) = _arrays("tensorinv", A)
+    return _tensor(_computed("tensorinv", lambda a: np.linalg.tensorinv(a, ind), array), dtype)
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to the end first."""
+    dtype, (a, b) = _arrays("tensorsolve", A, B.reshape(1, *B.shape))
+    return _tensor(_computed("tensorsolve", lambda a, b: np.linalg.tensorsolve(a, b, dims), a, b[0]), dtype)
+
+
+# --- recorded, of any dtype that the functions they are made of take
+
+
+def vector_norm(
+    x: Tensor,
+    ord: float = 2,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """The norm of vectors over dim (None = all); see `npu_tensor.norm`."""
+    x = _operand("vector_norm", x)
+    return x.norm(ord, dim, keepdim, dtype)
+
+
+def matrix_norm(
+    A: Tensor,
+    ord: float | Literal["fro", "nuc"] = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """The norm of matrices over two dimensions; see `norm`."""
+    return norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Matrix product, as `npu_tensor.matmul`."""
+    return _operand("matmul", input) @ other
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """Cross products of vectors of three elements along dim."""
+    return _operand("cross", input).cross(other, dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """A diagonal of matrices, a view."""
+    return _operand("diagonal", A).diagonal(offset, dim1, dim2)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sums of products along dim."""
+    return (_operand("vecdot", x) * y).sum(dim)
+
+
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """Powers of the elements of x, from 0 to N - 1, along a new dimension; N is their number unless given."""
+    x = _operand("vander", x)
+    count = x.shape[-1] if N is None else N
+    exponents = from_array(np.arange(count))
+    return x.unsqueeze(-1) ** exponents.to(x.dtype)

@@ -10,7 +10,7 @@ from npu_tensor._util.units import size
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ShapeError
 
-__all__ = ["Spec", "broadcast_shapes", "contiguous_strides"]
+__all__ = ["Size", "Spec", "broadcast_shapes", "contiguous_strides"]
 
 
 MOST_DIMENSIONS: Final = 64
@@ -20,6 +20,16 @@ MOST_BYTES: Final = 2**63 - 1
 """What strides and sizes of 64 bits can count."""
 
 
+class Size(tuple[int, ...]):
+    """A shape: a tuple that can tell its number of elements."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self)
+
+
 class Spec:
     """Shape (outermost dimension first, as in NumPy) and dtype. Create with `Spec.of`."""
 
@@ -27,7 +37,7 @@ class Spec:
     _interned: ClassVar[dict[tuple[tuple[int, ...], DType], Spec]] = {}
 
     def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
-        self.shape: Final = shape
+        self.shape: Final = Size(shape)
         self.dtype: Final = dtype
         self.ndim: Final = len(shape)
         self.size: Final[int] = math.prod(shape)

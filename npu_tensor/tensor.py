@@ -51,8 +51,9 @@ from npu_tensor.planner import selection
 from npu_tensor.planner.run import realize as _realize_nodes
 from npu_tensor.planner.run import shorten
 from npu_tensor.runtime import dlpack
+from npu_tensor.runtime.devices.device_uri import DeviceName
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.spec import Spec
+from npu_tensor.spec import Size, Spec
 
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
@@ -66,6 +67,7 @@ __all__ = [
     "Tensor",
     "explain",
     "from_array",
+    "into",
     "named",
     "pending",
     "realize",
@@ -99,7 +101,7 @@ class Tensor(Methods):
     # --- what is known without computing
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Size:
         """Extents, outermost dimension first."""
         return self._node.spec.shape
 
@@ -114,10 +116,10 @@ class Tensor(Methods):
         return self._node.spec.ndim
 
     @property
-    def device(self) -> str:
+    def device(self) -> DeviceName:
         """URI of the device whose memory holds the value: "cpu" unless an NPU has computed it."""
         home = getattr(self._node.value, "home", None)
-        return "cpu" if home is None else str(home.uri)
+        return DeviceName("cpu" if home is None else str(home.uri))
 
     @property
     def itemsize(self) -> int:
@@ -267,6 +269,9 @@ class Tensor(Methods):
     def __float__(self) -> float:
         return float(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if self.dtype.is_floating_point:
             raise TypeError(f"only integer tensors can be an index, not {self.dtype.name}")
@@ -316,7 +321,10 @@ class Tensor(Methods):
     # --- gradients
 
     def detach(self) -> Tensor:
-        """The same value and memory, through which no gradients pass."""
+        """The same value and memory, through which no gradients pass.
+
+        >>> nt.detach(nt.tensor([1.0, 2.0]))
+        """
         node = self._node
         with GradMode(False):
             return views_of(self, (ops.reshape.op.call((node.spec,), (node.spec.shape,)),))
@@ -396,6 +404,11 @@ class Tensor(Methods):
         """Let this handle name another node of the same value."""
         self._node = node
         node.handle = weakref.ref(self)
+
+    def _show_as(self, view: Tensor) -> None:
+        """Let this handle be another view of its memory."""
+        self._alias = view._alias
+        self._name(view._node)
 
     def contiguous(self) -> Tensor:
         """self if its elements lie in row-major order, else a copy."""
@@ -592,7 +605,9 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
     try:
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
-        raise located(error, f"{op.name}({describe(operands)}): {error}", user_line(frame)) from error.__cause__
+        reason = str(error)
+        text = f"{op.name}({describe(operands)}): {reason}"
+        raise located(error, text, user_line(frame), reason) from error.__cause__
 
 
 def _resolve_default(op: Op, operands: tuple[Operand, ...], frame: FrameType) -> Call:
@@ -689,7 +704,7 @@ def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -
         except OverflowError:
             pass
     text = f"an integer of {number.bit_length()} bits does not fit {register}"
-    raise located(ArgumentError(), f"{call.op.name}({describe(call.operands)}): {text}", user_line(frame))
+    raise located(ArgumentError(), f"{call.op.name}({describe(call.operands)}): {text}", user_line(frame), text)
 
 
 ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
@@ -703,11 +718,25 @@ def refused(other: Any) -> Any:
     return NotImplemented
 
 
+def into(out: Any, result: Any) -> Any:
+    """PyTorch's `out=`: a result, or the parts of one, written to tensors. Those without elements take its shape."""
+    if isinstance(result, tuple):
+        parts = [into(*pair) for pair in zip(out, result, strict=True)]
+        return result._make(parts) if hasattr(result, "_make") else tuple(parts)
+    if not (isinstance(out, Tensor) and isinstance(result, Tensor)):
+        raise TypeError(f"out must be a tensor for each that is returned, not {type(out).__name__}")
+    if not out.numel() and out.shape != result.shape:
+        out._alias = None
+        out._name(ops.fill(0, result.shape, out.dtype)._node)
+    return out._assign(result)
+
+
 STEPS.update(
     Tensor=Tensor,
     _accepted=ACCEPTED,
     _finish=_finish,
     _finish_view=_finish_view,
+    _into=into,
     _fit=_require_fitting,
     _operand=_operand,
     _record=record,

@@ -37,7 +37,18 @@ def _sections() -> dict[str, tuple[Any, ...]]:
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {
-        "Tensors": (nt.Tensor, nt.DType, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator),
+        "Tensors": (
+            nt.Tensor,
+            nt.Size,
+            nt.DType,
+            ("dtype", nt.dtype),
+            ("device", nt.device),
+            nt.realize,
+            nt.jit,
+            Jitted,
+            nt.manual_seed,
+            nt.Generator,
+        ),
         "Files": (nt.save, nt.load, nt.load_gguf, nt.save_gguf, GGUF),
         "Linear algebra": tuple((f"linalg.{name}", getattr(nt.linalg, name)) for name in nt.linalg.__all__),
         "Devices": (

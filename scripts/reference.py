@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
+import functions
+from functions import link_to
 from interface import interface_page, without_html
 
-import npu_tensor as nt
-from npu_tensor.cli.ops import COMPOSITE_HEADINGS, INTERNAL, OP_HEADINGS, composite_row, composites, is_internal, op_row
+from npu_tensor.cli.ops import COMPOSITE_HEADINGS, INTERNAL, composite_row, composites, is_internal, op_row
 from npu_tensor.config import SETTINGS, as_text
-from npu_tensor.ops import OPS
+from npu_tensor.ops import OPS, Op
 from npu_tensor.runtime.devices.device_kind import OPTIONS
 from npu_tensor.runtime.devices.device_uri import KINDS
+
+PAGE_HEADINGS = ("op", "meaning", "GGML name", "dtypes", "runs")
 
 RECORDED = {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "convert"}
 """Examples of functions that record an op of another name."""
@@ -30,12 +32,12 @@ def _code(words: str) -> str:
     return ", ".join(f"`{word}`" for word in words.split(", ") if word)
 
 
-def _call(name: str) -> str:
-    """A public function with its parameters, without their types."""
-    function = getattr(nt, name, None) or getattr(nt.Tensor, name)
-    signature = inspect.signature(function)
-    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    return f"{name}{signature.replace(parameters=parameters, return_annotation=signature.empty)}"
+def _op_row(op: Op) -> tuple[str, ...]:
+    """The cells of an op under PAGE_HEADINGS, which need no heading to be understood."""
+    _, ggml, dtypes, cpu, npu = op_row(op)
+    name = f"`{op.name}` ({INTERNAL})" if is_internal(op) else link_to(op.name)
+    runs = f"CPU: {cpu}; NPU: {npu}" if npu else cpu if op.kind == "view" else f"CPU: {cpu}"
+    return name, op.doc.partition("\n")[0], ggml, dtypes, runs
 
 
 def ops_page() -> str:
@@ -46,29 +48,22 @@ def ops_page() -> str:
         "",
         "An op is what a function records, and what `explain` and `lazy: ...` in the text of a tensor name. Most have "
         f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
-        "The last table has the functions that are made of several ops.",
+        "The last table has the functions that are made of several ops. Each function has a page with its parameters, "
+        "an example and where it can run.",
         "",
         f"{len(OPS)} ops. An op without a GGML name has no counterpart there. What a kernel family takes depends on "
         "dtypes and shapes as well; `explain` says why one does not.",
     ]
-    headings = (*OP_HEADINGS, "meaning")
     for module, declared in groupby(OPS.values(), key=attrgetter("module")):
-        lines += ["", f"## {module.capitalize()}", "", markdown_row(headings), "|---" * len(headings) + "|"]
-        for op in declared:
-            meaning = op.doc.partition("\n")[0]
-            call = f"`{op.name}` ({INTERNAL})" if is_internal(op) else f"`{_call(op.name)}`"
-            lines.append(markdown_row((call, *op_row(op)[1:], meaning)))
+        lines += ["", f"## {module.capitalize()}", "", _stacked(PAGE_HEADINGS, map(_op_row, declared))]
     lines += [
         "",
         "## Functions made of several ops",
         "",
         "They record ops of the tables above, which fusion joins again where it can.",
         "",
-        markdown_row(COMPOSITE_HEADINGS),
-        "|---|---|---|",
+        _stacked(COMPOSITE_HEADINGS, [(link_to(name), *composite_row(name)[1:]) for name in composites()]),
     ]
-    for name in composites():
-        lines.append(markdown_row((f"`{_call(name)}`", *composite_row(name)[1:])))
     return "\n".join(lines) + "\n"
 
 
@@ -89,7 +84,12 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([markdown_row(headings), "|---" * len(headings) + "|", *map(markdown_row, rows)])
 
 
-PAGES: dict[str, Callable[[], str]] = {"interface.md": interface_page, "ops.md": ops_page}
+def _stacked(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose rows are put one cell below the other where the window is narrow, see docs/stylesheets/site.css."""
+    return f'<div class="stacked" markdown="1">\n\n{_table(headings, rows)}\n\n</div>'
+
+
+PAGES: dict[str, Callable[[], str]] = {"interface.md": interface_page, "ops.md": ops_page, **functions.PAGES}
 
 TABLES: dict[str, Callable[[], str]] = {
     "<!-- table of settings -->": lambda: _table(("variable", "also", "default", "meaning"), _settings()),

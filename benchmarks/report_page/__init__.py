@@ -68,6 +68,7 @@ def content(results: Mapping[str, Any]) -> dict[str, Any]:
         "disturbed": (results["machine"]["others"] or 0) > MUCH,
         "left_out": results["left_out"],
         "means": speedups.means(pairs),
+        "noisy": f"{rows.NOISY:g}",
         "speedups": {
             suite: speedups.plot([pair for pair in pairs if pair.ours.suite == suite])
             for suite in dict.fromkeys(pair.ours.suite for pair in pairs)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..peers.npu_tensor import OURS
 from ..results import Row
 
-__all__ = ["Pair", "device_name", "entrant", "intensity", "label", "pairs", "read"]
+__all__ = ["NOISY", "Pair", "device_name", "entrant", "intensity", "label", "pairs", "read"]
 
 def read(results: Mapping[str, Any]) -> list[Row]:
     """The rows of what schema.json describes."""
@@ -37,6 +37,15 @@ def device_name(device: str) -> str:
     )
 
 
+NOISY: Final = 2.0
+"""How many times its median the 95th percentile of a row must be for the row to say little."""
+
+
+def is_noise(row: Row) -> bool:
+    """Whether the runs of a row differ so much that its median may be another one in the next session."""
+    return row.p95 is not None and row.p95 > NOISY * row.p50
+
+
 class Pair(NamedTuple):
     """A row of npu_tensor and one of a peer that computed the same in the same session, both measured."""
 
@@ -47,6 +56,11 @@ class Pair(NamedTuple):
     def ratio(self) -> float:
         """How many times as fast ours is, by medians."""
         return self.peer.p50 / self.ours.p50
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether one of the two rows is."""
+        return is_noise(self.ours) or is_noise(self.peer)
 
 
 def pairs(rows: Iterable[Row]) -> list[Pair]:

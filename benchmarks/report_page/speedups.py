@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -15,7 +15,7 @@ from ..results import Row
 from .rows import Pair, entrant, label
 from .style import BLUE, GREEN, HATCH, PURPLE, VERMILION, blank, log_range, octaves
 
-__all__ = ["means", "plot"]
+__all__ = ["Mean", "means", "plot"]
 
 BAR_PIXELS: Final = 11
 REST_PIXELS: Final = 165
@@ -118,9 +118,29 @@ def _bars(name: str, colour: str, pairs: Sequence[Pair]) -> go.Bar:
     )
 
 
-def means(pairs: Sequence[Pair]) -> list[tuple[str, str, float, float, int]]:
-    """By contender of ours with its device, and peer: geometric mean and smallest of the ratios, and their number."""
-    groups: dict[tuple[str, str], list[float]] = {}
+class Mean(NamedTuple):
+    """What a contender of ours is beside a peer, over all cases but those that are noise.
+
+    geometric, least: None if there is no other case. cases: how many count. noise: how many do not.
+    """
+
+    ours: str
+    peer: str
+    geometric: float | None
+    least: float | None
+    cases: int
+    noise: int
+
+
+def means(pairs: Sequence[Pair]) -> list[Mean]:
+    """One for each contender of ours with its device, and peer."""
+    groups: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        groups.setdefault((entrant(pair.ours), pair.peer.contender), []).append(pair.ratio)
-    return [(*names, statistics.geometric_mean(ratios), min(ratios), len(ratios)) for names, ratios in groups.items()]
+        groups.setdefault((entrant(pair.ours), pair.peer.contender), []).append(pair)
+    return [_mean(*names, group) for names, group in groups.items()]
+
+
+def _mean(ours: str, peer: str, group: Sequence[Pair]) -> Mean:
+    ratios = [pair.ratio for pair in group if not pair.is_noise]
+    geometric, least = (statistics.geometric_mean(ratios), min(ratios)) if ratios else (None, None)
+    return Mean(ours, peer, geometric, least, len(ratios), len(group) - len(ratios))

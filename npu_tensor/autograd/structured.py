@@ -137,7 +137,7 @@ def _write_strided(of: Recording, number: int) -> Tensor:
     for extent, stride in zip(value.shape, strides, strict=True):
         places = np.add.outer(places, np.arange(extent) * stride)
     flat = of.gradient.reshape(-1)
-    return ops.take(flat, _places(places) + offset, dim=0)
+    return ops.take_op(flat, _places(places) + offset, dim=0)
 
 
 # --- what moves elements
@@ -166,7 +166,7 @@ def _pad(of: Recording, number: int) -> Tensor:
 def _added(zeros: Tensor, value: Tensor, indices: Sequence[Tensor], dims: tuple[int, ...]) -> Tensor:
     """Zeros with elements of `value`, whose leading dimensions are those of the indices, added where these point."""
     bounds = tuple((0, extent, 1) for extent in zeros.shape)
-    return ops.put(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
+    return ops.put_op(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
 
 
 def _take(of: Recording, number: int) -> Tensor:
@@ -197,7 +197,7 @@ def _put(of: Recording, number: int) -> Tensor:
     if number == 0:
         if attributes["reduce"]:
             return of.gradient
-        return ops.put(of.gradient, _filled(value._node.spec, 0), *indices, **attributes)
+        return ops.put_op(of.gradient, _filled(value._node.spec, 0), *indices, **attributes)
     part = ops.slice_(of.gradient, attributes["bounds"])
     dims = attributes["dims"]
     front = part.permute(*dims, *(axis for axis in range(part.ndim) if axis not in dims))
@@ -273,6 +273,49 @@ def _softplus(of: Recording, number: int) -> Tensor:
     return of.gradient * ops.where_op(scaled > threshold, 1.0, scaled.sigmoid())
 
 
+def _logit(of: Recording, number: int) -> Tensor:
+    x, eps = of.operands[0], of.call.attributes["eps"]
+    inside = of.gradient / (x * (1 - x))
+    return ops.where_op((x < (eps or 0)) | (x > 1 - (eps or 0)), math.nan if eps is None else 0.0, inside)
+
+
+def _sinc(x: Tensor) -> Tensor:
+    angle = x * math.pi
+    square = angle * angle
+    near = angle * (-math.pi / 3) * (1 - square / 10 + square * square / 280 - square * square * square / 15120)
+    return ops.where_op(x.abs() < 0.03, near, (angle.cos() * angle - angle.sin()) / (angle * x))
+
+
+_TRIGAMMA: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+
+
+def _trigamma(x: Tensor) -> Tensor:
+    """The derivative of digamma: as that by Stirling's series at 8 and above, by the recurrence below, reflected."""
+    reflected = ops.where_op(x < 0.5, 1 - x, x)
+    y = reflected + 8
+    square = 1 / (y * y)
+    series = square * _TRIGAMMA[-1]
+    for coefficient in reversed(_TRIGAMMA[:-1]):
+        series = (series + coefficient) * square
+    value = (series + 1) / y + square / 2
+    for number in range(8):
+        value = value + 1 / (reflected + number).square()
+    turn = math.pi / ((x - x.round()) * math.pi).sin()
+    return ops.where_op(x < 0.5, turn * turn - value, value)
+
+
+def _logcumsumexp(of: Recording, number: int) -> Tensor:
+    """exp(x) times the sums from each place on of gradient / exp(result), by logarithms for each sign of gradients."""
+    dim = of.call.attributes["dim"]
+    x, result, gradient = of.operands[0], of.result, of.gradient
+
+    def part(positive: Tensor) -> Tensor:
+        logarithms = ops.where_op(positive > 0, positive.log() - result, -math.inf)
+        return (logarithms.flip(dim).logcumsumexp(dim).flip(dim) + x).exp()
+
+    return (part(gradient) - part(-gradient)) if x.ndim else gradient
+
+
 def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:
     """From the operand."""
     return lambda of, number: of.gradient * derivative(of.operands[0])
@@ -285,6 +328,12 @@ RULES: Final[dict[str, Rule]] = {
     "asinh": _from(lambda x: 1 / (x * x + 1).sqrt()),
     "atan2": _of_both(_angle),
     "atanh": _from(lambda x: 1 / (1 - x * x)),
+    "digamma": _from(_trigamma),
+    "erfinv": _from(lambda x: x.erfinv().square().exp() * (math.sqrt(math.pi) / 2)),
+    "lgamma": _from(Tensor.digamma),
+    "logcumsumexp": _logcumsumexp,
+    "logit": _logit,
+    "sinc": _from(_sinc),
     "logaddexp": _of_both(_logaddexp),
     "logsigmoid": _from(lambda x: (-x).sigmoid()),
     "sinh": _from(lambda x: x.cosh()),

@@ -19,6 +19,7 @@ from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.demo import demo as demo_command
 from npu_tensor.cli.doctor import doctor as doctor_command
+from npu_tensor.cli.examples import examples as examples_command
 from npu_tensor.cli.generate_text import generate as generate_command
 from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
@@ -68,6 +69,7 @@ for command in (
     demo_command,
     ops_command,
     doctor_command,
+    examples_command,
     generate_command,
     info_command,
     kernel_source_command,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor._util.units import size
 from npu_tensor.cli.output import failures
 from npu_tensor.config import config
@@ -106,11 +107,10 @@ def path() -> None:
 
 
 @cache.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, with every object of the CPU device.")
-def list_command(as_json: bool) -> None:
+@json_option("an array, with every object of the CPU device")
+def list_command(json_file: Path | None) -> None:
     """List the kernels, those used last at the end."""
-    if as_json:
-        click.echo(json.dumps([_row(item) for item in _items()], indent=1))
+    if json_file and put_json(json_file, [_row(item) for item in _items()]):
         return
     tables = {root: [_row(item) for item in _items_in(root)] for root in _directories()}
     for root, rows in tables.items():
@@ -127,8 +127,8 @@ def list_command(as_json: bool) -> None:
 
 @cache.command()
 @click.argument("kernel", metavar="NAME|KEY")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of descriptions, each with its log.")
-def show(kernel: str, as_json: bool) -> None:
+@json_option("an array of descriptions, each with its log")
+def show(kernel: str, json_file: Path | None) -> None:
     """Print what a kernel was made from, and the end of its build's log.
 
     NAME may be a glob pattern, KEY the beginning of a key, of at least 8 digits.
@@ -141,8 +141,7 @@ def show(kernel: str, as_json: bool) -> None:
             sidecars.append(sidecar | {"log": log.decode("utf-8", "replace")})
     if not sidecars:
         raise _no_match(kernel)
-    if as_json:
-        click.echo(json.dumps(sidecars, indent=1))
+    if put_json(json_file, sidecars):
         return
     for sidecar in sidecars:
         lines = sidecar.pop("log").splitlines()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor._util.units import quantity
 from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.errors import ArgumentError
@@ -41,14 +42,16 @@ UNLIMITED: Final = 1e18
 @click.command()
 @device_option()
 @click.option("--quick", is_flag=True, help="In a few seconds, less exact.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--force", is_flag=True, help="Also on a machine that is busy.")
+@json_option("an object with the devices")
 @search_path_options
-def calibrate(device: str, quick: bool, as_json: bool) -> None:
+def calibrate(device: str, quick: bool, force: bool, json_file: Path | None) -> None:
     """Measure this machine for predictions.
 
     What is measured is the processor, or an NPU and what the host does for it. The figures lie in the cache directory,
     in one file per processor, and per NPU, driver and power mode; without it costs are predicted from priors. Leave
-    the machine alone meanwhile. A simulated NPU has nothing to measure.
+    the machine alone meanwhile: on a busy one nothing is measured and nothing changes, unless --force. A simulated NPU
+    has nothing to measure.
     """
     from npu_tensor.tools.calibrate import calibrate as measure
     from npu_tensor.tools.calibrate import npus
@@ -59,14 +62,16 @@ def calibrate(device: str, quick: bool, as_json: bool) -> None:
         except ArgumentError as error:
             raise click.BadParameter(str(error), param_hint="--device") from None
         load = os.getloadavg()[0]
-        if load > BUSY:
-            click.echo(f"Warning: the load of this machine is {load:.1f}; rates will come out too low", err=True)
+        if load > BUSY and not force:
+            raise click.ClickException(
+                f"the load of this machine is {load:.1f}: rates would come out too low, and placement would go by "
+                f"them. Wait until it is below {BUSY}, or use --force"
+            )
         try:
             calibrations = measure(device, quick)
         except OSError as error:
             raise click.ClickException(f"what was measured cannot be kept: {error}") from None
-    if as_json:
-        click.echo(json.dumps({"devices": [_as_dict(one) for one in calibrations]}, indent=2))
+    if put_json(json_file, {"devices": [_as_dict(one) for one in calibrations]}):
         return
     for one in calibrations:
         rows = ((name, _in_units(name, prior), _in_units(name, measured)) for name, prior, measured in one.figures)

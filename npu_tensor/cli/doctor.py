@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.cli.options import search_path_options
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ __all__ = ["doctor"]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+@json_option("an object with the findings")
 @search_path_options
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False, exists=True), default="/", hidden=True)
-def doctor(as_json: bool, root: Path) -> None:
+def doctor(json_file: Path | None, root: Path) -> None:
     """Check what an NPU needs here.
 
     Every check is ok, a note (worth knowing) or a PROBLEM (no NPU can be used before it is fixed); why that matters
@@ -29,14 +29,12 @@ def doctor(as_json: bool, root: Path) -> None:
     from npu_tensor.tools.doctor import CHECKS, diagnose, usable, verdict
 
     findings = diagnose(root)
-    if as_json:
-        contents = {
-            "usable": usable(findings),
-            "verdict": verdict(findings),
-            "findings": [finding._asdict() for finding in findings],
-        }
-        click.echo(json.dumps(contents, indent=2))
-    else:
+    content = {
+        "usable": usable(findings),
+        "verdict": verdict(findings),
+        "findings": [finding._asdict() for finding in findings],
+    }
+    if not put_json(json_file, content):
         for finding in findings:
             click.echo(_described(finding, max(map(len, CHECKS))))
         click.echo(verdict(findings))

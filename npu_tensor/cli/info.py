@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
+from pathlib import Path
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.cli.options import search_path_options
 from npu_tensor.cli.settings import print_settings, setting_rows
 from npu_tensor.observe.drawing.terminal import print_table
@@ -15,9 +16,9 @@ __all__ = ["info"]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object; its `reason` says why there is no NPU.")
+@json_option("an object; its `reason` says why there is no NPU")
 @search_path_options
-def info(as_json: bool) -> None:
+def info(json_file: Path | None) -> None:
     """Print versions, processor, devices, arrays and settings.
 
     Devices are all NPUs together, each NPU, the CPU and the simulated NPUs, each with its URI. Also says why there is
@@ -27,8 +28,7 @@ def info(as_json: bool) -> None:
 
     facts = report()
     settings = setting_rows()
-    if as_json:
-        click.echo(json.dumps(facts | {"settings": settings}, indent=2, default=str))
+    if put_json(json_file, facts | {"settings": settings}):
         return
     features = facts["system"].pop("features", None)
     print_table("system", ("", ""), facts["system"].items())

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+import difflib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.ops import OPS, Op, registry
 
-__all__ = ["ops"]
+__all__ = ["ops", "signature"]
 
 OP_HEADINGS: Final = ("op", "GGML name", "dtypes", "CPU", "NPU kernel family")
 COMPOSITE_HEADINGS: Final = ("function", "GGML name", "meaning")
 INTERNAL: Final = "internal"
+
+_KEYS: Final = ("ggml", "dtypes", "cpu", "npu")
+_QUOTED: Final = re.compile(r"(: |-> )'([^']*)'")
 
 FAMILIES: Final = {"map": "elementwise", "row": "rowwise", "matmul": "gemm"}
 """NPU kernel families by kind of op; data ops have some of their own."""
@@ -39,8 +49,13 @@ def op_row(op: Op) -> tuple[str, ...]:
 
 
 def composites() -> list[str]:
-    """Names of the public functions that are no ops."""
-    return sorted(registry.functions().keys() - OPS.keys())
+    """Names of the public functions that are no ops, without the in-place forms of others."""
+    return sorted(name for name in registry.functions().keys() - OPS.keys() if not is_in_place(name))
+
+
+def is_in_place(name: str) -> bool:
+    """Whether a function is the in-place form of another one."""
+    return name.endswith("_") and name[:-1] in registry.PUBLIC
 
 
 def composite_row(name: str) -> tuple[str, str, str]:
@@ -50,12 +65,54 @@ def composite_row(name: str) -> tuple[str, str, str]:
 
 
 @click.command()
-def ops() -> None:
-    """List the ops.
+@click.argument("pattern", required=False)
+@json_option("an array of ops and functions")
+def ops(pattern: str | None, json_file: Path | None) -> None:
+    """List the ops, or describe some.
 
-    Each with its GGML name, dtypes and kernel family; then the functions that are made of several ops.
+    Described are those whose name or GGML name has PATTERN in it: signature, what `help` says, where it can run. The
+    list has GGML name, dtypes and kernel family of each op, and then the functions that are made of several ops.
     """
+    names = [name for name in (*OPS, *composites()) if pattern is None or _fits(pattern, name)]
+    if not names:
+        near = difflib.get_close_matches(str(pattern), [*OPS, *composites()], 3, 0.5)
+        hint = f"; there are {', '.join(near)}" if near else ""
+        raise click.ClickException(f"no op or function has {pattern!r} in its name{hint}")
+    if put_json(json_file, [_as_dict(name) for name in names]):
+        return
+    if pattern is not None:
+        click.echo("\n\n".join(map(_description, names)))
+        return
     title = f"{len(OPS)} ops; functions of other names record the internal ones"
     print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
-    names = composites()
-    print_table(f"{len(names)} functions made of several ops", COMPOSITE_HEADINGS, map(composite_row, names))
+    functions = composites()
+    print_table(f"{len(functions)} functions made of several ops", COMPOSITE_HEADINGS, map(composite_row, functions))
+
+
+def _fits(pattern: str, name: str) -> bool:
+    ggml = OPS[name].ggml if name in OPS else registry.PUBLIC[name].ggml
+    return pattern.lower() in name or pattern.lower() in ggml.lower()
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """A public function, or what records an internal op."""
+    return registry.functions().get(name) or OPS[name].record
+
+
+def signature(name: str) -> str:
+    """Name and parameters of an op or a function, with types."""
+    return name + _QUOTED.sub(r"\1\2", str(inspect.signature(_function(name))))
+
+
+def _as_dict(name: str) -> dict[str, str]:
+    row = op_row(OPS[name])[1:] if name in OPS else (composite_row(name)[1], "", "", "")
+    text = inspect.getdoc(_function(name)) or ""
+    return {"name": name, "signature": signature(name), "text": text} | dict(zip(_KEYS, row, strict=True))
+
+
+def _description(name: str) -> str:
+    known = _as_dict(name)
+    text = known["text"]
+    if known["dtypes"]:
+        text += f"\n\nIt can run: CPU, {known['cpu']}; NPU kernels, {known['npu'] or 'none'}."
+    return f"{known['signature']}\n\n{textwrap.indent(text, '    ')}"

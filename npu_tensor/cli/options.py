@@ -1,4 +1,4 @@
-"""Options that several commands share: devices, search paths of the libraries for NPUs, and files to write."""
+"""Options that several commands share: devices, and search paths of the libraries for NPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
 
-__all__ = ["device_errors", "device_option", "in_a_directory", "search_path_options"]
+__all__ = ["device_errors", "device_option", "search_path_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -78,10 +78,3 @@ def _set(_context: click.Context, option: click.Parameter, paths: tuple[Path, ..
     if paths:
         name = str(option.name)
         setattr(config, name, (*paths, *getattr(config, name)))
-
-
-def in_a_directory(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """A callback for an option: refuses a file whose directory does not exist."""
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no directory {str(path.parent)!r}", context, parameter)
-    return path

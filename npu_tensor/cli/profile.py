@@ -9,7 +9,7 @@ from typing import Literal
 
 import click
 
-from npu_tensor.cli.options import in_a_directory
+from npu_tensor._util.output_files import in_a_directory
 
 __all__ = ["profile"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.options import device_errors, device_option, in_a_directory, search_path_options
+from npu_tensor._util.output_files import STDOUT, json_option, put_json
+from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.runtime.store.files import write_atomically
 
 if TYPE_CHECKING:
     from npu_tensor.tools.self_test import CaseRow
@@ -24,15 +24,10 @@ __all__ = ["selftest"]
 @click.option("--dtype", "dtypes", metavar="D", multiple=True, help="Only this element type. Repeatable.")
 @click.option("--quick", is_flag=True, help="Every element type of every family once.")
 @search_path_options
-@click.option(
-    "--json",
-    "file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=in_a_directory,
-    help="Write the report there as well, with what a bug report needs: versions, device, reasons in full.",
-)
-def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], quick: bool, file: Path | None) -> None:
+@json_option("the report, with what a bug report needs: versions, device, reasons in full")
+def selftest(
+    device: str, families: tuple[str, ...], dtypes: tuple[str, ...], quick: bool, json_file: Path | None
+) -> None:
     """Test kernels against NumPy.
 
     First asks an NPU and its driver what kernels rely on, such as how sums round. Then runs the kernels of every family
@@ -52,13 +47,10 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
         except KeyboardInterrupt:
             interrupted = True  # Building takes long, and what was found out until now is worth showing.
     report = Report(device, machine, tuple(rows))
-    print_table("system", ("", ""), machine.items())
-    print_table(report.summary, HEADINGS, (row.cells() for row in rows), folded=("shapes", "reason"))
-    if file is not None:
-        try:
-            write_atomically(file, report.to_json().encode())
-        except OSError as error:
-            raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+    if json_file != STDOUT:
+        print_table("system", ("", ""), machine.items())
+        print_table(report.summary, HEADINGS, (row.cells() for row in rows), folded=("shapes", "reason"))
+    put_json(json_file, report.as_dict())
     if interrupted:
         raise click.Abort
     if not report.ok:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.config import SETTINGS, Setting, as_text, config
 from npu_tensor.dataflow.array import configured_arch
 from npu_tensor.errors import NpuTensorError
@@ -78,17 +79,15 @@ def _printable(text: str) -> str:
 
 
 @click.command("config")
-@click.option("--json", "as_json", is_flag=True, help="Also the meaning, the default and other variables, as JSON.")
-def config_command(as_json: bool) -> None:
+@json_option("also the meaning, the default and other variables")
+def config_command(json_file: Path | None) -> None:
     """Print every setting, its value and where that comes from.
 
     That is "default", or the environment variable that is set; a variable of npu_tensor comes before those of other
     programs. Exit code 1 if a value is not allowed; its row says what is.
     """
     rows = setting_rows()
-    if as_json:
-        click.echo(json.dumps({"settings": rows, "cache_dir": str(config.cache_dir)}, indent=2, default=str))
-    else:
+    if not put_json(json_file, {"settings": rows, "cache_dir": str(config.cache_dir)}):
         print_settings(rows)
         click.echo(f"directory of the cache: {_printable(str(config.cache_dir))}")
     if any(row["error"] for row in rows):

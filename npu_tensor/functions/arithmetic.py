@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +14,7 @@ from npu_tensor.dtypes import (
     as_dtype,
     bfloat16,
     bool_,
+    default_dtype,
     float16,
     float32,
     float64,
@@ -22,6 +23,7 @@ from npu_tensor.dtypes import (
     int32,
     int64,
     promote,
+    promote_pair,
     uint8,
 )
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
@@ -79,7 +81,7 @@ def _rpow(self: Tensor, base: Any) -> Any:
 registry.operators("pow", _pow, _rpow)
 
 
-@composite()
+@composite(in_place=True)
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """input / other; integers give float32."""
     return ops.div_op(input, other)
@@ -150,7 +152,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 @composite(aliases=("clip",), in_place=True, ggml="CLAMP")
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+    >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)
+    """
     if min is None and max is None:
         raise ArgumentError("needs min or max")
     limits = [limit for limit in (min, max) if limit is not None]
@@ -168,13 +173,19 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 @composite(in_place=True)
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """The larger of input and min."""
+    """The larger of input and min.
+
+    >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)
+    """
     return clamp(input, min=min)
 
 
 @composite(in_place=True)
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """The smaller of input and max."""
+    """The smaller of input and max.
+
+    >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)
+    """
     return clamp(input, max=max)
 
 
@@ -217,7 +228,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 @composite()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
-    input, other = (each if each.is_floating_point() else each.to(float32) for each in (input, other))
+    input, other = (each if each.is_floating_point() else each.to(default_dtype(float)) for each in (input, other))
     near = (input - other).abs() <= other.abs() * rtol + atol
     close = (input == other) | (near & other.isfinite())
     return close | (input.isnan() & other.isnan()) if equal_nan else close
@@ -233,6 +244,78 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shape and all elements are equal. Reads the value."""
     return input.shape == other.shape and bool((input == other).all())
+
+
+@composite()
+def positive(input: Tensor) -> Tensor:
+    """input itself. DTypeError for bool."""
+    return _positive_operator(input)
+
+
+@composite()
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """input to the power of exponent, in float64."""
+    base, power_of = (each.to(float64) if isinstance(each, Tensor) else each for each in (input, exponent))
+    return power(base, power_of).to(float64)
+
+
+class MantissaExponent(NamedTuple):
+    """input = mantissa * 2^exponent."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+@composite()
+def frexp(input: Tensor) -> MantissaExponent:
+    """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
+    return MantissaExponent(ops.frexp_part(input, 0), ops.frexp_part(input, 1, "int32"))
+
+
+@composite(in_place=True)
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """Logarithm of the gamma function of p dimensions.
+
+    >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)
+    """
+    terms = [ops.lgamma(input - index / 2) for index in range(p)]
+    return sum(terms, start=input * 0 + p * (p - 1) / 4 * math.log(math.pi))
+
+
+@composite()
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero. ShapeError for several. Reads the value.
+
+    >>> nt.is_nonzero(nt.tensor([2]))
+    """
+    return bool(input.item())
+
+
+# --- dtypes of results
+
+
+@composite("result_type", method=False)
+def result_type_of(tensor1: Operand, tensor2: Operand) -> DType:
+    """The dtype of a result of these two operands: those without dimensions count less, and Python numbers least."""
+    return result_type(tensor1, tensor2)
+
+
+@composite(method=False)
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The dtype of a result of tensors of these two dtypes.
+
+    >>> nt.promote_types(nt.int32, nt.float16)
+    """
+    return promote_pair(as_dtype(type1), as_dtype(type2))
+
+
+@composite(method=False)
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether an in-place op may store elements of one dtype in another: bool in integers, and these in floats.
+
+    >>> nt.can_cast(nt.int32, nt.float32)
+    """
+    return as_dtype(from_).category <= as_dtype(to).category
 
 
 # --- conversion
@@ -309,7 +392,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
     return to(input, other.dtype)
 
 
-@composite()
+@composite(ggml="DUP, CONT")
 def clone(input: Tensor) -> Tensor:
     """A tensor of its own with the same value. As values never change, nothing is copied."""
     return input.reshape(input.shape)

@@ -1,29 +1,28 @@
-"""Convolution and pooling of tensors (batch, channels, *places); the batch may be left out.
+"""Convolution of tensors (batch, channels, *places); the batch may be left out.
 
-The places are the last one or two dimensions. What an element of a kernel meets at all its positions is one strided
-slice of the input, and a convolution is a matrix product with these. A pool is taken along one dimension after the
-other: of few elements as the maximum or the sum of such slices, of many as a reduction of windows, which are a view.
+The places are the last one, two or three dimensions. What an element of a kernel meets at all its positions is one
+strided slice of the input, and a convolution is a matrix product with these.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import bool_
-from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.neural import require_float, wide
+from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.functions.creation import zeros
+from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite
-from npu_tensor.functions.shape import joined, pad
+from npu_tensor.functions.shape import pad
 from npu_tensor.ops.rules import integer_extents
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor
 
-__all__ = ["Sizes", "each_place", "require_places"]
+__all__ = ["Framed", "Sizes", "bounds_of", "columns_of", "each_place", "in_frame", "require_places", "windows_of"]
 
 Sizes = int | Sequence[int]
 
@@ -36,9 +35,10 @@ def each_place(name: str, value: Sizes, places: int, least: int = 1) -> tuple[in
     return numbers * places if len(numbers) == 1 else numbers
 
 
-# A pool along a dimension is made of slices up to this many elements: where each second element at least is read, by
-# whole vectors, and where they lie further apart. Longer windows are faster as rows.
-MOST_SLICES: Final = (24, 8)
+def require_places(input: Tensor, places: int) -> None:
+    """ShapeError for another number of place dimensions."""
+    if input.ndim not in (places + 1, places + 2):
+        raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
 
 
 # A depthwise convolution with a kernel up to this many elements is a sum of slices, one for each; a product would leave
@@ -46,14 +46,14 @@ MOST_SLICES: Final = (24, 8)
 MOST_TERMS: Final = 49
 
 
-class _Framed(NamedTuple):
+class Framed(NamedTuple):
     """The input with what is around it, as far as a kernel gets, and how many positions that has in each dimension."""
 
     tensor: Tensor
     counts: tuple[int, ...]
 
 
-def _framed(
+def in_frame(
     input: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -61,7 +61,7 @@ def _framed(
     dilation: Sequence[int],
     fill: float = 0,
     ceil_mode: bool = False,
-) -> _Framed:
+) -> Framed:
     """The input with `fill` around it, for a kernel; see `_count` for ceil_mode."""
     places = len(kernel)
     extents = input.shape[-places:]
@@ -72,14 +72,14 @@ def _framed(
     widths = []
     for extent, span, step, count, (before, _) in zip(extents, spans, stride, counts, padding, strict=True):
         widths += [max((count - 1) * step + span - extent - before, 0), before]
-    return _Framed(_padded(input, widths[::-1], fill), counts)
+    return Framed(_padded(input, widths[::-1], fill), counts)
 
 
 def _padded(input: Tensor, widths: Sequence[int], fill: float = 0) -> Tensor:
     return pad(input, widths, value=fill) if any(widths) else input
 
 
-def _windows(framed: _Framed, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+def windows_of(framed: Framed, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
     """What each element of a kernel meets at each of its positions: a view (*lead, *kernel, *counts)."""
     view = framed.tensor
     places = len(kernel)
@@ -90,7 +90,7 @@ def _windows(framed: _Framed, kernel: Sequence[int], stride: Sequence[int], dila
     return ops.permute(view, *dims[:lead], *dims[lead + places :], *dims[lead : lead + places])
 
 
-def _bounds(start: int, count: int, step: int) -> tuple[int, int, int]:
+def bounds_of(start: int, count: int, step: int) -> tuple[int, int, int]:
     return start, start + (count - 1) * step + 1, step
 
 
@@ -120,13 +120,17 @@ def _convolved(
         raise ShapeError(f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places")
     *lead, channels = input.shape[:-places]
     outputs, per_group, *kernel = weight.shape
-    if groups < 1 or channels != per_group * groups or outputs % groups:
-        raise ShapeError(f"{groups} groups of {per_group} channels do not make {outputs} outputs of {channels}")
+    if groups < 1 or outputs % groups:
+        raise ShapeError(f"groups must divide the {outputs} outputs of the weight, not be {groups}")
+    if channels != per_group * groups:
+        raise ShapeError(f"input has {channels} channels, but weight takes {per_group * groups}, with groups={groups}")
+    if bias is not None and bias.shape != (outputs,):
+        raise ShapeError(f"bias must have the shape [{outputs}], one element per output, not {list(bias.shape)}")
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
     batch, elements = math.prod(lead), math.prod(kernel)
     grouped = input.reshape(batch, groups, per_group, *input.shape[-places:])
-    framed = _framed(grouped, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
-    columns = _windows(framed, kernel, steps, dilations)
+    framed = in_frame(grouped, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    columns = windows_of(framed, kernel, steps, dilations)
     if per_group == 1 and groups == outputs and elements <= MOST_TERMS:
         products = _by_channel(columns, weight)
     else:
@@ -180,11 +184,13 @@ def conv1d(
     """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
 
     padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch.
+
+    >>> nt.conv1d(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[[1.0, -1.0]]]))
     """
     return _convolved(input, weight, bias, stride, padding, dilation, groups, 1)
 
 
-@composite(method=False, ggml="CONV_2D")
+@composite(method=False, ggml="CONV_2D, CONV_2D_DW")
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -197,8 +203,27 @@ def conv2d(
     """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
 
     bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
+
+    >>> nt.conv2d(nt.arange(9.0).reshape(1, 1, 3, 3), nt.ones(1, 1, 2, 2))
     """
     return _convolved(input, weight, bias, stride, padding, dilation, groups, 2)
+
+
+@composite(method=False, ggml="CONV_3D")
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """As `conv2d`, of three place dimensions.
+
+    >>> nt.conv3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))
+    """
+    return _convolved(input, weight, bias, stride, padding, dilation, groups, 3)
 
 
 def _transposed(
@@ -278,6 +303,8 @@ def conv_transpose1d(
     """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
 
     padding: elements less at both ends; output_padding: elements more at the end.
+
+    >>> nt.conv_transpose1d(nt.tensor([[[1.0, 2.0]]]), nt.tensor([[[1.0, 10.0]]]), stride=2)
     """
     return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 1)
 
@@ -296,207 +323,82 @@ def conv_transpose2d(
     """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
 
     padding: elements less on all sides; output_padding: elements more at the ends.
+
+    >>> nt.conv_transpose2d(nt.tensor([[[[1.0, 2.0]]]]), nt.ones(1, 1, 2, 2), stride=2)
     """
     return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 2)
+
+
+@composite(method=False)
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """As `conv_transpose2d`, of three place dimensions.
+
+    >>> nt.conv_transpose3d(nt.ones(1, 1, 1, 1, 1), nt.ones(1, 1, 1, 1, 2))
+    """
+    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 3)
 
 
 @composite(method=False, ggml="IM2COL")
 def unfold(
     input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
 ) -> Tensor:
-    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions)."""
+    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions).
+
+    >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)
+    """
     require_places(input, 2)
-    kernel, steps = each_place("kernel_size", kernel_size, 2), each_place("stride", stride, 2)
-    dilations = each_place("dilation", dilation, 2)
-    framed = _framed(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     *lead, channels = input.shape[:-2]
-    columns = _windows(framed, kernel, steps, dilations)
-    return columns.reshape(*lead, channels * math.prod(kernel), math.prod(framed.counts))
+    columns = columns_of(input, each_place("kernel_size", kernel_size, 2), stride, padding, dilation)
+    height, width, *counts = columns.shape[-4:]
+    return columns.reshape(*lead, channels * height * width, math.prod(counts))
 
 
-# --- pooling
+def columns_of(input: Tensor, kernel: Sequence[int], stride: Sizes, padding: Sizes, dilation: Sizes) -> Tensor:
+    """What each element of a kernel meets at each of its positions: (*lead, *kernel, *positions)."""
+    places = len(kernel)
+    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+    framed = in_frame(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    return windows_of(framed, kernel, steps, dilations)
 
 
-def require_places(input: Tensor, places: int) -> None:
-    """ShapeError for another number of place dimensions."""
-    if input.ndim not in (places + 1, places + 2):
-        raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
-
-
-def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents of a pool's windows and the steps between them, which are their extents where no stride is given."""
-    kernel = each_place("kernel_size", kernel_size, places)
-    return kernel, kernel if stride is None else each_place("stride", stride, places)
-
-
-def _pooled(
-    framed: _Framed,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    join: Callable[[Tensor, Tensor], Tensor],
-    reduce: Callable[[Tensor, int], Tensor],
+@composite(method=False, ggml="COL2IM_1D")
+def fold(
+    input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
 ) -> Tensor:
-    """All elements of each window as one. join: the op that does this to two tensors; reduce: to a dimension."""
-    result = framed.tensor
-    lead = result.ndim - len(kernel)
-    dims = range(lead, result.ndim)
-    for dim, size, step, gap, count in zip(dims, kernel, stride, dilation, framed.counts, strict=True):
-        if size > MOST_SLICES[step > 2]:
-            result = reduce(ops.windows(result, dim, count, size, step, gap), -1)
-            continue
-        whole = [(0, extent, 1) for extent in result.shape]
-        bounds = [(*whole[:dim], _bounds(n * gap, count, step), *whole[dim + 1 :]) for n in range(size)]
-        result = functools.reduce(join, [ops.slice_(result, each) for each in bounds])
-    return result
+    """The transpose of `unfold`: columns (batch, channels * elements of a kernel, positions) added where they were.
 
-
-def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]]:
-    widths = each_place("padding", padding, len(kernel), 0)
-    if any(2 * width > size for width, size in zip(widths, kernel, strict=True)):
-        raise ArgumentError(f"padding must be at most half of the kernel's extents {list(kernel)}, not {padding!r}")
-    return [(width, width) for width in widths]
-
-
-def _largest(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-    places: int,
-) -> Tensor:
-    require_places(input, places)
-    if input.dtype is bool_:
-        raise DTypeError("not defined for bool; convert with .to(...)")
-    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
-    lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
-    around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
-    framed = _framed(input, kernel, steps, around, dilations, lowest, ceil_mode)
-    return _pooled(framed, kernel, steps, dilations, ops.maximum, Tensor.amax)
-
-
-@composite(method=False, ggml="POOL_1D")
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size."""
-    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, 1)
-
-
-@composite(method=False, ggml="POOL_2D")
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
-
-    ceil_mode: windows that begin inside the input may end beyond it.
+    >>> nt.fold(nt.ones(1, 4, 4), 3, 2)
     """
-    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, 2)
-
-
-def _averaged(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    places: int,
-    divisor: int | None = None,
-) -> Tensor:
-    require_places(input, places)
-    dtype = require_float(input)
-    if divisor == 0:
-        raise ArgumentError("divisor_override must not be 0")
-    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
-    around = _half_padding(padding, kernel)
-    framed = _framed(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
-    total = _pooled(framed, kernel, steps, (1,) * places, ops.add, Tensor.sum)
-    if divisor is not None:
-        return (total / divisor).to(dtype)
-    sizes = np.ones((), np.float32)
-    for extent, size, step, count, (before, after) in zip(
-        input.shape[-places:], kernel, steps, framed.counts, around, strict=True
-    ):
-        start = np.arange(count) * step - before
-        end = np.minimum(start + size, extent + after)
-        if not count_include_pad:
-            start, end = np.maximum(start, 0), np.minimum(end, extent)
-        sizes = np.multiply.outer(sizes, (end - start).astype(np.float32))
-    alike = sizes.min() == sizes.max()
-    return (total / (float(sizes.flat[0]) if alike else from_array(sizes))).to(dtype)
-
-
-@composite(method=False, ggml="POOL_1D")
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
-    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 1)
-
-
-@composite(method=False, ggml="POOL_2D")
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
-
-    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
-    """
-    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 2, divisor_override)
-
-
-def _adapted(input: Tensor, output_size: int | Sequence[int | None] | None, places: int) -> Tensor:
-    require_places(input, places)
-    dtype, result = require_float(input), wide(input)
-    several = isinstance(output_size, (tuple, list))
-    sizes: Sequence[Any] = output_size if several else (output_size,) * places  # type: ignore[assignment]
-    if len(sizes) != places or any(parts is not None and parts < 0 for parts in sizes):
-        raise ArgumentError(f"output_size must be one integer or {places}, none negative, or None, not {output_size!r}")
-    for dim, parts in enumerate(sizes, -places):
-        extent = result.shape[dim]
-        if parts is None or parts == extent:
-            continue
-        if not parts:
-            result = result.narrow(dim, 0, 0)
-            continue
-        (parts,) = each_place("output_size", parts, 1)
-        bounds = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
-        means = [result.narrow(dim, start, end - start).mean(dim, True) for start, end in bounds]
-        result = joined(means, result.ndim + dim)
-    return result.to(dtype)
-
-
-@composite(method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of the width; None keeps it."""
-    return _adapted(input, output_size, 1)
-
-
-@composite(method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
-    return _adapted(input, output_size, 2)
+    if input.ndim not in (2, 3):
+        raise ShapeError(f"needs (channels * elements, positions) or a batch of it, not {list(input.shape)}")
+    extents, kernel = each_place("output_size", output_size, 2), each_place("kernel_size", kernel_size, 2)
+    steps, dilations = each_place("stride", stride, 2), each_place("dilation", dilation, 2)
+    widths = each_place("padding", padding, 2, 0)
+    spans = [step * (size - 1) + 1 for size, step in zip(kernel, dilations, strict=True)]
+    counts = [
+        (extent + 2 * width - span) // step + 1
+        for extent, width, span, step in zip(extents, widths, spans, steps, strict=True)
+    ]
+    *lead, rows, positions = input.shape
+    if rows % math.prod(kernel) or positions != math.prod(counts):
+        expected = f"(channels * {math.prod(kernel)}, {math.prod(counts)})"
+        raise ShapeError(f"needs {expected} for an output of {list(extents)}, not {list(input.shape)}")
+    columns = wide(input).reshape(*lead, rows // math.prod(kernel), *kernel, *counts)
+    around = [extent + 2 * width for extent, width in zip(extents, widths, strict=True)]
+    result = zeros(*lead, columns.shape[-5], *around, dtype=columns.dtype)
+    for place in np.ndindex(*kernel):
+        starts = (offset * gap for offset, gap in zip(place, dilations, strict=True))
+        bounds = tuple(slice(*bounds_of(*each)) for each in zip(starts, counts, steps, strict=True))
+        part = result[(..., *bounds)]
+        part._assign(part + columns[(..., *place, slice(None), slice(None))])
+    (top, left), (height, width) = widths, extents
+    return result[..., top : top + height, left : left + width].to(input.dtype)

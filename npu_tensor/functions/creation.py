@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
+from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functions.register import composite, fitting
 from npu_tensor.ops.rules import integer_extents, unpacked
@@ -21,10 +21,10 @@ from npu_tensor.planner.selection import in_use
 from npu_tensor.runtime.dlpack import as_array
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Generator", "manual_seed"]
+__all__ = ["Generator", "draw", "manual_seed"]
 
 _FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
-Size = Any
+Extents = Any
 DTypeLike = Any
 
 
@@ -119,7 +119,7 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         raise DTypeError(f"cannot make a tensor of {type(_culprit(data)).__name__}")
     if dtype is None and array.dtype == np.float64:
         is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
-        dtype = None if is_array else float32
+        dtype = None if is_array else default_dtype(float)
     if dtype is not None and as_dtype(dtype).is_integer and array.size:
         for extreme in (array.min(), array.max()):  # either is NaN if one element is
             fitting(extreme, as_dtype(dtype))
@@ -135,11 +135,33 @@ def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     return tensor(data, dtype, device)
 
 
+@composite(method=False, creates=True)
+def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """As `as_tensor`; copy=True never returns the tensor itself, copy=False refuses data that has to be copied."""
+    if copy is False and not isinstance(data, Tensor):
+        raise ArgumentError("data other than a tensor is copied; see from_numpy, which can share memory")
+    result = as_tensor(data, dtype, device)
+    if copy is False and result is not data:
+        raise ArgumentError(f"{data.dtype.name} as {result.dtype.name} is a copy")
+    return result.clone() if copy and result is data else result
+
+
+@composite(method=False, creates=True)
+def scalar_tensor(s: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A number as a tensor without dimensions, of the default float dtype unless `dtype` says otherwise.
+
+    >>> nt.scalar_tensor(2.5)
+    """
+    return tensor(s, dtype or default_dtype(float), device)
+
+
 @composite(method=False)
 def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
     """A tensor with the array's value and dtype.
 
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+
+    >>> nt.from_numpy(np.arange(3.0))
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected a NumPy array, not {type(array).__name__}")
@@ -154,6 +176,8 @@ def from_dlpack(external: Any) -> Tensor:
     """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
 
     Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+
+    >>> nt.from_dlpack(np.arange(3.0))
     """
     if not hasattr(external, "__dlpack__"):
         raise TypeError(f"from_dlpack takes an array that has __dlpack__, not {type(external).__name__}")
@@ -166,25 +190,25 @@ def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any)
 
 
 @composite(method=False, creates=True)
-def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
-    return _filled(extents(size), 0, dtype or float32, device)
+    return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
-def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
-    return _filled(extents(size), 1, dtype or float32, device)
+    return _filled(extents(size), 1, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
-def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
-    return _filled(extents(size), 0, dtype or float32, device)
+    return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, ggml="FILL", creates=True)
-def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def full(size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
     Raises ArgumentError if an integer dtype cannot hold it.
@@ -249,7 +273,7 @@ def arange(
         if not math.isfinite(number):
             raise ArgumentError(f"start, end and step must be finite, not {number}")
     if dtype is None:
-        dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
+        dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else default_dtype(float)
     target = _number_dtype(dtype)
     if target is int64:
         start, end, step = int(start), int(end), int(step)
@@ -268,16 +292,45 @@ def arange(
 
 @composite(method=False, creates=True)
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included."""
+    """`steps` evenly spaced numbers from start to end, both included.
+
+    >>> nt.linspace(0.0, 1.0, 5)
+    """
     check_device(device)
-    return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or float32))
+    return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or default_dtype(float)))
+
+
+@composite(method=False, creates=True)
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """`steps` numbers from base ** start to base ** end, whose logarithms are evenly spaced.
+
+    >>> nt.logspace(0.0, 2.0, 3)
+    """
+    target = _number_dtype(dtype or default_dtype(float))
+    return (base ** linspace(start, end, steps, "float64", device)).to(target)
+
+
+@composite("range", method=False, creates=True)
+def range_with_end(
+    start: float, end: float, step: float = 1, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """start, start + step, ... up to and including end, of the default float dtype unless `dtype` says otherwise.
+
+    >>> nt.range(0, 3)
+    """
+    check_device(device)
+    if not step or (end - start) * step < 0:
+        raise ArgumentError(f"step {step} does not lead from {start} to {end}")
+    return ops.arange_from(start, step, (int((end - start) / step) + 1,), _number_dtype(dtype or default_dtype(float)))
 
 
 @composite(method=False, creates=True)
 def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """n rows and m (default n) columns with ones on the diagonal."""
     check_device(device)
-    return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
+    return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or default_dtype(float)))
 
 
 # --- like another tensor
@@ -298,25 +351,25 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 
 @composite(function=False, creates=True)
-def new_zeros(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_zeros(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
-def new_ones(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_ones(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape in the dtype of input."""
     return ones(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
-def new_empty(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_empty(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input, as `empty`."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
-def new_full(input: Tensor, size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def new_full(input: Tensor, size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere, in the dtype of input."""
     return full(size, fill_value, dtype or input.dtype, device)
 
@@ -329,7 +382,10 @@ def new_tensor(input: Tensor, data: Any, dtype: DTypeLike = None, device: Any = 
 
 @composite(method=False)
 def is_tensor(obj: object) -> bool:
-    """Whether obj is a Tensor."""
+    """Whether obj is a Tensor.
+
+    >>> nt.is_tensor(nt.zeros(2))
+    """
     return isinstance(obj, Tensor)
 
 
@@ -373,12 +429,24 @@ class Generator:
 default_generator = Generator()
 
 
+@composite("seed", method=False)
+def seed_anew() -> int:
+    """Start the default generator anew from a seed of the operating system, and return that."""
+    return default_generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1).initial_seed()
+
+
+@composite(method=False)
+def initial_seed() -> int:
+    """The seed that the default generator was started from."""
+    return default_generator.initial_seed()
+
+
 def manual_seed(seed: int) -> Generator:
     """Start the default generator anew from `seed` and return it."""
     return default_generator.manual_seed(seed)
 
 
-def _draw(source: Any) -> int:
+def draw(source: Any) -> int:
     """The seed of a new tensor."""
     if source is not None and not isinstance(source, Generator):
         raise TypeError(f"generator must be a Generator, not {type(source).__name__}")
@@ -386,24 +454,24 @@ def _draw(source: Any) -> int:
 
 
 def _float_dtype(dtype: DTypeLike) -> DType:
-    resolved = as_dtype(dtype or float32)
+    resolved = as_dtype(dtype or default_dtype(float))
     if not resolved.is_floating_point:
         raise DTypeError(f"gives floats, not {resolved.name}")
     return resolved
 
 
 @composite(method=False, creates=True)
-def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
     check_device(device)
-    return ops.random_uniform(_draw(generator), extents(size), _float_dtype(dtype))
+    return ops.random_uniform(draw(generator), extents(size), _float_dtype(dtype))
 
 
 @composite(method=False, creates=True)
-def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Standard normal random numbers."""
     check_device(device)
-    return ops.random_normal(_draw(generator), extents(size), _float_dtype(dtype))
+    return ops.random_normal(draw(generator), extents(size), _float_dtype(dtype))
 
 
 def _integer_limits(dtype: DType) -> tuple[int, int]:
@@ -420,8 +488,8 @@ def _integer_limits(dtype: DType) -> tuple[int, int]:
 @composite(method=False, creates=True)
 def randint(
     low: int,
-    high: int | Size | None = None,
-    size: Size = None,
+    high: int | Extents | None = None,
+    size: Extents = None,
     generator: Generator | None = None,
     dtype: DTypeLike = None,
     device: Any = None,
@@ -429,6 +497,8 @@ def randint(
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+
+    >>> nt.randint(0, 10, (2, 2))
     """
     check_device(device)
     if size is None:
@@ -441,7 +511,7 @@ def randint(
     lowest, largest = _integer_limits(target)
     if low < lowest or high - 1 > largest:
         raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
-    return ops.random_integers(_draw(generator), low, high, extents((size,)), target)
+    return ops.random_integers(draw(generator), low, high, extents((size,)), target)
 
 
 @composite(method=False, creates=True)
@@ -469,6 +539,9 @@ def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Te
 def randint_like(
     input: Tensor, low: int, high: int | None = None, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
-    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
+    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
+
+    >>> nt.randint_like(nt.zeros(2, 2), 0, 10)
+    """
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, input.shape, dtype=dtype or input.dtype, device=device)

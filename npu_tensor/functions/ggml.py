@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from npu_tensor import ops
 from npu_tensor.dtypes import float32, int32
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.functions.creation import arange
+from npu_tensor.functions.products import mul_mat
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import chunk, cut, joined, repeat
+from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor, from_array
 
@@ -164,13 +166,15 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
     Floats of up to 32 bits and quantized numbers come out as float32.
+
+    >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))
     """
     if input.dtype.is_quantized and rows.ndim == 1 and input.ndim == 2:
-        return ops.dequantize(ops.take(input, rows, 0))
+        return ops.dequantize(ops.take_op(input, rows, 0, "rows", "get_rows"))
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
     if rows.ndim == 1:
-        selected = ops.take(input, rows, 0)
+        selected = ops.take_op(input, rows, 0)
     else:
         selected = ops.take_points(input, *_batch_indices(rows.shape[:-1]), rows)
     return selected.to(float32) if selected.is_floating_point() and selected.dtype.itemsize < 4 else selected
@@ -181,6 +185,8 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
     The indices repeat over leading dimensions.
+
+    >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))
     """
     if input.ndim < 2 or source.ndim != input.ndim or source.shape[-2] != rows.shape[-1]:
         raise ShapeError("needs input (..., entries, features), source (..., n, features) and indices (..., n)")
@@ -192,7 +198,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
         index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
     indices = [*_batch_indices(lead), index]
     bounds = tuple((0, extent, 1) for extent in input.shape)
-    return ops.put(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
+    return ops.put_op(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
 
 
 @composite(function=False, ggml="REPEAT")
@@ -202,6 +208,76 @@ def repeat_as(input: Tensor, other: Tensor) -> Tensor:
     if input.ndim > other.ndim or any(not a or b % a for a, b in zip(own, other.shape, strict=True)):
         raise ShapeError(f"{list(input.shape)} does not divide {list(other.shape)}")
     return repeat(input, *(b // a for a, b in zip(own, other.shape, strict=True)))
+
+
+# --- mixtures of experts
+
+
+@composite(method=False, ggml="MUL_MAT_ID")
+def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """`mul_mat` with the matrices of a (experts, m, k) at the indices ids (tokens, used): (tokens, used, m).
+
+    b: (tokens, used, k), or (tokens, 1, k) for all that a token uses. A float b is converted to the dtype of a.
+
+    >>> nt.mul_mat_id(nt.arange(3.0).reshape(3, 1, 1), nt.ones(2, 1, 1), nt.tensor([[0, 1], [2, 1]]))
+    """
+    tokens, used = ids.shape if ids.ndim == 2 else (0, 0)
+    if a.ndim != 3 or b.shape not in ((tokens, used, a.shape[-1]), (tokens, 1, a.shape[-1])):
+        raise ShapeError("needs a (experts, m, k), b (tokens, used or 1, k) and ids (tokens, used)")
+    if tokens * used <= a.shape[0]:  # fewer matrices are read than there are
+        return mul_mat(ops.take_op(a, ids, 0), b.expand(tokens, used, b.shape[-1]).unsqueeze(-2)).squeeze(-2)
+    count = b.shape[1]
+    rows = b.reshape(1, tokens * count, b.shape[2]).expand(a.shape[0], tokens * count, b.shape[2])
+    products = mul_mat(a, rows).reshape(a.shape[0], tokens, count, a.shape[1])
+    of_token, of_use = arange(tokens).unsqueeze(1), arange(used) if count == used else arange(1)
+    return ops.take_points(products, ids, of_token, of_use)
+
+
+@composite(method=False, ggml="ADD_ID")
+def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
+    """input (tokens, used, n) plus the rows of other (experts, n) at the indices ids (tokens, used).
+
+    >>> nt.add_id(nt.zeros(2, 1, 2), nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.tensor([[1], [0]]))
+    """
+    if other.ndim != 2 or ids.shape != input.shape[:-1]:
+        raise ShapeError(f"needs (..., n), (experts, n) and indices {list(input.shape[:-1])}, not {list(ids.shape)}")
+    return input + ops.take_op(other, ids, 0)
+
+
+# --- blocks
+
+
+def _block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where `source` lies in the last dimensions of input, from the indices `start`."""
+    if len(start) != source.ndim or source.ndim > input.ndim:
+        raise ShapeError(f"start {list(start)} must have an index for each dimension of {list(source.shape)}")
+    extents = zip(start, source.shape, input.shape[input.ndim - source.ndim :], strict=True)
+    if any(first < 0 or first + extent > whole for first, extent, whole in extents):
+        raise ShapeError(f"{list(source.shape)} from {list(start)} on does not fit {list(input.shape)}")
+    return tuple(slice(first, first + extent) for first, extent in zip(start, source.shape, strict=True))
+
+
+@composite("set", method=False, ggml="SET")
+def set_block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
+    """input with `source` in the place of the block of the last dimensions that begins at the indices `start`.
+
+    >>> nt.set(nt.zeros(2, 3), nt.ones(1, 2), (1, 1))
+    """
+    result = input.clone()
+    result[(..., *_block(input, source, start))] = source
+    return result
+
+
+@composite(method=False, ggml="ACC")
+def acc(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
+    """input with `source` added to the block of the last dimensions that begins at the indices `start`.
+
+    >>> nt.acc(nt.ones(2, 3), nt.ones(1, 2), (1, 1))
+    """
+    place = (..., *_block(input, source, start))
+    result = input.clone()
+    result[place] = input[place] + source
+    return result
 
 
 # --- others
@@ -222,12 +298,22 @@ def rope(
     attn_factor: float = 1.0,
     beta_fast: float = 32.0,
     beta_slow: float = 1.0,
+    sections: Sequence[int] = (),
 ) -> Tensor:
     """Rotary position embedding of input (..., tokens, heads, features) at integer positions (tokens,).
 
     mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
     copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
+
+    "mrope", "imrope" and "vision" rotate pairs as "neox" does, and positions are (4, tokens): time, height, width and
+    another one. sections: how many pairs turn by each of the four; of "imrope" the first three take turns; of "vision",
+    where n_dims is half of the features, the frequencies of each begin anew.
+
+    >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))
     """
+    yarn = freq_base, freq_scale, n_ctx_orig, ext_factor, attn_factor, beta_fast, beta_slow
+    if mode in _SECTIONED:
+        return _rotated_by_sections(input, positions, freq_factors, n_dims, mode, tuple(sections), yarn)
     factors = () if freq_factors is None else (freq_factors,)
     return ops.rotate(
         input,
@@ -243,6 +329,69 @@ def rope(
         beta_fast=beta_fast,
         beta_slow=beta_slow,
     )
+
+
+_SECTIONED = ("mrope", "imrope", "vision")
+
+
+def _rotated_by_sections(
+    input: Tensor,
+    positions: Tensor,
+    freq_factors: Tensor | None,
+    n_dims: int | None,
+    mode: str,
+    sections: tuple[int, ...],
+    yarn: tuple[Any, ...],
+) -> Tensor:
+    """`rope` in a mode with sections."""
+    if input.ndim < 3 or len(sections) != 4 or sum(sections) < 1 or positions.shape != (4, input.shape[-3]):
+        raise ShapeError("needs (..., tokens, heads, features), positions (4, tokens) and four sections")
+    features = input.shape[-1]
+    dims = n_dims or (features // 2 if mode == "vision" else features)
+    pairs = dims if mode == "vision" else dims // 2
+    if dims % 2 or not 0 < 2 * pairs <= features:
+        raise ShapeError(f"n_dims must be even and fit {features} features, not {dims}")
+    starts = np.cumsum((0, *sections))
+    sector = np.arange(pairs) % starts[-1]
+    which = np.searchsorted(starts[1:], sector, "right")
+    rates, magnitude = rope_rates(dims, *yarn)
+    if mode == "vision":
+        rates = rates[(sector - starts[which]) % len(rates)]
+    elif mode == "imrope":
+        which = np.where(sector < 3 * np.asarray(sections)[sector % 3], sector % 3, 3)
+    angles = ops.take_op(positions, from_array(which), 0).double().transpose(0, 1) * from_array(rates)
+    if freq_factors is not None:
+        angles = angles / freq_factors
+    angles = angles.unsqueeze(1)
+    cosine, sine = ((part * magnitude).float() for part in (angles.cos(), angles.sin()))
+    a, b, rest = (cut(input, input.ndim - 1, *ends) for ends in ((0, pairs), (pairs, 2 * pairs), (2 * pairs, features)))
+    turned = [(a * cosine - b * sine).to(input.dtype), (a * sine + b * cosine).to(input.dtype)]
+    return joined([*turned, rest] if 2 * pairs < features else turned, input.ndim - 1)
+
+
+@composite(method=False, ggml="FLASH_ATTN_EXT")
+def flash_attn_ext(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    scale: float = 1.0,
+    max_bias: float = 0.0,
+    logit_softcap: float = 0.0,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Attention of (batch, heads, tokens, features), whose result is (batch, tokens, heads, features).
+
+    The scores, times scale, become c tanh(score / c) where logit_softcap = c is not 0; mask, max_bias and sinks are
+    those of `soft_max_ext`. Heads of key and value may be fewer: each serves as many heads of query. Sums are float32.
+
+    >>> nt.flash_attn_ext(nt.ones(1, 2, 3, 4), nt.ones(1, 1, 5, 4), nt.ones(1, 1, 5, 2)).shape
+    """
+    scores = mul_mat(key, query) * scale
+    if logit_softcap:
+        scores = (scores / logit_softcap).tanh() * logit_softcap
+    weights = soft_max_ext(scores, mask, 1.0, max_bias, sinks)
+    return mul_mat(value.transpose(-1, -2), weights).transpose(-2, -3)
 
 
 @composite(method=False, ggml="CROSS_ENTROPY_LOSS")
@@ -262,7 +411,10 @@ def sum_rows(input: Tensor) -> Tensor:
 
 @composite(ggml="ADD1")
 def add1(input: Tensor, other: Tensor) -> Tensor:
-    """input + the one element of other."""
+    """input + the one element of other.
+
+    >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))
+    """
     if other.numel() != 1:
         raise ShapeError(f"other must have one element, not {list(other.shape)}")
     return input + other.reshape(())

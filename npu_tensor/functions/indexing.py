@@ -20,7 +20,7 @@ from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["put", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
+__all__ = ["put", "put_along", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
 
 
 class _Index(NamedTuple):
@@ -256,7 +256,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     taken_dims = range(start, start + len(extents))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
     source = _fitted(source, shape).permute(*order).reshape(*extents, *others)
-    return ops.put(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
+    return ops.put_op(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
@@ -324,7 +324,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @composite(method=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
+    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True).
+
+    >>> nt.where(nt.tensor([True, False]), nt.tensor([1.0, 2.0]), 0.0)
+    """
     if input is None or other is None:
         return nonzero(condition, as_tuple=True)
     for value, tensor in ((input, other), (other, input)):
@@ -343,7 +346,10 @@ composite("where", function=False)(_where_method)
 
 @composite(in_place=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    """input with the slices at the positions `index` along dim set to value."""
+    """input with the slices at the positions `index` along dim set to value.
+
+    >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)
+    """
     place = dimension(dim, input.ndim)
     index_dtype(index.dtype)
     result = put(with_dimension(input), (*[slice(None)] * place, index), value)
@@ -392,18 +398,25 @@ def scatter(
 
     reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
     as in gather.
+
+    >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))
     """
     if reduce not in (None, "add", "multiply"):
         raise ArgumentError(f"reduce must be add or multiply, not {reduce!r}")
-    source = value if src is None else src
+    source = value if src is None else with_dimension(src) if isinstance(src, Tensor) else src
     if source is None or (src is not None and value is not None) or (isinstance(value, Tensor) and value.ndim):
         raise TypeError("scatter takes either a tensor as src or a number as value")
+    return put_along(input, dim, index, source, reduce or "")
+
+
+def put_along(input: Tensor, dim: int, index: Tensor, source: Tensor | float, reduce: str) -> Tensor:
+    """As scatter; reduce is the name of a function of NumPy."""
     shape, input, index = input.shape, with_dimension(input), with_dimension(index)
     positions = _positions_along(input, dim, index)
-    if isinstance(src, Tensor):
-        require_same_dtype(input, src)
-        source = _part_of(with_dimension(src), index)
-    result = put(input, positions, source, wrap=False, reduce=reduce or "")
+    if isinstance(source, Tensor) and source.ndim:
+        require_same_dtype(input, source)
+        source = _part_of(source, index)
+    result = put(input, positions, source, wrap=False, reduce=reduce)
     return result if shape else result.reshape(shape)
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.functions.creation import arange, full_like, zeros
 from npu_tensor.functions.neural import l1_loss, reduced, require_float, wide
+from npu_tensor.functions.products import pairwise_distance
 from npu_tensor.functions.register import composite
-from npu_tensor.tensor import Tensor
+from npu_tensor.functions.shape import joined, pad, stack
+from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
 
@@ -94,7 +102,10 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1."""
+    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1.
+
+    >>> nt.cosine_embedding_loss(nt.ones(2, 3), nt.ones(2, 3), nt.tensor([1, -1]))
+    """
     if input1.ndim != target.ndim + 1:
         raise ShapeError(f"{list(target.shape)} targets do not fit rows of {list(input1.shape)}")
     a, b = wide(input1), wide(input2)
@@ -102,3 +113,227 @@ def cosine_embedding_loss(
     cosine = (a * b).sum(-1) * (((a * a).sum(-1) + 1e-12) * ((b * b).sum(-1) + 1e-12)).rsqrt()
     apart = ops.where_op(target == -1, (cosine - margin).clamp(min=0), 0.0)
     return reduced(ops.where_op(target == 1, 1 - cosine, apart), reduction).to(ops.mul(input1, input2).dtype)
+
+
+@composite(method=False)
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
+    """A distance where target is 1, max(margin - distance, 0) where it is -1."""
+    x, expected = wide(input), wide(target)
+    losses = ops.where_op(expected == 1, 0.0, (margin - x).clamp(min=0)) + ops.where_op(expected == -1, 0.0, x)
+    return reduced(losses, reduction).to(require_float(input))
+
+
+@composite(method=False)
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """max(margin - target * (input1 - input2), 0): target is 1 where input1 should be larger, else -1.
+
+    >>> nt.margin_ranking_loss(nt.tensor([1.0]), nt.tensor([3.0]), nt.tensor([1.0]))
+    """
+    losses = (margin - wide(target) * (wide(input1) - wide(input2))).clamp(min=0)
+    return reduced(losses, reduction).to(ops.sub(input1, input2).dtype)
+
+
+@composite(method=False)
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target * input)) with targets of 1 or -1."""
+    losses = -ops.logsigmoid(wide(target) * wide(input))
+    return reduced(losses, reduction).to(require_float(input))
+
+
+@composite(method=False)
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """Binary cross-entropy of sigmoid(input) with targets of 0 or 1, the mean over the last dimension."""
+    x, expected = wide(input), wide(target)
+    losses = -(expected * ops.logsigmoid(x) + (1 - expected) * ops.logsigmoid(-x))
+    return reduced(_weighted(losses, weight).mean(-1), reduction).to(require_float(input))
+
+
+@composite(method=False)
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
+
+    >>> nt.multi_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([1]))
+    """
+    x, index = wide(input), target.unsqueeze(-1)
+    losses = (margin - ops.gather_along(x, index, -1, "target") + x).clamp(min=0) ** p
+    if weight is not None:
+        losses = losses * ops.take_op(wide(weight), index, 0, "target")
+    others = ops.where_op(index == arange(input.shape[-1]), 0.0, losses)
+    return reduced(others.mean(-1), reduction).to(require_float(input))
+
+
+@composite(method=False)
+def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The sum of max(1 - input[i] + input[j], 0) over the classes i of a sample and the others j, per class.
+
+    The classes of a sample are those in its row of target before the first -1.
+
+    >>> nt.multilabel_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([[1, -1]]))
+    """
+    _require_target_for_each(input, target)
+    x, classes = wide(input), arange(input.shape[-1])
+    counts = (target < 0).long().cumsum(-1) == 0
+    safe = ops.where_op(counts, target, 0)
+    is_target = ((safe.unsqueeze(-1) == classes) & counts.unsqueeze(-1)).any(-2)
+    margins = (1 - ops.gather_along(x, safe, -1, "target").unsqueeze(-1) + x.unsqueeze(-2)).clamp(min=0)
+    losses = ops.where_op(counts.unsqueeze(-1) & ~is_target.unsqueeze(-2), margins, 0.0).sum(-1).sum(-1)
+    return reduced(losses / input.shape[-1], reduction).to(require_float(input))
+
+
+@composite(method=False)
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(distance to positive - distance to negative + margin, 0) of rows, by their p-norms.
+
+    swap: the distance of positive and negative counts if it is smaller than that of anchor and negative.
+
+    >>> nt.triplet_margin_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))
+    """
+
+    def distance(x1: Tensor, x2: Tensor) -> Tensor:
+        return pairwise_distance(x1, x2, p, eps)
+
+    return _triplets(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+@composite(method=False)
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """As `triplet_margin_loss` with another function of the distance, pairwise_distance unless given.
+
+    >>> nt.triplet_margin_with_distance_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))
+    """
+    distance = distance_function or pairwise_distance
+    return _triplets(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplets(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance: Callable[[Tensor, Tensor], Tensor],
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> Tensor:
+    far = distance(anchor, negative)
+    if swap:
+        far = ops.minimum(far, distance(positive, negative))
+    return reduced((distance(anchor, positive) - far + margin).clamp(min=0), reduction)
+
+
+@composite(method=False)
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """exp(input) - target * input, of rates that are given as logarithms, else input - target * log(input + eps).
+
+    full: with Stirling's approximation of log(target!) for targets above 1.
+    """
+    x, expected = wide(input), wide(target)
+    losses = x.exp() - expected * x if log_input else x - expected * (x + eps).log()
+    if full:
+        stirling = expected * expected.log() - expected + 0.5 * (2 * math.pi * expected).log()
+        losses = losses + ops.where_op(expected > 1, stirling, 0.0)
+    return reduced(losses, reduction).to(require_float(input))
+
+
+@composite(method=False)
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
+) -> Tensor:
+    """(log(var) + (input - target)^2 / var) / 2 with variances of at least eps; full: plus log(2 pi) / 2.
+
+    >>> nt.gaussian_nll_loss(nt.zeros(2), nt.ones(2), nt.ones(2))
+    """
+    x, expected = wide(input), wide(target)
+    spread = wide(var) if var.ndim in (0, input.ndim) else wide(var).unsqueeze(-1)
+    limited = spread + (spread.clamp(min=eps) - spread).detach()  # whose gradient is that of var
+    losses = 0.5 * (limited.log() + (x - expected) ** 2 / limited) + (0.5 * math.log(2 * math.pi) if full else 0.0)
+    return reduced(losses, reduction).to(require_float(input))
+
+
+@composite(method=False)
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Minus the log-probability of all alignments of targets with log_probs (time, batch, classes) or (time, classes).
+
+    targets: (batch, length), or those of all samples behind each other. "mean" divides by the target lengths first.
+    zero_infinity: 0 for targets that are too long. Reads the lengths. Graves et al., Connectionist Temporal
+    Classification, 2006.
+
+    >>> nt.ctc_loss(nt.zeros(3, 1, 2).log_softmax(2), nt.tensor([[1]]), [3], [1])
+    """
+    single = log_probs.ndim == 2
+    scores = wide(log_probs).unsqueeze(1) if single else wide(log_probs)
+    times, goals = (np.asarray(each, np.int64).reshape(-1) for each in (input_lengths, target_lengths))
+    batch, longest = scores.shape[1], int(goals.max(initial=0))
+    if len(times) != batch or len(goals) != batch or times.max(initial=0) > scores.shape[0]:
+        raise ShapeError(f"{len(times)} input and {len(goals)} target lengths do not fit {list(log_probs.shape)}")
+    if targets.ndim == 1 and not single:  # behind each other
+        starts = np.cumsum(goals) - goals
+        places = np.minimum(starts[:, None] + np.arange(longest), max(targets.shape[0] - 1, 0))
+        targets = ops.take_op(targets, from_array(places), 0)
+    labels = targets.reshape(batch, -1)[:, :longest]
+    # Blanks before, between and behind the labels: the states of an alignment.
+    path = stack([full_like(labels, blank), labels], -1).reshape(batch, 2 * longest)
+    path = joined([path, full_like(path[:, :1] if longest else zeros(batch, 1, dtype=path.dtype), blank)], 1)
+    skips = (path != blank) & (path != path.roll(2, 1)) & (arange(2 * longest + 1) > 1)
+    emitted = ops.gather_along(scores, path.expand(scores.shape[0], *path.shape), 2, "target")
+    alpha = ops.where_op(arange(2 * longest + 1) < 2, emitted[0], -math.inf)
+    last = from_array(times)
+    for time in range(1, scores.shape[0]):
+        once = pad(alpha, (1, 0), value=-math.inf)[:, :-1]
+        twice = ops.where_op(skips, pad(once, (1, 0), value=-math.inf)[:, :-1], -math.inf)
+        present = ops.logaddexp(ops.logaddexp(alpha, once), twice) + emitted[time]
+        alpha = ops.where_op((last > time).unsqueeze(1), present, alpha)
+    ends = ops.gather_along(alpha, from_array(np.stack([2 * goals, np.maximum(2 * goals - 1, 0)], 1)), 1)
+    likelihood = ops.where_op(from_array(goals) == 0, ends[:, 0], ops.logaddexp(ends[:, 0], ends[:, 1]))
+    losses = -likelihood
+    if zero_infinity:
+        losses = ops.where_op(losses == math.inf, 0.0, losses)
+    if reduction == "mean":
+        losses = losses / from_array(np.maximum(goals, 1))
+    return reduced(losses.reshape(()) if single else losses, reduction).to(require_float(log_probs))

@@ -20,7 +20,7 @@ from npu_tensor.graph.history import GradMode
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor
 
-__all__ = ["reduced", "require_float", "wide"]
+__all__ = ["dropped", "reduced", "require_float", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -86,7 +86,10 @@ def rms_norm(
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
-    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
+    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel.
+
+    >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)
+    """
     dtype = require_float(input)
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
@@ -120,6 +123,8 @@ def batch_norm(
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
     Training moves the running statistics, where they are passed, in place towards those of the input.
+
+    >>> nt.batch_norm(nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.zeros(2), nt.ones(2))
     """
     dtype = require_float(input)
     if input.ndim < 2:
@@ -151,6 +156,55 @@ def _moved(running: Tensor, present: Tensor, momentum: float | Tensor) -> Tensor
 
 
 @composite(method=False)
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Each channel of each sample normalized with its own statistics, or with the running ones unless use_input_stats.
+
+    The running statistics, where they are passed, move in place towards the mean of those of the samples.
+
+    >>> nt.instance_norm(nt.arange(4.0).reshape(1, 2, 2))
+    """
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if math.prod(input.shape[2:]) == 1:
+        raise ShapeError(f"expected more than 1 value per channel and sample, not {list(input.shape)}")
+    samples, channels = input.shape[:2]
+    one = input.reshape(1, samples * channels, *input.shape[2:])
+    mean, variance = (None if each is None else each.repeat(samples) for each in (running_mean, running_var))
+    normal = batch_norm(one, mean, variance, training=True, momentum=momentum, eps=eps).reshape(input.shape)
+    for own, moved in ((running_mean, mean), (running_var, variance)):
+        if own is not None and moved is not None:
+            own._assign(moved.reshape(samples, channels).mean(0))
+    dtype = input.dtype
+    return _affine(wide(normal), _per_channel(weight, input), _per_channel(bias, input), dtype)
+
+
+@composite(method=False)
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta; channels are dimension 1.
+
+    >>> nt.local_response_norm(nt.ones(1, 3, 2), 2)
+    """
+    if input.ndim < 3:
+        raise ShapeError(f"needs three dimensions or more, not {list(input.shape)}")
+    dtype, x = require_float(input), wide(input)
+    around = [(0, 0)] * input.ndim
+    around[1] = (size // 2, (size - 1) // 2)
+    squares = ops.windows(ops.pad_widths(x * x, tuple(around)), 1, input.shape[1], size, 1, 1)
+    return (x / (squares.mean(-1) * alpha + k) ** beta).to(dtype)
+
+
+@composite(method=False)
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
     if p == 2:
@@ -175,9 +229,12 @@ def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return (-input).softmax(dim, dtype)
 
 
-@composite(method=False)
+@composite()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1)."""
+    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+
+    >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))
+    """
     factor = _per_channel(weight, input) if weight.numel() != 1 else weight.reshape(())
     return ops.where_op(input > 0, input, input * factor)
 
@@ -188,22 +245,22 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 @composite(method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
-    return _dropped(input, p, training, input.shape)
+    return dropped(input, p, training, input.shape)
 
 
 @composite(method=False)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """As dropout, of whole channels of (batch, channels, width)."""
-    return _dropped(input, p, training, (*input.shape[:-1], 1))
+    return dropped(input, p, training, (*input.shape[:-1], 1))
 
 
 @composite(method=False)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """As dropout, of whole channels of (batch, channels, height, width)."""
-    return _dropped(input, p, training, (*input.shape[:-2], 1, 1))
+    return dropped(input, p, training, (*input.shape[:-2], 1, 1))
 
 
-def _dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+def dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
     """Dropout with a random number for each element of `shape`, which is broadcast to the input's."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"p must be from 0 to 1, not {p}")
@@ -252,7 +309,7 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 
 
 def _class_losses(
-    log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float
+    log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float, caller: str
 ) -> tuple[Tensor, Tensor]:
     """Loss and weight of every target; both 0 where the target is to be ignored."""
     classes = 0 if log_probabilities.ndim == 1 else 1
@@ -261,11 +318,11 @@ def _class_losses(
         raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
     counts = target != ignore_index
     safe = ops.where_op(counts, target, 0)
-    chosen = ops.gather_along(log_probabilities, safe.unsqueeze(classes), classes, "target").squeeze(classes)
+    chosen = ops.gather_along(log_probabilities, safe.unsqueeze(classes), classes, "class", caller).squeeze(classes)
     per_class = None if weight is None else wide(weight)
     weights = counts.to(log_probabilities.dtype)
     if per_class is not None:
-        weights = weights * ops.take(per_class, safe, 0, "target")
+        weights = weights * ops.take_op(per_class, safe, 0, "class", caller)
     losses = -chosen * weights
     if smoothing:
         spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)
@@ -295,10 +352,13 @@ def nll_loss(
     """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
 
     ArgumentError for size_average and reduce, which `reduction` has replaced.
+
+    >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)
-    return _weighted(*_class_losses(wide(input), target, weight, ignore_index, 0.0), reduction).to(dtype)
+    losses = _class_losses(wide(input), target, weight, ignore_index, 0.0, "nll_loss")
+    return _weighted(*losses, reduction).to(dtype)
 
 
 @composite(method=False)
@@ -315,13 +375,16 @@ def cross_entropy(
     """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
 
     ArgumentError for size_average and reduce, which `reduction` has replaced.
+
+    >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)
     classes = 0 if input.ndim == 1 else 1
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
-        return _weighted(*_class_losses(scores, target, weight, ignore_index, label_smoothing), reduction).to(dtype)
+        losses = _class_losses(scores, target, weight, ignore_index, label_smoothing, "cross_entropy")
+        return _weighted(*losses, reduction).to(dtype)
     if target.shape != input.shape:
         raise ShapeError(f"probabilities must have the shape {list(input.shape)}, not {list(target.shape)}")
     distribution = wide(target)
@@ -329,10 +392,10 @@ def cross_entropy(
         distribution = distribution * (1 - label_smoothing) + label_smoothing / input.shape[classes]
     if weight is not None:
         scores = scores * _along(wide(weight), scores)
-    losses = -(scores * distribution).sum(classes)
+    total = -(scores * distribution).sum(classes)
     if reduction == "mean":
-        return (losses.sum() / max(losses.numel(), 1)).to(dtype)
-    return reduced(losses, reduction).to(dtype)
+        return (total.sum() / max(total.numel(), 1)).to(dtype)
+    return reduced(total, reduction).to(dtype)
 
 
 # --- embedding and attention
@@ -343,10 +406,12 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
     The row at padding_idx has no gradient. Rows of quantized weights come out as float32.
+
+    >>> nt.embedding(nt.tensor([2, 0]), nt.arange(6.0).reshape(3, 2))
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
-    rows = ops.take(weight, input, 0)
+    rows = ops.take_op(weight, input, 0, "index", "embedding")
     if weight.dtype.is_quantized:
         return ops.dequantize(rows)
     if padding_idx is None:
@@ -364,13 +429,15 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
 
     DimensionError for an index outside [0, num_classes), where the value is read.
+
+    >>> nt.one_hot(nt.tensor([0, 2]), 3)
     """
     if num_classes == -1:
         if not input.numel():
             raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
-    checked = ops.take(classes, input, 0)  # the index itself, if it is in range
+    checked = ops.take_op(classes, input, 0, "index", "one_hot")  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
 
 
@@ -405,6 +472,8 @@ def scaled_dot_product_attention(
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
     dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
     group of query heads, from where it is in memory. Key and value may be float16 or bfloat16 where query is float32.
+
+    >>> nt.scaled_dot_product_attention(nt.ones(2, 4), nt.ones(3, 4), nt.ones(3, 2))
     """
     if is_causal and attn_mask is not None:
         raise ArgumentError("give attn_mask or is_causal, not both")
@@ -427,7 +496,7 @@ def scaled_dot_product_attention(
     weights = scores.softmax(-1)
     if attn_mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
-    weights = _dropped(weights.to(dtype), dropout_p, True, weights.shape)
+    weights = dropped(weights.to(dtype), dropout_p, True, weights.shape)
     return grouped(ops.contract(grouped(weights, together), value, dtype.name), apart)
 
 

@@ -7,23 +7,31 @@ Functions that have a counterpart record it and give Tensors. All others, also w
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import math
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.functions.creation import empty_like, full_like, ones_like, zeros_like
+from npu_tensor.dtypes import int64
+from npu_tensor.errors import ArgumentError
+from npu_tensor.functions.arithmetic import diff, isclose, power
+from npu_tensor.functions.creation import check_device, empty_like, full, full_like, ones_like, zeros_like
 from npu_tensor.functions.indexing import where
-from npu_tensor.functions.products import einsum
-from npu_tensor.functions.reduce import std, var
+from npu_tensor.functions.products import einsum, tensordot
+from npu_tensor.functions.reduce import nansum, std, var
 from npu_tensor.functions.register import tensor_of
-from npu_tensor.functions.shape import cat, hstack, stack, vstack
+from npu_tensor.functions.search import isin, searchsorted
+from npu_tensor.functions.shape import cat, hstack, meshgrid, sort, stack, take_along_dim, vstack
+from npu_tensor.functions.stacking import atleast_1d, atleast_2d, column_stack, dstack, tensor_split
+from npu_tensor.functions.statistics import trapezoid
 from npu_tensor.ops import registry
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
+__all__ = ["given"]
 
 _OPERANDS = (Tensor, np.ndarray, np.generic, float, int, list, tuple)
 
@@ -64,8 +72,8 @@ def _place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, axis=None, dtype=None, *, ddof=0, keepdims=False: function(
-        _float(a, dtype), axis, keepdim=keepdims, correction=ddof
+    return lambda a, axis=None, dtype=None, *, ddof=0, keepdims=False, correction=None: function(
+        _float(a, dtype), axis, keepdim=keepdims, correction=ddof if correction is None else correction
     )
 
 
@@ -90,13 +98,85 @@ def _repeat(a: Tensor, repeats: Any, axis: int | None = None) -> Any:
     return a.repeat_interleave(repeats, axis) if isinstance(repeats, int) and repeats >= 0 else NotImplemented
 
 
+def _cumulative(function: Callable[..., Any], start: int) -> Callable[..., Any]:
+    """The running sum or product; include_initial: behind its start."""
+
+    def cumulative(x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        dim = axis if axis is not None else 0
+        result = function(x, dim, dtype=dtype)
+        if not include_initial:
+            return result
+        shape = list(result.shape)
+        shape[dim] = 1
+        return cat([full(shape, start, dtype=result.dtype), result], dim)
+
+    return cumulative
+
+
+def _rows(a: Tensor, axis: int | None) -> tuple[Tensor, int]:
+    """What is sorted, and along which dimension."""
+    return (a.ravel(), 0) if axis is None else (a, axis)
+
+
+def _wrapped(index: Tensor, extent: int) -> Tensor:
+    """Indices, of which negative ones count from the end, as counted from the front."""
+    return ops.where_op(index < 0, index + extent, index)
+
+
+def _taken(a: Any, indices: Any, axis: int | None = None) -> Tensor:
+    rows, dim = _rows(_tensor(a), axis)
+    index = _tensor(indices)
+    return ops.take_op(rows, _wrapped(index.to(int64), rows.shape[dim]), dim)
+
+
+def _split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> Any:
+    is_count = isinstance(indices_or_sections, int)
+    if is_count and (indices_or_sections < 1 or ary.shape[axis] % indices_or_sections):
+        return NotImplemented  # NumPy has an error
+    return [*tensor_split(ary, indices_or_sections if is_count else [*indices_or_sections], axis)]
+
+
+_PAD_MODES: Final = {"constant": "constant", "edge": "replicate"}
+
+
+def _pad(array: Tensor, pad_width: Any, mode: str = "constant", constant_values: float = 0) -> Any:
+    if mode not in _PAD_MODES or isinstance(pad_width, dict) or not isinstance(constant_values, (int, float)):
+        return NotImplemented
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))
+    if widths.min(initial=0) < 0 or (mode == "edge" and not array.numel()):
+        return NotImplemented  # NumPy has an error
+    return ops.pad_widths(array, tuple(map(tuple, widths.tolist())), _PAD_MODES[mode], constant_values)
+
+
+def _signs(x: Tensor) -> Tensor:
+    return ops.where_op(x.isnan(), x, ops.sign(x)) if x.is_floating_point() else ops.sign(x)
+
+
+_API_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+def _axes(axes: Any) -> Any:
+    """tensordot's axes as PyTorch's dims."""
+    return axes if isinstance(axes, int) else [each if isinstance(each, (tuple, list)) else [each] for each in axes]
+
+
+def given(result: Any) -> Any:
+    """What NumPy has computed as Tensors, also inside tuples and lists; sums of uint8 are int64, as ours are."""
+    if isinstance(result, (np.ndarray, np.generic)):
+        return from_array(np.asarray(result), int64 if result.dtype == np.uint64 else None)
+    if isinstance(result, (tuple, list)):
+        parts = [given(part) for part in result]
+        return result._make(parts) if hasattr(result, "_make") else type(result)(parts)
+    return result
+
+
 def _tensor(value: Any) -> Tensor:
     return tensor_of(np.asarray(value) if isinstance(value, (list, tuple)) else value)
 
 
 # By NumPy's functions, with NumPy's names of the parameters that have a counterpart. NotImplemented means: on arrays.
 _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
-    np.shape: lambda a: a.shape,
+    np.shape: lambda a: tuple(a.shape),
     np.ndim: lambda a: a.ndim,
     np.size: lambda a, axis=None: a.numel() if axis is None else a.size(axis),
     np.sum: _along(ops.sum_),
@@ -144,6 +224,53 @@ _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     np.ones_like: _like(ones_like),
     np.empty_like: _like(empty_like),
     np.full_like: lambda a, fill_value, dtype=None: full_like(a, fill_value, dtype),
+    np.cumprod: lambda a, axis=None, dtype=None: (a.ravel() if axis is None else a).cumprod(axis or 0, dtype=dtype),
+    np.cumulative_sum: _cumulative(ops.cumsum, 0),
+    np.cumulative_prod: _cumulative(ops.cumprod, 1),
+    np.sort: lambda a, axis=-1, *, stable=True: sort(*_rows(a, axis)).values,
+    np.argsort: lambda a, axis=-1, *, stable=True: ops.argsort(*_rows(a, axis)),
+    np.diff: lambda a, n=1, axis=-1: diff(a, n, axis) if a.ndim and n >= 0 else NotImplemented,
+    np.diagonal: lambda a, offset=0, axis1=0, axis2=1: ops.diagonal(a, offset, axis1, axis2),
+    np.trace: lambda a, offset=0, axis1=0, axis2=1: ops.diagonal(a, offset, axis1, axis2).sum(-1),
+    np.linalg.trace: lambda x, *, offset=0, dtype=None: ops.diagonal(x, offset, -2, -1).sum(-1, dtype=dtype),
+    np.take: _taken,
+    np.take_along_axis: lambda arr, indices, axis=-1: take_along_dim(
+        _tensor(arr), _wrapped(_tensor(indices), math.prod(arr.shape) if axis is None else arr.shape[axis]), axis
+    ),
+    np.split: _split,
+    np.array_split: lambda ary, indices_or_sections, axis=0: [*tensor_split(ary, indices_or_sections, axis)],
+    np.unstack: lambda x, axis=0: x.unbind(axis),
+    np.pad: _pad,
+    np.unique: lambda ar, axis=None: given(np.unique(ar.numpy(), axis=axis)),
+    np.nonzero: lambda a: a.nonzero().unbind(1) if a.ndim else NotImplemented,
+    np.argwhere: lambda a: a.nonzero(),
+    np.count_nonzero: lambda a, axis=None, *, keepdims=False: (a != 0).sum(axis, keepdims),
+    np.searchsorted: lambda a, v, side="left": searchsorted(_tensor(a), _tensor(v), right=side == "right"),
+    np.isin: lambda element, test_elements, *, invert=False: isin(
+        _tensor(element), _tensor(test_elements), invert=invert
+    ),
+    np.isclose: lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: isclose(
+        _float(_tensor(a), None), _float(_tensor(b), None), rtol, atol, equal_nan
+    ),
+    np.nan_to_num: lambda x, *, nan=0.0, posinf=None, neginf=None: x.nan_to_num(nan, posinf, neginf),
+    np.nansum: _along(nansum),
+    np.kron: lambda a, b: _tensor(a).kron(_tensor(b)),
+    np.inner: lambda a, b: _tensor(a).inner(_tensor(b)),
+    np.vdot: lambda a, b: _tensor(a).ravel().dot(_tensor(b).ravel()),
+    np.tensordot: lambda a, b, axes=2: tensordot(_tensor(a), _tensor(b), _axes(axes)),
+    np.fliplr: lambda m: m.flip(1),
+    np.flipud: lambda m: m.flip(0),
+    np.rot90: lambda m, k=1, axes=(0, 1): m.rot90(k, axes),
+    np.atleast_1d: atleast_1d,
+    np.atleast_2d: atleast_2d,
+    np.column_stack: lambda tup: column_stack(list(map(_tensor, tup))),
+    np.dstack: lambda tup: dstack(list(map(_tensor, tup))),
+    np.diag: lambda v, k=0: v.diag(k) if v.ndim in (1, 2) else NotImplemented,
+    np.diagflat: lambda v, k=0: v.diagflat(k),
+    np.meshgrid: lambda *xi, indexing="xy": [*meshgrid(*map(_tensor, xi), indexing=indexing)],
+    np.matrix_transpose: lambda x: x.mT,
+    np.astype: lambda x, dtype, *, copy=True: x.to(dtype, copy=copy),
+    np.trapezoid: lambda y, x=None, dx=1.0, axis=-1: trapezoid(_float(y, None), x, dx=dx, dim=axis),
 }
 
 _signature: Final = functools.cache(inspect.signature)
@@ -192,5 +319,27 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     return ours(*(_tensor(value) if isinstance(value, (list, tuple)) else value for value in inputs))
 
 
+# NaN has no sign, which PyTorch and GGML take for 0; NumPy's power of integers is one.
+registry.UFUNCS[np.sign] = lambda x: _signs(_tensor(x))
+registry.UFUNCS[np.power] = power
+
+
+def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The functions of the array API standard for Tensors. ArgumentError for another version than 2024.12 or before."""
+    if api_version is not None and api_version not in _API_VERSIONS:
+        raise ArgumentError(f"there is version {_API_VERSIONS[-1]} of the array API, not {api_version}")
+    return importlib.import_module("npu_tensor.array_api")
+
+
+def _to_device(self: Tensor, device: Any, /, *, stream: None = None) -> Tensor:
+    """The tensor itself. DeviceError for what is no device in use; `set_default_device` chooses what computes."""
+    if stream is not None:
+        raise ArgumentError(f"there are no streams, such as {stream!r}")
+    check_device(device)
+    return self
+
+
+registry.publish("__array_namespace__", registry.Public(None, _array_namespace))
+registry.publish("to_device", registry.Public(None, _to_device))
 registry.publish("__array_function__", registry.Public(None, _array_function))
 registry.publish("__array_ufunc__", registry.Public(None, _array_ufunc))

@@ -13,8 +13,9 @@ from npu_tensor.dtypes import float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops import registry
-from npu_tensor.ops.rules import unpacked
-from npu_tensor.tensor import Tensor
+from npu_tensor.ops.rules import dimension, unpacked
+from npu_tensor.spec import broadcast_shapes
+from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
 
@@ -75,7 +76,10 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @composite()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two stacks of equally many matrices."""
+    """Products of two stacks of equally many matrices.
+
+    >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))
+    """
     _require_dimensions("input", input, 3)
     _require_dimensions("mat2", mat2, 3)
     if input.shape[0] != mat2.shape[0]:
@@ -85,7 +89,10 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @composite()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Product of a matrix and a vector."""
+    """Product of a matrix and a vector.
+
+    >>> nt.mv(nt.ones(2, 3), nt.ones(3))
+    """
     _require_dimensions("input", input, 2)
     _require_dimensions("vec", vec, 1)
     return _product_of(input, vec)
@@ -93,15 +100,21 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 @composite(aliases=("vdot",))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors."""
+    """Sum of the products of two vectors.
+
+    >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
+    """
     _require_dimensions("input", input, 1)
     _require_dimensions("tensor", tensor, 1)
     return _product_of(input, tensor)
 
 
-@composite()
+@composite(aliases=("ger",))
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of elements of two vectors."""
+    """All products of elements of two vectors.
+
+    >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
+    """
     _require_dimensions("input", input, 1)
     _require_dimensions("vec2", vec2, 1)
     return input.reshape(input.shape[0], 1) * vec2
@@ -136,6 +149,21 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return distances
 
 
+@composite(method=False)
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """p-norms of the differences of all pairs of rows of a matrix: those of rows 0 and 1, 0 and 2, ..., 1 and 2, ..."""
+    _require_dimensions("input", input, 2)
+    first, second = np.triu_indices(input.shape[0], 1)
+    rows, others = (ops.take_op(input, from_array(index), 0) for index in (first, second))
+    return (rows - others).norm(p if input.shape[1] else 1, -1)
+
+
+@composite(method=False)
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """p-norms of x1 - x2 + eps over the last dimension."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
 @composite()
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
@@ -149,6 +177,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
     `mul_mat`.
+
+    >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
     """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
@@ -170,22 +200,91 @@ def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> 
     return product if beta == 0 else _scaled(input, beta) + product
 
 
-@composite()
+@composite(in_place=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2).
+
+    >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))
+    """
     return _plus_product(input, mm(mat1, mat2), beta, alpha)
 
 
-@composite()
+@composite(in_place=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+    >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))
+    """
     return _plus_product(input, bmm(batch1, batch2), beta, alpha)
 
 
-@composite()
+@composite(in_place=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec).
+
+    >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))
+    """
     return _plus_product(input, mv(mat, vec), beta, alpha)
+
+
+@composite(in_place=True)
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * the sum of the products of two stacks of matrices.
+
+    >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))
+    """
+    return _plus_product(input, bmm(batch1, batch2).sum(0), beta, alpha)
+
+
+@composite(in_place=True)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * all products of elements of two vectors.
+
+    >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
+    """
+    return _plus_product(input, outer(vec1, vec2), beta, alpha)
+
+
+@composite(method=False)
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[o] @ input2 for each output o, plus bias (outputs,); leading dimensions are a batch.
+
+    >>> nt.bilinear(nt.ones(2, 3), nt.ones(2, 4), nt.ones(1, 3, 4))
+    """
+    product = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return product if bias is None else product + bias
+
+
+@composite(method=False)
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
+    """Sums of products over as many dimensions of a and b: the last and the first `dims`, or those that are named."""
+    if isinstance(dims, int):
+        named = [list(range(a.ndim - dims, a.ndim)), list(range(dims))]
+    else:
+        named = [[dimension(dim, tensor.ndim) for dim in each] for tensor, each in zip((a, b), dims, strict=True)]
+    rows, columns = ([d for d in range(t.ndim) if d not in n] for t, n in zip((a, b), named, strict=True))
+    summed = [a.shape[dim] for dim in named[0]]
+    if summed != [b.shape[dim] for dim in named[1]]:
+        raise ShapeError(f"dimensions {named[0]} of {list(a.shape)} and {named[1]} of {list(b.shape)} differ")
+    inner = math.prod(summed)
+    outer_shapes = [a.shape[dim] for dim in rows], [b.shape[dim] for dim in columns]
+    left = a.permute(*rows, *named[0]).reshape(math.prod(outer_shapes[0]), inner)
+    right = b.permute(*named[1], *columns).reshape(inner, math.prod(outer_shapes[1]))
+    return ops.contract(left, right).reshape([*outer_shapes[0], *outer_shapes[1]])
+
+
+@composite()
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """Cross products of vectors of three elements along dim, by default the first dimension of extent 3.
+
+    >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))
+    """
+    shape = broadcast_shapes(input.shape, other.shape)
+    place = (shape.index(3) if 3 in shape else 0) if dim is None else dimension(dim, len(shape))
+    if not shape or shape[place] != 3:
+        raise ShapeError(f"needs a dimension of extent 3, not {list(shape)}")
+    a, b = input.expand(shape), other.expand(shape)
+    return a.roll(-1, place) * b.roll(1, place) - a.roll(1, place) * b.roll(-1, place)
 
 
 # --- Einstein summation
@@ -274,6 +373,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
     operand of integers are int64, products keep its dtype.
+
+    >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
     terms, result = _labels(equation, tensors)

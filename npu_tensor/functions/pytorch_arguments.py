@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, bool_, float32
+from npu_tensor.dtypes import DType, as_dtype, bool_, default_dtype, set_default_float, uint8
 from npu_tensor.errors import DTypeError
 from npu_tensor.functions.register import composite
 from npu_tensor.graph.history import GradMode, grad_mode
@@ -51,7 +51,10 @@ class _Entered(GradMode):
 
 @composite(method=False)
 def set_grad_enabled(mode: bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, or inside a with block."""
+    """Whether gradients pass through what this thread records from now on, or inside a with block.
+
+    >>> nt.set_grad_enabled(True)
+    """
     return _Entered(mode)
 
 
@@ -82,6 +85,48 @@ def type_of(input: Tensor, dtype: Any) -> Tensor:
     return input.to(dtype)
 
 
+@composite(method=False)
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a float type."""
+    return input.is_floating_point()
+
+
+@composite()
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return input.dtype not in (uint8, bool_)
+
+
+composite("detach", method=False, view=True)(Tensor.detach)
+registry.publish("ndimension", registry.Public(None, Tensor.dim))
+
+
+# --- the default dtype
+
+
+@composite(method=False)
+def get_default_dtype() -> DType:
+    """The dtype that Python floats become, float32 unless `set_default_dtype` has changed it."""
+    return default_dtype(float)
+
+
+@composite(method=False)
+def set_default_dtype(d: Any) -> None:
+    """Let Python floats, `zeros` and the like, and quotients of integers, have the dtype d from now on.
+
+    Holds for the whole process. Call it before anything is recorded: what `jit` has captured keeps its dtypes.
+    DTypeError for other dtypes than floats.
+
+    >>> nt.set_default_dtype(nt.float32)
+    """
+    dtype = as_dtype(d)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"the default is a float dtype, not {dtype.name}")
+    set_default_float(dtype)
+    for op in registry.OPS.values():
+        op.calls.clear()
+
+
 # --- limits of dtypes
 
 
@@ -110,7 +155,7 @@ class IntegerLimits(NamedTuple):
 @composite(method=False)
 def finfo(type: Any = None) -> FloatLimits:
     """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
-    dtype = as_dtype(type or float32)
+    dtype = as_dtype(type or default_dtype(float))
     if not dtype.is_floating_point:
         raise DTypeError(f"takes float dtypes, not {dtype.name}; use iinfo")
     limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
@@ -121,7 +166,10 @@ def finfo(type: Any = None) -> FloatLimits:
 
 @composite(method=False)
 def iinfo(type: Any) -> IntegerLimits:
-    """Bits, max and min of an integer dtype."""
+    """Bits, max and min of an integer dtype.
+
+    >>> nt.iinfo(nt.int8)
+    """
     dtype = as_dtype(type)
     if dtype.is_floating_point or dtype is bool_:
         raise DTypeError(f"takes integer dtypes, not {dtype.name}")

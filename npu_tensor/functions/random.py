@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32, float64
+from npu_tensor.dtypes import DType, bool_, default_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.creation import Generator, arange, check_device, extents, rand, randn
+from npu_tensor.functions.creation import Generator, arange, check_device, draw, extents, rand, randint, randn
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite, tensor_of
 from npu_tensor.functions.shape import topk
@@ -63,6 +64,8 @@ def normal(
     """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
 
     The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers.
+
+    >>> nt.normal(0.0, 1.0, (2, 2))
     """
     check_device(device)
     if not isinstance(std, Tensor) and not std >= 0:
@@ -71,7 +74,7 @@ def normal(
     if bool(tensors) is (size is not None):
         raise ArgumentError("needs a size if mean and std are numbers, and takes none otherwise")
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors)) if tensors else extents((size,))
-    target = dtype or (tensors[0].dtype if tensors else float32)
+    target = dtype or (tensors[0].dtype if tensors else default_dtype(float))
     drawn = wide(randn(shape, generator=generator, dtype=target))
     return (drawn * std + mean).to(target)
 
@@ -84,6 +87,8 @@ def multinomial(
 
     Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
     than are drawn without replacement.
+
+    >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)
     """
     if not input.is_floating_point():
         raise DTypeError(f"takes weights as floats, not {input.dtype.name}")
@@ -106,7 +111,30 @@ def multinomial(
     fine = (weights >= 0).all(-1, True) & (total > 0) & total.isfinite()
     fine = fine & (ops.gather_along(weights, samples, -1) > 0)
     # What is wrong becomes an index that is out of range, which `take` refuses when it runs.
-    return ops.take(arange(categories), ops.where_op(fine, samples, categories), 0, _WRONG_WEIGHTS)
+    return ops.take_op(arange(categories), ops.where_op(fine, samples, categories), 0, _WRONG_WEIGHTS)
+
+
+@composite(method=False)
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Random numbers of Poisson distributions with the rates in input."""
+    return _counts(ops.random_poisson, generator, input)
+
+
+@composite(method=False)
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials succeed, each with the probability in prob.
+
+    >>> nt.binomial(nt.tensor([10.0, 20.0]), nt.tensor([0.5, 0.1]))
+    """
+    return _counts(ops.random_binomial, generator, count, prob)
+
+
+def _counts(op: Any, generator: Generator | None, *parameters: Tensor) -> Tensor:
+    if not parameters[-1].is_floating_point():
+        raise DTypeError(f"takes floats, not {parameters[-1].dtype.name}")
+    shape = broadcast_shapes(*(each.shape for each in parameters))
+    result: Tensor = op(draw(generator), *parameters, shape, parameters[-1].dtype)
+    return result
 
 
 # --- in place
@@ -146,3 +174,53 @@ def bernoulli_in_place(input: Tensor, p: Tensor | float = 0.5, *, generator: Gen
     """1 with probability p, else 0, in place of the value; NaN, or 0 of integers, where p is no probability."""
     probability = tensor_of(p).expand(input.shape) if isinstance(p, (Tensor, np.ndarray)) else p
     return input._assign(_drawn(input.shape, probability, generator).to(input.dtype))
+
+
+@composite("random_", function=False)
+def random_in_place(
+    input: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Uniform random integers on [from_, to), or [0, from_), or all that the dtype holds, in place of the value."""
+    if to is None and from_:
+        from_, to = 0, from_
+    dtype = input.dtype
+    if to is None:
+        to = _beyond(dtype)
+    return input._assign(randint(from_, to, input.shape, generator, dtype))
+
+
+def _beyond(dtype: DType) -> int:
+    """One more than the largest integer of a dtype, or of int64; of floats the largest up to which all are exact."""
+    if dtype.is_floating_point:
+        epsilon = float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]
+        return round(2 / epsilon)
+    return 2 if dtype is bool_ else min(int(np.iinfo(dtype.numpy).max) + 1, 2**63 - 1)
+
+
+def _from_uniform(name: str, transform: Any, doc: str) -> None:
+    def method(input: Tensor, *parameters: float, generator: Generator | None = None) -> Tensor:
+        drawn = rand(input.shape, generator=generator, dtype=float64)
+        return input._assign(transform(drawn, *parameters).to(input.dtype))
+
+    method.__doc__ = f"{doc}, in place of the value."
+    composite(name, function=False)(method)
+
+
+_from_uniform(
+    "cauchy_",
+    lambda u, median=0.0, sigma=1.0: median + sigma * ops.tan(math.pi * (u - 0.5)),
+    "Random numbers of a Cauchy distribution with a median and a half width at half maximum",
+)
+_from_uniform(
+    "geometric_",
+    lambda u, p: (ops.log1p(-u) / math.log1p(-p)).floor() + 1,
+    "How many trials it takes to succeed once, each with probability p",
+)
+
+
+@composite("log_normal_", function=False)
+def log_normal_in_place(
+    input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Random numbers whose logarithms are normal with this mean and standard deviation, in place of the value."""
+    return input._assign(normal(mean, std, input.shape, generator=generator, dtype=input.dtype).exp())

@@ -179,7 +179,7 @@ _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _at_rank(ordered: Tensor, rank: Tensor, interpolation: str) -> Tensor:
     def taken(number: Tensor) -> Tensor:
-        return ops.take(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+        return ops.take_op(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
 
     if interpolation in _ROUNDINGS:
         return taken(_ROUNDINGS[interpolation](rank))

@@ -11,13 +11,14 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from npu_tensor._util.user_warnings import user_line
-from npu_tensor.dtypes import DType, bool_
+from npu_tensor.dtypes import DType, bool_, default_dtype
 from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.graph.nodes import located
 from npu_tensor.observe.printing import brief
 from npu_tensor.ops import registry
+from npu_tensor.ops.documentation import described
 from npu_tensor.ops.recorders import KEYWORDS, SYNONYMS, given_twice
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, into
 
 __all__ = ["Operand", "composite", "converted", "fitting", "tensor_of"]
 
@@ -44,7 +45,7 @@ def composite(
     """Make the decorated function public as npu_tensor.<name> and as a method of Tensor.
 
     The name is the function's own without trailing underscores unless given. Errors it raises gain its name, its
-    operands and the user's line.
+    operands and the user's line. As in PyTorch, `out=` names the tensor that a result is written to.
     in_place: whether there is a method <name>_, too, that writes to its tensor.
     creates: whether it makes tensors, and takes PyTorch's `requires_grad`, too.
     view: whether its results share memory with its operands in PyTorch; other functions may use views inside, and
@@ -63,20 +64,24 @@ def composite(
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             arguments: tuple[Any, ...] = args
             requires_grad: Any = False
+            out: Any = None
             if kwargs:
                 for synonym in kwargs.keys() & synonyms if synonyms else ():
                     if synonyms[synonym] in kwargs:
                         raise given_twice(synonyms[synonym])
                     kwargs[synonyms[synonym]] = kwargs.pop(synonym)
                 requires_grad = creates and kwargs.pop("requires_grad", False)
+                out = kwargs.pop("out", None)
                 if keywords:
                     arguments = _with_numbers(public, positional, keywords, args, kwargs)
             try:
                 result = body(*arguments, **kwargs)
+                if out is not None:
+                    return cast(R, into(out, result))
             except NpuTensorError as error:
-                raise _named(error, public, args) from error.__cause__
+                raise _named(error, public, args, kwargs) from error.__cause__
             except MemoryError as error:
-                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
+                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args, kwargs) from error
             is_view = not view and isinstance(result, Tensor) and result._alias is not None
             if is_view and all(result is not argument for argument in (*args, *kwargs.values())):
                 cast(Tensor, result)._alias = None
@@ -84,6 +89,9 @@ def composite(
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
+        if function and not public.endswith("_"):
+            doc, required = inspect.cleandoc(body.__doc__ or ""), code.co_argcount - len(body.__defaults__ or ())
+            wrapper.__doc__ = described(public, doc, parameters, required, code.co_names, "", ggml)
         if creates:
             signature = inspect.signature(body)
             parameters_shown = [*signature.parameters.values(), _REQUIRES_GRAD]
@@ -108,12 +116,13 @@ def _with_numbers(
     return args
 
 
-def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
-    """The same error with the function's name in front, and the operands and line unless an op has given them."""
-    if error.recorded_at or isinstance(error, CaptureError):  # which says where in its own words
+def _named(error: NpuTensorError, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NpuTensorError:
+    """The same error with this function and its arguments in the place of the op's or function's inside."""
+    if (error.recorded_at and not error.reason) or isinstance(error, CaptureError):  # which has its own words
         return reworded(error, f"{name}: {error}")
-    shown = ", ".join(map(brief, arguments))
-    return located(error, f"{name}({shown}): {error}", user_line(sys._getframe(1)))
+    shown = ", ".join([*map(brief, args), *(f"{keyword}={brief(value)}" for keyword, value in kwargs.items())])
+    reason = error.reason or str(error)
+    return located(error, f"{name}({shown}): {reason}", error.recorded_at or user_line(sys._getframe(1)), reason)
 
 
 def tensor_of(value: Operand) -> Tensor:
@@ -123,7 +132,7 @@ def tensor_of(value: Operand) -> Tensor:
     if isinstance(value, (np.ndarray, np.generic)):
         return from_array(np.asarray(value))
     if isinstance(value, (bool, int, float)):
-        return from_array(np.asarray(value, np.float32 if isinstance(value, float) else None))
+        return from_array(np.asarray(value, default_dtype(float).numpy if isinstance(value, float) else None))
     raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {type(value).__name__}")
 
 
@@ -166,7 +175,7 @@ def _install_in_place(name: str, entry: registry.Public) -> None:
         return input._assign(function(input, *args, **kwargs))
 
     method.__doc__ = f"In-place form of `{name}`: the result is written to this tensor, and so to its views."
-    composite(f"{name}_", function=False)(method)
+    composite(f"{name}_")(method)
 
 
 registry.on_publish(_install_in_place)

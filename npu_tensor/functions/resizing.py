@@ -12,38 +12,98 @@ from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.neural import require_float, wide
+from npu_tensor.functions.pooling import adapted
 from npu_tensor.functions.register import composite
 from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
 
+Array = np.ndarray[Any, Any]
+
 
 def _nearest(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
     if input.ndim == 4 and count == 2 * input.shape[dim]:  # as PyTorch does with two places, whatever the factor
-        return ops.take(input, from_array(np.arange(count) // 2), dim)
+        return ops.take_op(input, from_array(np.arange(count) // 2), dim)
     index = np.minimum(np.floor(np.arange(count, dtype=np.float32) * np.float32(scale)), input.shape[dim] - 1)
-    return ops.take(input, from_array(index.astype(np.int64)), dim)
+    return ops.take_op(input, from_array(index.astype(np.int64)), dim)
+
+
+def _nearest_exact(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
+    index = np.floor((np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(scale))
+    return ops.take_op(input, from_array(np.minimum(index, input.shape[dim] - 1).astype(np.int64)), dim)
+
+
+def _centres(extent: int, count: int, scale: float, align_corners: bool) -> Array:
+    """Where the elements of the result are in the input."""
+    if align_corners:
+        return np.arange(count) * ((extent - 1) / max(count - 1, 1))
+    return (np.arange(count) + 0.5) * scale - 0.5
 
 
 def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
     extent = input.shape[dim]
-    if align_corners:
-        place = np.arange(count) * ((extent - 1) / max(count - 1, 1))
-    else:
-        place = np.maximum((np.arange(count) + 0.5) * scale - 0.5, 0)
+    place = np.maximum(_centres(extent, count, scale, align_corners), 0)
     lower = np.minimum(place.astype(np.int64), extent - 1)
     weight = from_array((place - lower).astype(input.dtype.numpy).reshape(count, *(1 for _ in range(-1 - dim))))
-    low = ops.take(input, from_array(lower), dim)
-    high = ops.take(input, from_array(np.minimum(lower + 1, extent - 1)), dim)
+    low = ops.take_op(input, from_array(lower), dim)
+    high = ops.take_op(input, from_array(np.minimum(lower + 1, extent - 1)), dim)
     return low * (1 - weight) + high * weight
+
+
+def _weighted(input: Tensor, dim: int, weights: Array) -> Tensor:
+    """Each element of the result as a sum of all along dim with the weights (result, input)."""
+    matrix = from_array(weights, input.dtype)
+    return (input.movedim(dim, -1) @ matrix.mT).movedim(-1, dim)
+
+
+def _cubic_weights(distance: Array, a: float) -> Array:
+    """R. Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981."""
+    x = np.abs(distance)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _cubic(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
+    extent = input.shape[dim]
+    place = _centres(extent, count, scale, align_corners)
+    weights = np.zeros((count, extent))
+    for tap in range(-1, 3):
+        index = np.floor(place).astype(np.int64) + tap
+        np.add.at(weights, (np.arange(count), index.clip(0, extent - 1)), _cubic_weights(place - index, -0.75))
+    return _weighted(input, dim, weights)
+
+
+def _antialiased(function: Callable[[Array], Array], support: int) -> Callable[..., Tensor]:
+    """As Pillow: an element is the mean of those near it, weighted by a function that is as wide as its step."""
+
+    def method(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
+        extent = input.shape[dim]
+        step = (extent - 1) / max(count - 1, 1) if align_corners else scale
+        width, centre = max(step, 1.0), step * (np.arange(count)[:, None] + 0.5)
+        place = np.arange(extent)
+        first = np.maximum((centre - support * width + 0.5).astype(np.int64), 0)
+        behind = np.minimum((centre + support * width + 0.5).astype(np.int64), extent)
+        weights = np.where((place >= first) & (place < behind), function((place - centre + 0.5) / width), 0)
+        return _weighted(input, dim, weights / weights.sum(1, keepdims=True))
+
+    return method
 
 
 _MODES: dict[str, tuple[Callable[..., Tensor], int | None]] = {
     "nearest": (_nearest, None),
+    "nearest-exact": (_nearest_exact, None),
     "linear": (_linear, 1),
     "bilinear": (_linear, 2),
+    "trilinear": (_linear, 3),
+    "bicubic": (_cubic, 2),
 }
 """How a dimension is resized, and how many there must be."""
+
+_ANTIALIASED: dict[str, Callable[..., Tensor]] = {
+    "bilinear": _antialiased(lambda x: np.maximum(1 - np.abs(x), 0), 1),
+    "bicubic": _antialiased(lambda x: _cubic_weights(x, -0.5), 2),
+}
 
 
 @composite(method=False, ggml="UPSCALE")
@@ -53,21 +113,51 @@ def interpolate(
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
 
-    mode: "nearest", or "linear" for one place dimension and "bilinear" for two. align_corners: whether the outermost
-    elements keep their values; only for the linear ones.
+    mode: "nearest", "nearest-exact", "area" (means of parts), or "linear" for one place dimension, "bilinear" and
+    "bicubic" for two, "trilinear" for three. align_corners: whether the outermost elements keep their values; not for
+    the first three. recompute_scale_factor: the factors are the quotients of the extents. antialias: of "bilinear" and
+    "bicubic", whether elements count that lie between those of a smaller result.
+
+    >>> nt.interpolate(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
     """
     places = input.ndim - 2
+    if mode == "area" and 1 <= places <= 3:
+        return adapted(input, _counts(input.shape[2:], size, scale_factor)[0], places)
     method, needed = _MODES.get(mode, (None, None))
     if method is None or places < 1 or needed not in (None, places):
-        raise ArgumentError(f"mode must be nearest, linear or bilinear and fit {max(places, 0)} places, not {mode!r}")
+        names = ", ".join([*_MODES, "area"])
+        raise ArgumentError(f"mode must be one of {names} and fit {max(places, 0)} places, not {mode!r}")
+    if align_corners and needed is None:
+        raise ArgumentError("align_corners is not for nearest, nearest-exact and area")
+    if antialias:
+        if mode not in _ANTIALIASED:
+            raise ArgumentError(f"antialias is for {' and '.join(_ANTIALIASED)}, not {mode}")
+        method = _ANTIALIASED[mode]
+    extents = input.shape[2:]
+    counts, scales = _counts(extents, size, scale_factor)
+    if recompute_scale_factor:
+        scales = [extent / count for extent, count in zip(extents, counts, strict=True)]
+    dtype = require_float(input) if needed else input.dtype
+    result = wide(input) if needed else input
+    for axis, (count, scale) in enumerate(zip(counts, scales, strict=True)):
+        # As in PyTorch, an extent that stays is copied whatever the factor, but by "nearest" only of two places.
+        if count != extents[axis] or (places != 2 and not needed):
+            result = method(result, axis - places, count, scale, bool(align_corners))
+    return result.to(dtype)
+
+
+def _counts(
+    extents: Sequence[int], size: Sizes | None, scale_factor: float | Sequence[float] | None
+) -> tuple[tuple[int, ...], list[float]]:
+    """The extents of the result, and how far its elements are apart in the input."""
+    places = len(extents)
     if (size is None) == (scale_factor is None):
         raise ArgumentError("give size or scale_factor, not both")
-    if align_corners and needed is None:
-        raise ArgumentError("align_corners is for linear and bilinear")
-    extents = input.shape[2:]
     if size is not None:
         counts = each_place("size", size, places)
         scales = [extent / count for extent, count in zip(extents, counts, strict=True)]
@@ -79,18 +169,42 @@ def interpolate(
         scales = [1 / factor for factor in factors]
     if min(*extents, *counts) < 1:
         raise ShapeError(f"{list(extents)} cannot be resized to {list(counts)}")
-    dtype = require_float(input) if needed else input.dtype
-    result = wide(input) if needed else input
-    for axis, (count, scale) in enumerate(zip(counts, scales, strict=True)):
-        # As in PyTorch, an extent that stays is copied whatever the factor, but by "nearest" only of two places.
-        if count != extents[axis] or (places != 2 and not needed):
-            result = method(result, axis - places, count, scale, bool(align_corners))
-    return result.to(dtype)
+    return counts, scales
+
+
+@composite(method=False)
+def upsample(
+    input: Tensor,
+    size: Sizes | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """As `interpolate`.
+
+    >>> nt.upsample(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    """
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@composite(method=False)
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """(batch, groups * n, ...) with channels of all groups next to each other.
+
+    >>> nt.channel_shuffle(nt.arange(4.0).reshape(1, 4, 1), 2)
+    """
+    if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
+        raise ShapeError(f"needs (batch, channels, ...) with channels divisible by {groups}, not {list(input.shape)}")
+    apart = input.reshape(input.shape[0], groups, input.shape[1] // groups, *input.shape[2:])
+    return apart.transpose(1, 2).reshape(input.shape)
 
 
 @composite(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor)."""
+    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor).
+
+    >>> nt.pixel_shuffle(nt.arange(4.0).reshape(1, 4, 1, 1), 2)
+    """
     factor = upscale_factor
     if input.ndim < 3 or factor < 1 or input.shape[-3] % (factor * factor):
         raise ShapeError(f"needs (..., channels, height, width) with channels divisible by {factor * factor}")
@@ -102,7 +216,10 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @composite(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor)."""
+    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor).
+
+    >>> nt.pixel_unshuffle(nt.arange(4.0).reshape(1, 1, 2, 2), 2)
+    """
     factor = downscale_factor
     if input.ndim < 3 or factor < 1 or any(extent % factor for extent in input.shape[-2:]):
         raise ShapeError(f"needs (..., channels, height, width) with height and width divisible by {factor}")

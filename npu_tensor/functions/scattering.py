@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from npu_tensor.errors import DimensionError, ShapeError
-from npu_tensor.functions.indexing import put, require_mask, require_same_dtype, scatter, with_dimension
+import numpy as np
+
+from npu_tensor import ops
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
+from npu_tensor.functions.creation import arange, full_like, ones_like, zeros, zeros_like
+from npu_tensor.functions.indexing import (
+    put,
+    put_along,
+    require_mask,
+    require_same_dtype,
+    scatter,
+    with_dimension,
+)
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
@@ -16,7 +30,10 @@ __all__: list[str] = []
 
 @composite(in_place=True)
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: bool = False) -> Tensor:
-    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
+    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+
+    >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))
+    """
     if accumulate or isinstance(values, Tensor):
         require_same_dtype(input, tensor_of(values))
     return put(input, tuple(indices), values, reduce="add" if accumulate else "")
@@ -40,26 +57,38 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: 
 
 @composite(in_place=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """input with the slices at the positions `index` along dim replaced by those of source."""
+    """input with the slices at the positions `index` along dim replaced by those of source.
+
+    >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))
+    """
     return _put_slices(input, dim, index, source)
 
 
 @composite(in_place=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """input with alpha times the slices of source added to those at the positions `index` along dim."""
+    """input with alpha times the slices of source added to those at the positions `index` along dim.
+
+    >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))
+    """
     added = source if alpha == 1 else source * alpha
     return _put_slices(input, dim, index, added, "add")
 
 
 @composite(in_place=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))
+    """
     return scatter(input, dim, index, src, reduce="add")
 
 
 @composite(in_place=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the elements of source, in their order, where mask. Reads the mask."""
+    """input with the elements of source, in their order, where mask. Reads the mask.
+
+    >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))
+    """
     require_mask(mask)
     require_same_dtype(input, source)
     shape = broadcast_shapes(input.shape, mask.shape)
@@ -68,3 +97,101 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if source.numel() < count:
         raise ShapeError(f"source has {source.numel()} elements for {count} places")
     return put(input, mask, source.reshape(source.numel()).narrow(0, 0, count))
+
+
+_REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
+
+
+def _start_of(reduce: str, dtype: DType) -> float:
+    """What changes nothing in a reduction of this dtype."""
+    if reduce in ("amax", "amin"):
+        limits = np.iinfo(dtype.numpy) if dtype.is_integer else None
+        lowest, highest = (limits.min, limits.max) if limits else (-math.inf, math.inf)
+        return lowest if reduce == "amax" else highest
+    return 1 if reduce == "prod" else 0
+
+
+def _reduced(
+    put_into: Callable[[Tensor, Tensor, str], Tensor], input: Tensor, source: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    """put_into(tensor, value, how) for PyTorch's names of reductions; the mean also needs to know their number."""
+    if reduce not in _REDUCTIONS:
+        raise ArgumentError(f"reduce must be one of {', '.join(_REDUCTIONS)}, not {reduce!r}")
+    start = input if include_self else put_into(input, full_like(source, _start_of(reduce, input.dtype)), "")
+    total = put_into(start, source, _REDUCTIONS[reduce])
+    if reduce != "mean":
+        return total
+    counts = put_into((ones_like if include_self else zeros_like)(input), ones_like(source), "add").clamp(min=1)
+    return total / counts if input.is_floating_point() else total // counts
+
+
+@composite(in_place=True)
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """input reduced with src[i][j] at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    reduce: "sum", "prod", "mean", "amax" or "amin", of the elements of src alone unless include_self.
+
+    >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")
+    """
+
+    def put_into(tensor: Tensor, value: Tensor, how: str) -> Tensor:
+        return put_along(tensor, dim, index, with_dimension(value), how)
+
+    return _reduced(put_into, input, src, reduce, include_self)
+
+
+@composite(in_place=True)
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """input reduced with the slices of source at those at the positions `index` along dim; as scatter_reduce.
+
+    >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")
+    """
+
+    def put_into(tensor: Tensor, value: Tensor, how: str) -> Tensor:
+        return _put_slices(tensor, dim, index, value, how)
+
+    return _reduced(put_into, input, source, reduce, include_self)
+
+
+@composite(method=False)
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The "sum", "mean" or "max" of the rows of weight (entries, features) at the indices of each bag.
+
+    A bag is a row of input, or in a vector what is between one of the offsets and the next; include_last_offset: the
+    last offset is the end of the last bag. per_sample_weights: factors of the rows, for "sum". padding_idx: an index
+    that does not count. An empty bag gives zeros.
+
+    >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))
+    """
+    if (input.ndim == 1) is (offsets is None) or mode not in ("sum", "mean", "max"):
+        raise ArgumentError("needs a matrix, or a vector and offsets, and the mode sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise ArgumentError(f"per_sample_weights are for the mode sum, not {mode!r}")
+    indices = input.reshape(input.numel())
+    if offsets is None:
+        count = input.shape[0]
+        bag = arange(count).unsqueeze(1).expand(input.shape).reshape(indices.shape)
+    else:
+        count = offsets.shape[0] - include_last_offset
+        bag = (offsets[:count].unsqueeze(1) <= arange(indices.shape[0])).sum(0) - 1
+    rows = ops.take_op(weight, indices, 0)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(indices.shape[0], 1)
+    if padding_idx is not None:  # into a bag of their own, which is left out
+        bag = ops.where_op(indices == padding_idx % weight.shape[0], count, bag)
+    bags = zeros(count + 1, weight.shape[1], dtype=weight.dtype)
+    how = {"sum": "sum", "mean": "mean", "max": "amax"}[mode]
+    return index_reduce(bags, 0, bag, rows, how, include_self=False)[:count]

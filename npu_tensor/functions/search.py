@@ -43,7 +43,10 @@ def unique(
 
 @composite(method=False)
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each of the elements is among test_elements, with which it is compared one by one."""
+    """Whether each of the elements is among test_elements, with which it is compared one by one.
+
+    >>> nt.isin(nt.tensor([1, 2, 3]), nt.tensor([2, 5]))
+    """
     candidates = tensor_of(test_elements)
     present = (tensor_of(elements).unsqueeze(-1) == candidates.reshape(candidates.numel())).any(-1)
     return ~present if invert else present
@@ -51,7 +54,10 @@ def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = Fal
 
 @composite()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
+    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+
+    >>> nt.bincount(nt.tensor([0, 1, 1, 3]))
+    """
     if input.ndim != 1 or (weights is not None and weights.shape != input.shape):
         raise ShapeError("needs a vector, and weights of its shape")
     if not input.dtype.is_integer:
@@ -72,6 +78,8 @@ def searchsorted(
 
     NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
     compared with the whole sequence.
+
+    >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))
     """
     values = tensor_of(input)
     if sorted_sequence.ndim > 1:
@@ -88,5 +96,8 @@ def searchsorted(
 
 @composite(method=False)
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """In which of the intervals between ascending boundaries each value is; as searchsorted."""
+    """In which of the intervals between ascending boundaries each value is; as searchsorted.
+
+    >>> nt.bucketize(nt.tensor([0.5, 2.5]), nt.tensor([1.0, 2.0, 3.0]))
+    """
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

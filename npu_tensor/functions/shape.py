@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, promote
-from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, GradientError, ShapeError
 from npu_tensor.functions.creation import extents
 from npu_tensor.functions.register import Operand, composite, fitting, tensor_of
+from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.tensor import Tensor
@@ -134,7 +135,10 @@ def ravel(input: Tensor) -> Tensor:
 
 @composite(view=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dimension `dim` split into `sizes`, one of which may be -1."""
+    """Dimension `dim` split into `sizes`, one of which may be -1.
+
+    >>> nt.unflatten(nt.arange(6), 0, (2, 3))
+    """
     place = dimension(dim, input.ndim)
     sizes = list(sizes)
     if sizes.count(-1) == 1:
@@ -161,6 +165,24 @@ def is_contiguous(input: Tensor) -> bool:
     return input._alias is None or input._alias[1].is_contiguous
 
 
+def _renames(name: str) -> None:
+    """The method <name>_, after which a tensor is another view of its memory."""
+    function: Any = registry.methods()[name]
+
+    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if input.requires_grad and input.is_leaf:
+            raise GradientError("an in-place op cannot change a leaf that requires a gradient")
+        input._show_as(function(input, *args, **kwargs))
+        return input
+
+    method.__doc__ = f"In-place form of `{name}`: this tensor is that view of its memory from now on."
+    composite(f"{name}_", function=False, view=True)(method)
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+    _renames(_name)
+
+
 # --- repetition
 
 
@@ -172,13 +194,19 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(view=True)
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expanded to a shape, by the rules of broadcasting."""
+    """Expanded to a shape, by the rules of broadcasting.
+
+    >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))
+    """
     return input.expand(size)
 
 
 @composite(method=False, view=True)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All expanded to their common shape."""
+    """All expanded to their common shape.
+
+    >>> nt.broadcast_tensors(nt.zeros(2, 1), nt.ones(3))
+    """
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     return tuple(tensor.expand(shape) for tensor in tensors)
 
@@ -250,7 +278,10 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
 
 @composite(method=False)
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions."""
+    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions.
+
+    >>> nt.meshgrid(nt.arange(2), nt.arange(3))
+    """
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"indexing must be 'ij' or 'xy', not {indexing!r}")
     vectors: tuple[Tensor, ...] = unpacked(tensors)
@@ -266,7 +297,10 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 @composite(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
+    """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
+
+    >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))
+    """
     if len(tensors) == 1:
         return tensors[0].clone()
     return stack([grid.reshape(grid.numel()) for grid in meshgrid(*tensors)], -1)
@@ -280,7 +314,7 @@ def hstack(tensors: Sequence[Operand]) -> Tensor:
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
 
-@composite(method=False)
+@composite(method=False, aliases=("row_stack",))
 def vstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined on top of each other, after making each a matrix at least."""
     parts = [tensor_of(part) for part in tensors]
@@ -332,7 +366,10 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite(view=True)
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements along dim from `start`."""
+    """`length` elements along dim from `start`.
+
+    >>> nt.narrow(nt.arange(5), 0, 1, 3)
+    """
     place = dimension(dim, input.ndim)
     extent = input.shape[place] if input.ndim else 0
     if not -extent <= start <= extent:
@@ -391,11 +428,13 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
     return input.clone()
 
 
-@composite(method=False, ggml="PAD")
+@composite(method=False, ggml="PAD, PAD_REFLECT_1D")
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
     mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
+
+    >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)
     """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")
@@ -437,7 +476,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
 
 @composite()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+    >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))
+    """
     if not input.ndim and index.ndim <= 1:
         return gather(input.reshape(1), dim, index.reshape(index.numel())).reshape(index.shape)
     return ops.gather_along(input, index, dim)
@@ -445,17 +487,23 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @composite(ggml="GET_ROWS")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input at the positions in the vector `index` along dim."""
+    """The slices of input at the positions in the vector `index` along dim.
+
+    >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))
+    """
     if index.ndim > 1:
         raise DimensionError("index must be a vector")
     if not input.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
-    return ops.take(input, index.reshape(index.numel()), dim)
+    return ops.take_op(input, index.reshape(index.numel()), dim)
 
 
 @composite()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+
+    >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)
+    """
     if dim is None:
         return gather(input.reshape(input.numel()), 0, indices.reshape(indices.numel()))
     if input.ndim != indices.ndim:

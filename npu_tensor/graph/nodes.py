@@ -153,13 +153,16 @@ def source_text(code: CodeType, offset: int) -> str:
     return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
 
 
-def located(error: E, text: str, where: tuple[CodeType, int] | str | None) -> E:
-    """The same error with another text that ends in the recording line; an error that has it keeps it."""
+def located(error: E, text: str, where: tuple[CodeType, int] | str | None, reason: str = "") -> E:
+    """The same error with another text that ends in the recording line; an error that has it keeps it.
+
+    reason: the part of the text that says what is wrong, see `NpuTensorError`.
+    """
     line = source_line(*where) if isinstance(where, tuple) else where
-    if not line:
-        return reworded(error, text)
-    said = reworded(error, f"{text} (recorded at {line})")
-    said.recorded_at = line  # type: ignore[attr-defined]  # also of TypeError and the like
+    said = reworded(error, f"{text} (recorded at {line})" if line else text)
+    said.reason = reason  # type: ignore[attr-defined]  # also of TypeError and the like
+    if line:
+        said.recorded_at = line  # type: ignore[attr-defined]
     return said
 
 

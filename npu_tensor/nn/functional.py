@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from npu_tensor import functions  # noqa: F401 - enters them in the registry
+from npu_tensor.errors import no_such_name
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor
 
@@ -21,15 +22,17 @@ _PYTORCH: Final = (
     "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle",
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss",
     "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "elu_",
-    "embedding", "embedding_bag", "fold", "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm",
-    "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "hinge_embedding_loss",
-    "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_",
-    "linear", "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "margin_ranking_loss",
-    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "mish", "mse_loss", "nll_loss",
-    "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss",
-    "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu", "rrelu_", "scaled_dot_product_attention", "selu", "selu_",
-    "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign",
-    "tanh", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss", "unfold", "upsample",
+    "embedding", "embedding_bag", "fold", "fractional_max_pool2d", "gaussian_nll_loss", "gelu", "glu", "grid_sample",
+    "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
+    "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm",
+    "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d", "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d",
+    "max_unpool3d", "mish", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+    "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
+    "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu", "rrelu_",
+    "scaled_dot_product_attention", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax",
+    "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
 )
 
 _INPLACE: Final = (
@@ -54,11 +57,10 @@ def _with_inplace(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 _FUNCTIONS: Final = registry.functions()
-_METHODS: Final = {name: method for name, method in registry.methods().items() if name.endswith("_")}
 _AVAILABLE: Final[dict[str, Callable[..., Any]]] = {
-    name: _with_inplace(_FUNCTIONS[name]) if name in _INPLACE else _FUNCTIONS.get(name) or _METHODS[name]
+    name: _with_inplace(_FUNCTIONS[name]) if name in _INPLACE else _FUNCTIONS[name]
     for name in _PYTORCH
-    if name in _FUNCTIONS or name in _METHODS
+    if name in _FUNCTIONS
 }
 globals().update(_AVAILABLE)
 
@@ -66,5 +68,6 @@ __all__ = sorted(_AVAILABLE)
 
 
 def __getattr__(name: str) -> Any:
-    missing = "npu_tensor does not have this function of PyTorch" if name in _PYTORCH else "there is no such function"
-    raise AttributeError(f"npu_tensor.nn.functional has no {name}: {missing}")
+    if name in _PYTORCH:
+        raise AttributeError(f"npu_tensor.nn.functional has no {name}: npu_tensor does not have it yet")
+    raise no_such_name("module 'npu_tensor.nn.functional'", name, __all__)

@@ -16,6 +16,7 @@ from npu_tensor import events
 from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
 from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
+from npu_tensor.observe.folding import folded
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
@@ -260,7 +261,8 @@ class Explanation(Sequence[Row]):
         notes = [f"{left_out} more ops: print this object, or see its .rows"] if left_out > 0 else []
         below = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
         shown = len(self._work.leaves) + len(self) <= MOST_OPEN
-        return f"{page.table(columns, _FIGURES, ('why',))}{below}{page.details('graph', self.svg(), opened=shown)}"
+        table = page.table(columns, _FIGURES, ("why", "line"))
+        return f"{table}{below}{page.details('graph', self.svg(), opened=shown)}"
 
     def save(self, path: str | Path) -> None:
         """Write a file of the kind that its suffix says: .svg, .html, .mmd or .md (Mermaid), .txt or .json (the rows).
@@ -336,9 +338,6 @@ def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
 
 # --- text
 
-WIDTH: Final = 120
-"""Columns of a terminal that the table keeps to, unless there are kernels with very long names."""
-
 MOST_WHY_LINES: Final = 8
 """Lines of a reason, such as what a compiler says; the rows have all of it."""
 
@@ -352,8 +351,8 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
     for row in rows:
         if row.why:
             letters.setdefault(row.why, _letters(len(letters)))
-    columns = _columns(rows, [letters.get(row.why, "") for row in rows])
-    lines = text.table(columns, _FIGURES, WIDTH, _CUT)
+    columns = folded(_columns(rows, [letters.get(row.why, "") for row in rows]))
+    lines = text.table(columns, _FIGURES, text.line_width(), _CUT)
     if letters:
         lines += ["", "why:"]
     indent = len(_letters(len(letters))) + 2
@@ -368,7 +367,7 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
 def _wrapped(words: str, first: str, indent: int, most: int | None) -> list[str]:
     return textwrap.wrap(
         words,
-        WIDTH,
+        text.line_width(),
         initial_indent=first,
         subsequent_indent=" " * indent,
         break_on_hyphens=False,

@@ -158,9 +158,10 @@ class _Brief(reprlib.Repr):
         self.maxlist = self.maxtuple = 12
         self.maxstring = self.maxlong = self.maxother = 100
 
-    def repr_Tensor(self, tensor: Any, level: int) -> str:
-        # PyTorch's class has this name, too.
-        return str(tensor._node.spec) if hasattr(tensor, "_node") else self.repr_instance(tensor, level)
+    def repr1(self, x: Any, level: int) -> str:
+        if hasattr(x, "_node"):  # a Tensor, or a class of it
+            return str(x._node.spec)
+        return f"array {x.dtype}{list(x.shape)}" if isinstance(x, np.ndarray) else super().repr1(x, level)
 
 
 brief: Final[Callable[[Any], str]] = _Brief().repr

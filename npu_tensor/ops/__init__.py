@@ -10,5 +10,7 @@ from npu_tensor.ops.movement import *
 from npu_tensor.ops.quantized import *
 from npu_tensor.ops.reduction import *
 from npu_tensor.ops.registry import OPS, op
+from npu_tensor.ops.scans import *
+from npu_tensor.ops.special import *
 
 __all__ = ["OPS", "Call", "Layout", "Op", "op"]  # and every op

@@ -146,10 +146,45 @@ def xielu(input, /, alpha_n: float, alpha_p: float, beta: float, eps: float):
     """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
     alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
+
+    >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)
     """
     positive = alpha_p * input * input + beta * input
     negative = (np.expm1(np.minimum(input, eps)) - input) * alpha_n + beta * input
     return np.where(input > 0, positive, negative)
+
+
+@op(kind="map", rule=rules.floating)
+def celu(input, /, alpha: float = 1.0):
+    """max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
+    return np.where(input < 0, alpha * np.expm1(input / alpha), input)
+
+
+@op(kind="map", rule=rules.floating)
+def softshrink(input, /, lambd: float = 0.5):
+    """input moved toward zero by lambd; zero in between."""
+    return np.where(input > lambd, input - lambd, np.where(input < -lambd, input + lambd, input * 0))
+
+
+@op(kind="map", rule=rules.floating)
+def hardshrink(input, /, lambd: float = 0.5):
+    """input where it is outside [-lambd, lambd], else zero."""
+    return np.where(abs(input) <= lambd, 0, input)
+
+
+@op(kind="map", rule=rules.floating)
+def tanhshrink(input, /):
+    """input - tanh(input)."""
+    return input - np.tanh(input)
+
+
+@op(kind="map", rule=rules.numeric)
+def threshold(input, /, threshold: float, value: float):
+    """input where it is above the threshold, else value.
+
+    >>> nt.threshold(nt.tensor([0.5, 2.0]), 1.0, 0.0)
+    """
+    return np.where(input <= threshold, value, input)
 
 
 # --- gated linear units: activation(input) * gate

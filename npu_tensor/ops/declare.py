@@ -164,6 +164,7 @@ class Op:
         quantized: bool = False,
     ) -> None:
         """
+        ggml: its name there; several are separated by ", ", and kernels go by the first.
         public: whether it is a function and a method of its own name and of `aliases`.
         in_place: whether there is a method <name>_, too, that writes to its tensor; by default for each public map.
         converts: whether it gives its operand in another dtype, to which it rounds also where the value stays in a

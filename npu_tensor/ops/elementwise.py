@@ -155,7 +155,10 @@ def pow_integer(input, exponent, /):
 
 @op(kind="map", rule=rules.floating, ggml="SCALE")
 def scale(input, /, s: float, b: float = 0.0):
-    """input * s + b."""
+    """input * s + b.
+
+    >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)
+    """
     return input * s + b
 
 
@@ -171,7 +174,10 @@ def clamp_op(input, /, min: float | None = None, max: float | None = None):
 
 @op(kind="map", rule=rules.arithmetic)
 def lerp(input, end, weight, /):
-    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
+    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+
+    >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)
+    """
     distance = end - input
     return np.where(abs(weight) < 0.5, input + weight * distance, end - distance * (1 - weight))
 
@@ -191,7 +197,7 @@ def ceil(input, /):
     return np.ceil(input)
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc)
+@op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc, aliases=("fix",))
 def trunc(input, /):
     """The integer part, toward zero."""
     return np.trunc(input)

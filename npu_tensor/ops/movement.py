@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, int64
+from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution
@@ -101,7 +101,10 @@ def _expand_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str,
 
 @op(kind="view", rule=_expand_rule, ggml="REPEAT", layout=_expand_layout)
 def expand(input, /, *shape: int):
-    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+
+    >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)
+    """
     return np.broadcast_to(input, shape)
 
 
@@ -147,7 +150,10 @@ def _select_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str,
 
 @op(kind="view", rule=_select_rule, ggml="VIEW", layout=_select_layout)
 def select(input, /, dim: int, index: int):
-    """The slice at `index` along dim, without it."""
+    """The slice at `index` along dim, without it.
+
+    >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)
+    """
     return input[(*[slice(None)] * dim, index)]
 
 
@@ -331,30 +337,6 @@ def triu(input, /, diagonal: int = 0):
     return np.triu(input, diagonal)
 
 
-def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    """Same shape out, along one dimension, in the register type of the input."""
-    x = require_tensor(operands[0])
-    dim = dimension(attributes["dim"], x.ndim)
-    choice = attributes.get("dtype")
-    dtype = x.dtype if choice is None else as_dtype(choice)
-    if choice is None and not dtype.is_floating_point:
-        dtype = int64
-    return Resolution(Spec.of(x.shape, dtype), (dtype.register,), {**attributes, "dim": dim, "dtype": dtype})
-
-
-@op(kind="data", rule=_along_rule, ggml="CUMSUM")
-def cumsum(input, /, dim: int, *, dtype=None):
-    """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
-    wide = np.float64 if input.dtype.kind == "f" else input.dtype
-    return np.cumsum(input, axis=dim, dtype=wide) if input.ndim else np.array(input)
-
-
-@op(kind="data", rule=_along_rule)
-def cumprod(input, /, dim: int, *, dtype=None):
-    """Running product along dim; integers give int64."""
-    return np.cumprod(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
-
-
 def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = require_tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
@@ -413,12 +395,16 @@ def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 
 def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: int = 0) -> None:
     if index.size and (index.min() < lowest or index.max() >= extent):
-        raise IndexError(f"{name} is out of range for extent {extent}: {index.min()} to {index.max()}")
+        wrong = index.max() if index.max() >= extent else index.min()
+        raise IndexError(f"{name} {wrong} is out of range for extent {extent}")
 
 
 @op(kind="data", rule=_gather_rule, public=False, computes=False)
-def gather_along(input, index, /, dim: int, name: str = "index"):
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others. Errors call the index `name`."""
+def gather_along(input, index, /, dim: int, name: str = "index", caller: str = ""):
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+    Errors call the index `name`, and are those of the function `caller` if there is one.
+    """
     _check_range(index, input.shape[dim], name)
     crop = tuple(slice(None) if axis == dim else slice(extent) for axis, extent in enumerate(index.shape))
     return np.take_along_axis(input[crop], index.astype(np.int64), axis=dim)
@@ -435,10 +421,10 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
 
 
 @op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True)
-def take(input, index, /, dim: int, name: str = "index"):
+def take_op(input, index, /, dim: int, name: str = "index", caller: str = ""):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 
-    Errors call the index `name`.
+    Errors as those of gather_along.
     """
     _check_range(index, input.shape[dim], name)
     return np.take(input, index, axis=dim)
@@ -475,7 +461,7 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
 
 
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True)
-def put(
+def put_op(
     *tensors,
     bounds: tuple[tuple[int, int, int], ...],
     dims: tuple[int, ...],
@@ -546,6 +532,18 @@ def random_normal(seed, /, shape, dtype):
 def random_integers(seed, low, high, /, shape, dtype):
     """Uniform integers on [low, high), from a Philox stream of `seed`."""
     return _stream(seed).integers(int(low), int(high), shape)
+
+
+@op(kind="data", rule=rules.sequence, public=False)
+def random_poisson(seed, rate, /, shape, dtype):
+    """Poisson numbers of these rates, from a Philox stream of `seed`."""
+    return _stream(seed).poisson(rate.astype(np.float64), shape)
+
+
+@op(kind="data", rule=rules.sequence, public=False)
+def random_binomial(seed, count, probability, /, shape, dtype):
+    """Binomial numbers of these counts and probabilities, from a Philox stream of `seed`."""
+    return _stream(seed).binomial(count.astype(np.int64), probability.astype(np.float64), shape)
 
 
 def _stream(seed: Any) -> np.random.Generator:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor.ops.declare import Attribute, Op
+from npu_tensor.ops.documentation import described
 from npu_tensor.ops.rules import comparison, unpacked
 
 __all__ = ["KEYWORDS", "STEPS", "SYNONYMS", "given_twice", "operator_recorder", "recorder"]
@@ -48,6 +49,10 @@ def recorder(op: Op) -> Callable[..., Any]:
     else:
         function = _compiled_late(op, op.name, lambda: _source(op, op.name))
         function.__signature__ = _signature(op)  # type: ignore[attr-defined]
+    if op.public:
+        required = len(op.operands) + sum(each.default is inspect.Parameter.empty for each in op.attributes)
+        parameters = [*op.operands, *(each.name for each in op.attributes)]
+        function.__doc__ = described(op.name, op.doc, parameters, required, (), op.dtypes, op.ggml, op.domain)
     # A function of the package is pickled by the name that users know it by.
     own = (op.body.__module__ or "").startswith("npu_tensor.")
     function.__module__ = "npu_tensor" if own else op.body.__module__
@@ -124,9 +129,13 @@ def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType
 
 def _signature(op: Op) -> inspect.Signature:
     """What help and documentation show: the declaration, without synonyms."""
-    operands = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in op.operands]
-    attributes = [inspect.Parameter(each.name, each.kind, default=each.default) for each in op.attributes]
-    return inspect.Signature([*operands, *attributes])
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    operands = [inspect.Parameter(name, kind, annotation="Operand") for name in op.operands]
+    attributes = [
+        inspect.Parameter(each.name, each.kind, default=each.default, annotation=each.annotation)
+        for each in op.attributes
+    ]
+    return inspect.Signature([*operands, *attributes], return_annotation="Tensor")
 
 
 def _parameters(op: Op) -> str:
@@ -146,7 +155,15 @@ def _parameters(op: Op) -> str:
     synonyms = [f"{SYNONYMS[attribute.name]}=_absent" for attribute in op.attributes if _has_synonym(op, attribute)]
     if synonyms and not keyword_only:
         parts.append("*")
-    return ", ".join([*parts, *synonyms])
+    out = ["out=None"] if _takes_out(op) else []
+    if out and not keyword_only and not synonyms:
+        parts.append("*")
+    return ", ".join([*parts, *synonyms, *out])
+
+
+def _takes_out(op: Op) -> bool:
+    """Whether there is PyTorch's `out=`, the tensor that the result is written to."""
+    return op.public and op.kind != "view"
 
 
 def _has_synonym(op: Op, attribute: Attribute) -> bool:
@@ -238,7 +255,10 @@ def _source(op: Op, name: str) -> str:
         lines += [f"    if {defaults}:", *(f"    {line}" for line in _default_call()), f"    else: call = {resolved}"]
     else:
         lines.append(f"    call = {resolved}")
-    return "\n".join([*lines, *_finishing_lines(op)]) + "\n"
+    *recorded, result = _finishing_lines(op)
+    if _takes_out(op):
+        recorded.append(f"    if out is not None: return _into(out, {result.removeprefix('    return ')})")
+    return "\n".join([*lines, *recorded, result]) + "\n"
 
 
 def _operator_source(op: Op, name: str, reflected: bool) -> str:

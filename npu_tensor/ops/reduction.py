@@ -21,7 +21,7 @@ from npu_tensor.ops.rows import (
 )
 
 
-@op(kind="row", rule=rules.reduction("sum"), ggml="SUM_ROWS")
+@op(kind="row", rule=rules.reduction("sum"), ggml="SUM_ROWS, SUM")
 def sum_(input, /, dim=None, keepdim: bool = False, *, dtype=None):
     """Sum over dim (None = all); integers give int64. float32 partial sums."""
     return row_sum(input)
@@ -53,7 +53,10 @@ def amin(input, /, dim=(), keepdim: bool = False):
 
 @op(kind="row", rule=rules.reduction("int64"), ggml="ARGMAX")
 def argmax(input, /, dim=None, keepdim: bool = False):
-    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
+    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+
+    GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN.
+    """
     return row_argmax(input)
 
 

@@ -153,7 +153,7 @@ def floating(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
     """Float in, float out; integers and bool become float32."""
     dtype = promoted(operands)
     if not dtype.is_floating_point:
-        dtype = float32
+        dtype = default_dtype(float)
     return _map(operands, dtype, dtype.register, attributes)
 
 

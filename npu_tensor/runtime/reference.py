@@ -129,7 +129,7 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
 def located(error: Exception, call: Call) -> NpuTensorError:
     """An error that the user's values caused, with the op and its operands; `call` lets the scheduler add the line."""
     kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
-    described = kind(f"{call.op.name}({describe(call.operands)}): {error}")
+    described = kind(f"{call.attributes.get('caller') or f'{call.op.name}({describe(call.operands)})'}: {error}")
     described.call = call
     return described
 

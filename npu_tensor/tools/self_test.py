@@ -114,17 +114,20 @@ class Report:
         return f"{self.device}: {', '.join(f'{number} {result}' for result, number in counts.most_common())}"
 
     def to_json(self) -> str:
-        """All of it as a JSON object. An NMSE that is infinite or no number is null."""
+        """All of it as a JSON object."""
+        return json.dumps(self.as_dict(), indent=1) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON can hold it. An NMSE that is infinite or no number is None."""
         rows = [
             row._asdict() | {"nmse": row.nmse if row.nmse is not None and math.isfinite(row.nmse) else None}
             for row in self.rows
         ]
-        whole = {"device": self.device, "machine": dict(self.machine), "ok": self.ok, "rows": rows}
-        return json.dumps(whole, indent=1) + "\n"
+        return {"device": self.device, "machine": dict(self.machine), "ok": self.ok, "rows": rows}
 
     def __str__(self) -> str:
         columns = [*zip(HEADINGS, *(row.cells() for row in self.rows), strict=True)]
-        table = text.table(columns, figures=("NMSE", "time", "predicted"))
+        table = text.table(columns, ("NMSE", "time", "predicted"), text.line_width())
         return "\n".join((*(f"{name}: {value}" for name, value in self.machine.items()), *table, self.summary))
 
 

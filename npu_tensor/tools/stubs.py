@@ -27,7 +27,7 @@ _HEADER = """\
 # ruff: noqa: {ignored}
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,17 @@ import numpy as np
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Size = Any
+Extents = Any
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 """
+
+# What functions and methods return several values as.
+_RESULTS = """\
+from npu_tensor.functions.arithmetic import MantissaExponent
+from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.functions.statistics import Histogram
+from npu_tensor.linalg import QR, SignLogDet"""
 
 # The stubs define functions and methods of these names.
 _BUILTINS = re.compile(r"(?<![\w.'])(float|int|bool|str|tuple|list|type|object)\b(?!')")
@@ -111,7 +118,9 @@ def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str
         parameters = list(signature.parameters.values())
         annotations = [_annotation(p.annotation, "Any") for p in parameters]
         returns = _annotation(signature.return_annotation, "Any")
-    doc = textwrap.indent(f'"""{inspect.cleandoc(function.__doc__ or "")}"""', "    ")
+    # The docstring of the declaration; what `help` has besides follows from the types.
+    doc = op.doc if op is not None else inspect.cleandoc(inspect.unwrap(function).__doc__ or "")
+    doc = textwrap.indent(f'"""{doc}"""', "    ")
     return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
 
 
@@ -132,8 +141,8 @@ def _methods() -> str:
     body.append("def _assign(self, result: Tensor) -> Tensor: ...\n")
     header = _HEADER.format(
         imports="from npu_tensor.functions.creation import Generator\n"
-        "from npu_tensor.functions.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
-        ignored="E501",
+        f"{_RESULTS}\nfrom npu_tensor.tensor import Tensor",
+        ignored="E501, F401, I001",
     )
     methods = textwrap.indent("".join(body), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
@@ -144,12 +153,13 @@ def _public_imports() -> list[str]:
     names = {*nt.__all__, *nt._LOADED_LATE} - nt._NAMES.keys() - {"config"}  # type: ignore[attr-defined]
     lines = [f"from npu_tensor import {name} as {name}" for name in nt._MODULES_LOADED_LATE]  # type: ignore[attr-defined]
     lines += ["from npu_tensor.config import config as config"]
-    lines += [f"from {getattr(nt, name).__module__} import {name} as {name}" for name in sorted(names)]
+    public = {name: getattr(nt, name) for name in sorted(names)}
+    lines += [f"from {each.__module__} import {each.__name__} as {name}" for name, each in public.items()]
     lines += [f"from npu_tensor.errors import {name} as {name}" for name in errors.__all__]
     return [
         *lines,
         "from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits",
-        "from npu_tensor.functions.shape import ValuesIndices",
+        *_RESULTS.split("\n"),
     ]
 
 
@@ -157,7 +167,7 @@ def _functions() -> str:
     names = [dtype.name for dtype in (*dtypes.DTYPES, *dtypes.QUANTIZED)]
     names += ["double", "float", "half", "int", "long", "short"]
     lines = [
-        _HEADER.format(imports="\n".join(_public_imports()), ignored="E501, F401, I001"),
+        _HEADER.format(imports="\n".join(_public_imports()), ignored="E501, F401, F811, I001"),
         "__version__: str\n",
         *(f"{name}: DType\n" for name in names),
         *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),

@@ -128,7 +128,7 @@ def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: 
         raise nt.BuildError("no such instruction")
 
     monkeypatch.setattr(NpuTensor, "linear", staticmethod(fail))
-    path = tmp_path / "made" / "results.json"
+    path = tmp_path / "results.json"
     suite = suites.Suite("made up", ("linear",), lambda task: measured(small_product(), task.libraries, LITTLE))
     monkeypatch.setitem(suites.SUITES, "matmul", suite)
     outcome = invoke("--suite", "matmul", "--peer", "numpy", "--json", str(path))

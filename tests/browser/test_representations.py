@@ -42,6 +42,18 @@ def test_an_explanation_is_a_table_and_a_picture(show: Show) -> None:
     assert len(page.boxes("g.kernel")) == sum(row.predicted is not None for row in found)
 
 
+@pytest.mark.parametrize("width", [1280, 760])
+def test_every_column_of_an_explanation_is_in_view(show: Show, width: int) -> None:
+    explanation = nt.explain(y := graph())
+    with explanation.measure():
+        y.realize()
+    page = show(explanation._repr_html_())
+    page.look(width=width)
+    headings = page.boxes("th")
+    assert [box.text for box in headings][-2:] == ["why", "line"]
+    assert all(box.right <= page.width for box in headings)
+
+
 def test_the_pointer_tells_more_about_every_op_and_kernel(show: Show) -> None:
     page = show(nt.explain(graph()).svg())
     script = "return [...document.querySelectorAll(arguments[0])].map(e => e.querySelector('title')?.textContent ?? '')"

@@ -1,5 +1,6 @@
 """The command line, and the demo behind it."""
 
+import json
 import math
 import os
 import subprocess
@@ -192,6 +193,59 @@ def test_ops_lists_every_op() -> None:
     assert "MUL_MAT" in rows["matmul"]
     assert "UNARY_SILU" in rows["silu"]
     assert "elementwise" in rows["silu"]
+
+
+def test_ops_describes_those_that_fit_a_pattern() -> None:
+    shown = invoke("ops", "softmax", columns=80).output
+    assert "softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor\n" in shown
+    assert "It can run: CPU, compiled; NPU kernels, rowwise." in shown
+    assert "log_softmax(input" in shown
+    assert "mul_mat(a: Tensor, b: Tensor) -> Tensor" in invoke("ops", "MUL_MAT").output
+    unknown = invoke("ops", "softmx")
+    assert unknown.exit_code == 1
+    assert "softmax" in unknown.output
+
+
+@pytest.mark.parametrize(
+    "command", [["ops", "relu"], ["info"], ["config"], ["doctor"], ["cache", "ls"], ["selftest", "--device=cpu"]]
+)
+def test_json_means_the_same_everywhere(command: list[str], tmp_path: Path) -> None:
+    quick = ["--quick", "--family=rope"] if command[0] == "selftest" else []
+    printed = CliRunner().invoke(main, [*command, *quick, "--json"])
+    content = json.loads(printed.stdout)
+    file = tmp_path / "out.json"
+    beside = CliRunner().invoke(main, [*command, *quick, "--json", str(file)])
+    assert type(json.loads(file.read_text("utf-8"))) is type(content)
+    assert not beside.stdout.startswith(("{", "["))  # the tables
+    absent = CliRunner().invoke(main, [*command, *quick, "--json", str(tmp_path / "absent" / "out.json")])
+    assert absent.exit_code == 2
+    assert "there is no directory" in absent.output
+
+
+def test_examples_are_copied_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    assert "README.md: is there already" in invoke("examples", str(tmp_path)).output
+    source = ROOT / "examples"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        path.name for pattern in ("*.ipynb", "*.py", "*.md") for path in source.glob(pattern)
+    }
+    assert (tmp_path / "README.md").read_text() == "mine"
+    first = "01_first_steps.ipynb"
+    assert (tmp_path / first).read_bytes() == (source / first).read_bytes()
+
+
+def test_a_wheel_has_the_data_that_the_package_reads() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    folders = {name: ROOT / settings["package-dir"].get(name, name.replace(".", "/")) for name in settings["packages"]}
+    data = {
+        path
+        for name, patterns in settings["package-data"].items()
+        for pattern in patterns
+        for path in folders.get(name, ROOT / "absent").glob(pattern)
+    }
+    files = {path for folder in folders.values() for path in folder.iterdir()}
+    there = {path.resolve() for path in files if path.suffix in (".json", ".ipynb", ".npz", ".ll", ".css", ".html")}
+    assert there <= {path.resolve() for path in data}
 
 
 def test_info_names_versions_and_settings(tmp_path: Path) -> None:

@@ -41,8 +41,14 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def ours_of(value: Any) -> Any:
-    """Torch tensors inside an argument as ours."""
-    return mapped(lambda each: from_torch(each) if isinstance(each, torch.Tensor) else each, value)
+    """Torch tensors and dtypes inside an argument as ours."""
+    return mapped(_ours, value)
+
+
+def _ours(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return getattr(nt, str(value).removeprefix("torch."))
+    return from_torch(value) if isinstance(value, torch.Tensor) else value
 
 
 def exact_of(value: Any) -> Any:
@@ -63,6 +69,8 @@ def compare(ours: Any, own: Any, exact: Any, what: str) -> None:
         assert len(ours) == len(own), what
         for part, own_part, exact_part in zip(ours, own, exact, strict=True):
             compare(part, own_part, exact_part, what)
+    elif isinstance(own, torch.dtype):
+        assert ours is _ours(own), what
     else:
         assert ours == own, what
 
@@ -85,6 +93,11 @@ NAN = torch.tensor([[1.0, math.nan, -2.0], [math.nan, math.nan, 0.0], [3.0, 3.0,
 ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
 SIGNS = torch.tensor([1, -1, -1, 1])
 TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
+
+SQUARE = normal(3, 3) + 2 * torch.eye(3)
+LOWER = torch.linalg.cholesky(SQUARE @ SQUARE.mT)
+WINDOWS = ("bartlett", "blackman", "hamming", "hann", "kaiser")
+PAIRED = (torch.uint8, torch.int64, torch.bool, torch.float16)
 
 # (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
 REDUCTIONS = ("add", "multiply")
@@ -254,6 +267,7 @@ CASES: list[Case] = [
     ("outer", (V, normal(3)), {}),
     *calls("linear", (M, normal(3, 6), normal(3)), (X, normal(2, 5)), (V, normal(3, 6), normal(3))),
     ("addmm", (normal(3), M, normal(6, 3)), {"beta": 0.5, "alpha": 2}),
+    ("addmm", (normal(4, 3), M, normal(6, 3)), {"alpha": 2}),
     ("addmm", (torch.full((3,), math.nan), M, normal(6, 3)), {"beta": 0}),
     ("baddbmm", (normal(3, 4, 4), X, X.transpose(1, 2)), {}),
     ("addmv", (normal(4), M, V), {"alpha": 3}),
@@ -443,13 +457,209 @@ CASES: list[Case] = [
         (normal(1, 4, 3, 8), normal(1, 2, 3, 8), normal(1, 2, 3, 8)),
         {"enable_gqa": True, "is_causal": True},
     ),
+    # stacks, splits, diagonals and parts
+    *((f"atleast_{n}d", (x,), {}) for n in (1, 2, 3) for x in (S, V, M, X)),
+    ("atleast_2d", (S, V), {}),
+    *calls("column_stack", ([V, V],), ([M, M[:, :2]],)),
+    *calls("dstack", ([V, V],), ([M, M],), ([S, S],)),
+    *calls("row_stack", ([V, V],)),
+    *calls("tensor_split", (X, 3), (X, (1, 3), 1), (V, [2, 2, 9, -1])),
+    *calls("hsplit", (V, 3), (M, [1, 4])),
+    ("vsplit", (M, 2), {}),
+    ("dsplit", (normal(2, 2, 4), [1]), {}),
+    *calls("split_with_sizes", (M, [1, 3]), (M, [2, 4], 1)),
+    *calls("diag_embed", (M,), (M, 2), (X, -1, 0, 2), (E,)),
+    *calls("diagflat", (M,), (V, -2)),
+    *calls("block_diag", (M, V, S)),
+    *calls("vander", (V,), (V, 3, {"increasing": True})),
+    *(("rot90", (X, k), {"dims": (0, 2)}) for k in (-1, 0, 1, 2, 3)),
+    *calls("combinations", (V,), (V, 3, {"with_replacement": True}), (V, 7)),
+    ("broadcast_shapes", ((3, 1), (1, 4), 4), {}),
+    *calls("select_scatter", (M, normal(4), 1, -2)),
+    *calls("slice_scatter", (M, normal(4, 2), 1, 1, 5, 2), (M, normal(1, 6), {"start": -1})),
+    *calls("diagonal_scatter", (M, normal(4)), (M, normal(3), -1)),
+    *calls("take", (M, integers(24, 2, 3) - 24), (S, torch.tensor([0]))),
+    *calls("put", (M, torch.tensor([[1, 23, -1]]), normal(1, 3)), (M, torch.tensor([3, 3]), normal(2), True)),
+    ("unravel_index", (integers(24, 5), (4, 6)), {}),
+    *(("nonzero_static", (M > 0,), {"size": size, "fill_value": 7}) for size in (2, 30)),
+    ("constant_pad_nd", (M, (1, 2), 3.0), {}),
+    *calls(".sum_to_size", (X, 4, 1), (X, (3, 1, 5)), (X, 1, 4, 5)),
+    *calls("is_same_size", (M, M + 1), (M, V)),
+    *calls(".unfold", (X, 1, 2, 1), (V, 0, 4, 2), (V, 0, 6, 1)),
+    # statistics
+    *calls("cov", (M,), (V,), (M, {"correction": 0}), (I, {"fweights": integers(4, 6) + 1})),
+    *calls("cov", (M, {"fweights": integers(4, 6) + 1, "aweights": V.abs()}), (M, {"aweights": V.abs()})),
+    *calls("corrcoef", (M,), (V,)),
+    *calls("dist", (M, V), (M, M + 1, 1)),
+    *calls("renorm", (M, 2, 0, 1.5), (X, 1, 2, 2.0)),
+    *calls("histc", (M, 5), (NAN, 4, -2, 3), (torch.full((3,), 2.0), 4), (torch.zeros(0), 3)),
+    *calls("histogram", (M, 5), (M, torch.tensor([-1.0, 0.0, 0.5, 9.0])), (M, 4, {"density": True, "range": (-1, 2)})),
+    ("histogram", (M, 3), {"weight": M.abs()}),
+    *((name, (M, *a), {}) for name, *a in (("kthvalue", 2), ("kthvalue", 1, 0, True), ("cummax", 0), ("cummin", -1))),
+    *((name, (x, 1), {}) for name in ("cummax", "cummin") for x in (NAN, TIES, E)),
+    *((name, (S, dim), {}) for name in ("cummax", "kthvalue") for dim in (0,) if name == "cummax"),
+    *calls("mode", (TIES,), (I, 0), (TIES, {"keepdim": True})),
+    *calls("nanmedian", (NAN,), (NAN, 1), (NAN, 0, True), (V,)),
+    ("msort", (M,), {}),
+    *calls("unique_consecutive", (TIES,), (TIES.sort().values, True, True), (torch.zeros(0),)),
+    ("unique_consecutive", (torch.tensor([[1, 2], [1, 2], [0, 5]]),), {"dim": 0, "return_counts": True}),
+    *((name, (X,), {"dx": 0.5, "dim": 1}) for name in ("trapezoid", "cumulative_trapezoid", "trapz")),
+    *calls("trapezoid", (M, V), (X, normal(4, 5), {"dim": 1})),
+    *(("gradient", (X,), {"edge_order": order}) for order in (1, 2)),
+    *(("gradient", (M,), {"spacing": (V.abs().cumsum(0),), "dim": 1, "edge_order": order}) for order in (1, 2)),
+    *calls("gradient", (M, {"spacing": 0.5, "dim": (1, 0)})),
+    *((f"{name}_window", (length,), {}) for name in WINDOWS for length in (0, 1, 7)),
+    *((f"{name}_window", (8, False), {"dtype": torch.float64}) for name in WINDOWS),
+    *calls("hamming_window", (9, True, 0.3, 0.7)),
+    # numbers
+    *calls("logspace", (-1, 2, 5), (0, 3, 4, 2.0)),
+    *calls("range", (1, 4), (0.0, 1.0, 0.25)),
+    *calls("scalar_tensor", (3,)),
+    *calls("asarray", ([1, 2],)),
+    *((name, (torch.int8, other), {}) for name in ("promote_types", "can_cast") for other in PAIRED),
+    *calls("result_type", (M, 1), (I, 2.5), (I, S)),
+    *calls("is_nonzero", (S,), (S * 0,)),
+    *((name, (x,), {}) for name in ("is_floating_point", ".is_signed") for x in (M, I, M > 0)),
+    *calls("positive", (M,)),
+    *((name, (I, integers(100, 6)), {}) for name in ("gcd", "lcm")),
+    *((name, (x, dim), {}) for name in ("cumsum", "cumprod", "logcumsumexp") for x in (M, NAN, E) for dim in (0, -1)),
+    ("logcumsumexp", (ENDS * 200, 0), {}),
+    ("fix", (M * 3,), {}),
+    (".ndimension", (M,), {}),
+    *calls("float_power", (I, 2), (M.abs(), V), (2, M)),
+    *calls("frexp", (M * 1000,), (M.bfloat16(),), (torch.tensor([0.0, -0.0, 0.5]),)),
+    *calls("mvlgamma", (M.abs() + 2, 3)),
+    *calls("detach", (M,)),
+    # products
+    *calls("ger", (V, normal(3))),
+    *calls("addbmm", (normal(4, 4), X, X.transpose(1, 2), {"beta": 0.5})),
+    *calls("addr", (normal(6, 3), V, normal(3), {"alpha": 2})),
+    *calls("bilinear", (normal(4, 3), normal(4, 5), normal(2, 3, 5), normal(2))),
+    *calls("tensordot", (X, normal(4, 5, 2)), (X, normal(5, 3, 2), ([2, 0], [0, 1])), (V, V, 0)),
+    *calls("cross", (normal(4, 3), normal(4, 3)), (normal(3, 4), normal(3, 1), 0)),
+    *(("pdist", (M, p), {}) for p in (2.0, 1.0, math.inf)),
+    *calls("pairwise_distance", (M, V), (M, M + 1, {"p": 1, "keepdim": True})),
+    *calls("det", (SQUARE,)),
+    *((name, (SQUARE,), {}) for name in ("slogdet", "logdet", "inverse", "matrix_exp")),
+    *(("matrix_power", (SQUARE, n), {}) for n in (0, 3, -2)),
+    *calls("pinverse", (M,)),
+    ("cholesky", (SQUARE @ SQUARE.mT + torch.eye(3),), {}),
+    *(("cholesky_inverse", (LOWER if not upper else LOWER.mT, upper), {}) for upper in (False, True)),
+    *(("cholesky_solve", (normal(3, 2), LOWER if not upper else LOWER.mT, upper), {}) for upper in (False, True)),
+    # positions that are reduced
+    *(
+        ("scatter_reduce", (M, 1, torch.tensor([[0, 0, 3], [5, 1, 5]]), normal(3, 4), how), {"include_self": own})
+        for how in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ),
+    *(("scatter_reduce", (I, 0, integers(4, 9, 6), integers(50, 9, 6), how), {}) for how in ("mean", "amax", "prod")),
+    *(
+        ("index_reduce", (M, 0, torch.tensor([2, 0, 2]), normal(3, 6), how), {"include_self": own})
+        for how in ("prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ),
+    *(
+        ("embedding_bag", (torch.tensor([1, 2, 0, 3, 1]), M, torch.tensor([0, 2, 2])), {"mode": mode})
+        for mode in ("sum", "mean", "max")
+    ),
+    ("embedding_bag", (integers(4, 2, 3), M), {"mode": "sum", "per_sample_weights": normal(2, 3)}),
+    ("embedding_bag", (integers(4, 2, 3), M), {"padding_idx": 1}),
+    (
+        "embedding_bag",
+        (torch.tensor([1, 2, 0]), M, torch.tensor([0, 1, 3])),
+        {"include_last_offset": True, "mode": "sum"},
+    ),
+    # neural networks
+    *calls("instance_norm", (normal(2, 4, 5),), (X, None, None, normal(4), normal(4), {"eps": 1e-3})),
+    ("instance_norm", (X, normal(4), normal(4).abs()), {"use_input_stats": False}),
+    *calls("local_response_norm", (X, 3), (normal(2, 6, 3, 3), 4, {"alpha": 0.5, "k": 2.0})),
+    *((name, (X,), {"training": False}) for name in ("dropout3d", "alpha_dropout", "rrelu")),
+    ("channel_shuffle", (normal(2, 6, 3), 3), {}),
+    ("conv3d", (normal(1, 2, 4, 5, 3), normal(3, 2, 2, 3, 2), normal(3)), {"padding": 1, "stride": (2, 1, 1)}),
+    ("conv_transpose3d", (normal(1, 2, 3, 2, 3), normal(2, 2, 2, 3, 2)), {"stride": 2, "padding": (0, 1, 0)}),
+    ("fold", (normal(2, 12, 12), (5, 4), (2, 2)), {}),
+    ("fold", (normal(18, 12), (7, 6), (2, 3)), {"stride": (2, 1), "padding": (0, 1), "dilation": (2, 2)}),
+    *(
+        (f"max_pool{n}d", (normal(2, 3, *(7, 6, 5)[:n]), 3), {"stride": 2, "padding": 1, "return_indices": True})
+        for n in (1, 2, 3)
+    ),
+    ("max_pool2d", (integers(9, 2, 6, 7), (2, 3)), {"dilation": 2, "return_indices": True}),
+    *(
+        (f"max_unpool{n}d", pool(normal(2, 3, *(6, 4, 4)[:n]), 2, return_indices=True), {"kernel_size": 2})
+        for n, pool in enumerate((F.max_pool1d, F.max_pool2d, F.max_pool3d), 1)
+    ),
+    (
+        "max_unpool2d",
+        F.max_pool2d(normal(1, 1, 5, 5), 2, return_indices=True),
+        {"kernel_size": 2, "output_size": (5, 5)},
+    ),
+    ("avg_pool3d", (normal(2, 5, 6, 4), 2), {"stride": (2, 1, 2), "padding": 1}),
+    *((f"lp_pool{n}d", (normal(2, 3, *(7, 6, 5)[:n]).abs(), 2.0, 3), {"stride": 2}) for n in (1, 2, 3)),
+    ("lp_pool1d", (normal(2, 3, 7), 3.0, 2), {"ceil_mode": True}),
+    *((f"adaptive_{kind}_pool3d", (normal(2, 5, 6, 4), (2, 3, None)), {}) for kind in ("avg", "max")),
+    *((f"adaptive_max_pool{n}d", (normal(2, 3, *(7, 9)[:n]), 4), {}) for n in (1, 2)),
+    *(
+        ("interpolate", (normal(2, 3, 5, 4),), keywords)
+        for keywords in (
+            {"size": (8, 3), "mode": "nearest-exact"},
+            {"size": (3, 2), "mode": "area"},
+            {"size": (7, 3), "mode": "bicubic"},
+            {"scale_factor": 1.7, "mode": "bicubic", "align_corners": True},
+            {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True},
+            *({"size": (3, 6), "mode": mode, "antialias": True} for mode in ("bilinear", "bicubic")),
+        )
+    ),
+    ("interpolate", (normal(1, 2, 3, 4, 2),), {"size": (4, 3, 5), "mode": "trilinear"}),
+    ("upsample", (normal(1, 2, 3, 4),), {"scale_factor": 2}),
+    *(("affine_grid", (normal(2, 2, 3), (2, 3, 4, 5)), {"align_corners": align}) for align in (False, True)),
+    ("affine_grid", (normal(1, 3, 4), (1, 2, 2, 3, 2)), {"align_corners": False}),
+    *(
+        (
+            "grid_sample",
+            (normal(2, 3, 5, 4), normal(2, 3, 6, 2)),
+            {"mode": mode, "padding_mode": padding, "align_corners": align},
+        )
+        for mode in ("bilinear", "nearest")
+        for padding in ("zeros", "border", "reflection")
+        for align in (False, True)
+    ),
+    ("grid_sample", (normal(1, 2, 3, 4, 5), normal(1, 2, 3, 2, 3)), {"align_corners": False}),
+    # losses
+    *(
+        case
+        for r in ("mean", "none")
+        for case in (
+            ("hinge_embedding_loss", (M.abs(), torch.where(M > 0, 1.0, -1.0)), {"margin": 0.5, "reduction": r}),
+            ("margin_ranking_loss", (V, normal(6), torch.where(V > 0, 1.0, -1.0)), {"margin": 0.2, "reduction": r}),
+            ("soft_margin_loss", (M, torch.where(M > 0.3, 1.0, -1.0)), {"reduction": r}),
+            ("multilabel_soft_margin_loss", (M, (V > 0).float().expand(4, 6)), {"reduction": r}),
+            ("multi_margin_loss", (M, torch.tensor([0, 5, 1, 2])), {"p": 2, "margin": 0.7, "reduction": r}),
+            ("multilabel_margin_loss", (M[:2], torch.tensor([[3, 0, -1, 1, 2, 0], [-1] * 6])), {"reduction": r}),
+            ("triplet_margin_loss", (M, M + 0.3, normal(4, 6)), {"swap": True, "reduction": r}),
+            ("triplet_margin_with_distance_loss", (M, M + 0.3, normal(4, 6)), {"margin": 0.5, "reduction": r}),
+            ("poisson_nll_loss", (M, M.abs() * 3), {"full": True, "reduction": r}),
+            ("gaussian_nll_loss", (M, V.expand(4, 6), M.abs()), {"full": True, "reduction": r}),
+            *(
+                (
+                    "ctc_loss",
+                    (torch.log_softmax(normal(9, 4, 5), 2), targets, (9, 7, 9, 2), (3, 2, 0, 3)),
+                    {"reduction": r, "zero_infinity": True},
+                )
+                for targets in (torch.tensor([[1, 2, 2], [3, 1, 1], [1, 1, 1], [1, 2, 1]]), TIES.flatten()[:8] + 1)
+            ),
+        )
+    ),
+    ("multi_margin_loss", (M, torch.tensor([0, 5, 1, 2])), {"weight": normal(6).abs()}),
+    ("poisson_nll_loss", (M.abs(), M.abs()), {"log_input": False}),
+    ("gaussian_nll_loss", (M, V.expand(4, 6), V[:4].abs()), {}),
 ]
 
 
 def test_every_function_has_an_oracle() -> None:
     compared = {name.lstrip(".") for name, *_ in CASES}
-    with np.load(GOLDEN / "ggml.npz") as golden:
-        compared |= {case["op"] for case in json.loads(str(golden["cases"]))}
+    for file in ("ggml.npz", "ggml_recurrent.npz"):
+        with np.load(GOLDEN / file) as golden:
+            compared |= {case["op"] for case in json.loads(str(golden["cases"]))}
     in_place = {f"{name}_" for name in IN_PLACE}  # the last test compares them all
     operators = {name for op in OPS.values() for name in op.operators} | {"pow", "matmul"}
     dunders = {f"__{prefix}{name}__" for name in operators for prefix in ("", "r", "i")}
@@ -471,6 +681,26 @@ def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
         assert to_torch(ours).dtype is (y.dtype if name == "new_tensor" else theirs.dtype), name
     assert x.new_empty(3, 2).shape == (3, 2)
     assert x.new_zeros(1, dtype=nt.int16).dtype is nt.int16
+
+
+@pytest.mark.covers("nextafter")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_nextafter(dtype: str) -> None:
+    values = torch.tensor([[1.0, -1.0, 0.0, math.nan], [2.0, 2.0, -1.0, 1.0]])
+    x, y = values.to(TORCH_DTYPES[dtype])
+    ours = nt.nextafter(from_torch(x), from_torch(y))
+    assert to_torch(ours).dtype is x.dtype
+    np.testing.assert_array_equal(to_torch(ours).double(), torch.nextafter(x, y).double())
+
+
+@pytest.mark.covers("qr", "svd")
+@pytest.mark.parametrize("some", [True, False])
+def test_decompositions_of_the_main_namespace(some: bool) -> None:
+    q, r = nt.qr(from_torch(M), some)
+    np.testing.assert_allclose((q @ r).numpy(), M.numpy(), atol=1e-5)
+    u, s, v = nt.svd(from_torch(M), some)
+    np.testing.assert_allclose((u[:, :4] * s @ v[:, :4].mT).numpy(), M.numpy(), atol=1e-5)
+    assert v.shape == ((6, 4) if some else (6, 6))
 
 
 @pytest.mark.covers("numel", "stride", "is_contiguous", "is_tensor")
@@ -579,6 +809,7 @@ def identifier(case: Case) -> str:
     return f"{name}({' '.join([*shown, *(f'{k}={str(v)[:12]}' for k, v in keywords.items())])})"
 
 
+@pytest.mark.filterwarnings("ignore:(?s).*(deprecated|in beta):UserWarning")  # of PyTorch
 @pytest.mark.parametrize(("name", "arguments", "keywords"), CASES, ids=[identifier(case) for case in CASES])
 def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     ours, theirs = resolve(name)
@@ -588,11 +819,13 @@ def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[st
 
 @pytest.mark.covers("where", "norm_rows", "rms_norm_rows", "contract", "concat", "pad_widths", "tril", "triu")
 @pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "slice", "select")
-@pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand")
+@pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand", "frexp_part", "running_extreme", "gcd")
+@pytest.mark.covers("lcm", "logcumsumexp")
 def test_functions_that_are_the_oracles_of_ops() -> None:
     """Ops without arguments from a loop: all cases of functions that record them, against PyTorch's."""
     functions = {"where", "layer_norm", "rms_norm", "matmul", "cat", "pad", "tril", "triu", "argsort", "topk", "gather"}
     functions |= {"index_select", "masked_select", "scatter", "flip", "select", "diagonal", "max_pool1d", "permute"}
+    functions |= {"frexp", "cummax", "gcd", "lcm", "logcumsumexp"}
     for name, arguments, keywords in CASES:
         if name in functions | {".reshape", ".expand"}:
             test_equals_pytorch(name, arguments, keywords)
@@ -1045,6 +1278,7 @@ def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any])
     return None
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce.*is in beta:UserWarning")
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_every_in_place_form_equals_its_function(name: str) -> None:
     compared = 0

@@ -14,6 +14,8 @@ B = np.array([[1.0, 2.0, -3.0], [2.5, 0.25, 1.0]], np.float32)
 I = np.array([[3, 0, 2], [1, 5, 7]], np.int32)  # noqa: E741
 U = np.array([0, 3, 0], np.uint8)
 V = A[0]
+M = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+NAN = np.array([[np.nan, np.inf, -2.0], [0.0, np.nan, 3.0]], np.float32)
 
 # Those with a counterpart, which give Tensors.
 RECORDED: list[Case] = [
@@ -55,17 +57,61 @@ RECORDED: list[Case] = [
     (np.full_like, (A, 3), {}),
     (np.add, (A, [1.0, 2.0, 3.0]), {}),
     (np.exp, (A,), {}),
+    *calls(np.cumprod, (A,), (A, 1)),
+    *((f, (A,), {"axis": axis}) for f in (np.sort, np.argsort) for axis in (None, 0, -1)),
+    *calls(np.diff, (A,), (A, 2, 1), (I, 1, 0)),
+    *calls(np.diagonal, (A,), (A, 1), (M, 0, 2, 1)),
+    *calls(np.trace, (A,), (I, 1)),
+    (np.linalg.trace, (M,), {"offset": 1}),
+    *calls(np.take, (A, [0, -1, 5]), (A, I[:1, 1:], 1), (V, 2)),
+    *calls(np.take_along_axis, (A, np.argsort(A, 1), 1), (A, np.array([4, -1]), None), (V, np.array([-1, 0]))),
+    *calls(np.pad, (A, 2), (A, ((1, 0), (0, 2))), (A, (1, 2), "edge"), (I, 1, {"constant_values": 7})),
+    *calls(np.unique, (I,), (np.array([[1, 2], [1, 2]]), {"axis": 0})),
+    (np.argwhere, (I > 1,), {}),
+    *calls(np.count_nonzero, (I,), (I, 1), (I, {"axis": 0, "keepdims": True})),
+    *calls(np.searchsorted, (np.array([-2.0, 0.5, 3.0]), A), (np.array([0, 2, 5]), I, {"side": "right"})),
+    *calls(np.isin, (I, [1, 7]), (I, U, {"invert": True})),
+    *calls(np.isclose, (A, A + 1e-6), (I, I), (NAN, NAN, {"equal_nan": True}), (A, B, 0.5, 1.0)),
+    *calls(np.nan_to_num, (NAN,), (NAN, {"nan": 2.0})),
+    *calls(np.nansum, (NAN,), (NAN, 0)),
+    *calls(np.kron, (A, B), (V, A)),
+    *calls(np.inner, (A, B), (V, V)),
+    *calls(np.vdot, (A, B)),
+    *calls(np.tensordot, (A, B, ([1, 0], [1, 0])), (A, B.T, 1), (A, B, (1, 1))),
+    *((f, (A,), {}) for f in (np.fliplr, np.flipud, np.rot90, np.atleast_1d, np.atleast_2d)),
+    (np.rot90, (M, -1), {"axes": (2, 0)}),
+    *((f, ([V, B[1]],), {}) for f in (np.column_stack, np.dstack)),
+    *calls(np.diag, (V,), (A, 1)),
+    (np.diagflat, (A, -1), {}),
+    (np.matrix_transpose, (M,), {}),
+    *calls(np.astype, (A, np.int32)),
+    *calls(np.trapezoid, (A,), (A, V), (I, {"dx": 0.5, "axis": 0})),
+    *((f, (V,), {"include_initial": i}) for f in (np.cumulative_sum, np.cumulative_prod) for i in (False, True)),
+    (np.cumulative_sum, (A,), {"axis": 1}),
+    (np.sign, (NAN,), {}),
+    (np.power, (I, 3), {}),
+    (np.heaviside, (A, B), {}),
+    (np.copysign, (A, [1.0, 2.0, 3.0]), {}),
+]
+
+# Those that give several.
+SEVERAL: list[Case] = [
+    *calls(np.split, (A, 3, 1), (A, [1, 2], 1)),
+    *calls(np.array_split, (A, 2, 1)),
+    *calls(np.unstack, (A,), (M, {"axis": 1})),
+    *calls(np.nonzero, (I,)),
+    *calls(np.meshgrid, (V, U), (V, U, {"indexing": "ij"})),
 ]
 
 # Those without, or with an argument that has none, which give what NumPy gives.
 COMPUTED: list[Case] = [
     (np.ptp, (A,), {"axis": 1}),
-    (np.nonzero, (I,), {}),
     (np.median, (A,), {}),
     (np.linalg.norm, (A,), {}),
     (np.allclose, (A, A), {}),
     (np.array_equal, (A, B), {}),
-    (np.split, (A, 3, 1), {}),
+    (np.pad, (A, 1, "reflect"), {}),
+    (np.unique, (I,), {"return_counts": True}),
     (np.select, ([A > 0, A < -1], [A, B]), {}),
     (np.shape, (A,), {}),
     (np.ndim, (A,), {}),
@@ -79,8 +125,6 @@ COMPUTED: list[Case] = [
     (np.clip, (A, None, None), {}),
     (np.dot, (A, np.ones((2, 3, 4), np.float32)), {}),
     (np.where, (I,), {}),
-    (np.heaviside, (A, B), {}),
-    (np.copysign, (A, [1.0, 2.0, 3.0]), {}),
     (np.add.reduce, (A,), {"axis": 1}),
     (np.multiply.outer, (V, V), {}),
     (np.maximum.accumulate, (A,), {"axis": 1}),
@@ -109,9 +153,20 @@ def test_functions_with_a_counterpart_record_it(case: Any) -> None:
     np.testing.assert_allclose(result.numpy(), expected, rtol=2e-6)
 
 
+@pytest.mark.parametrize("case", SEVERAL, ids=name)
+def test_counterparts_that_give_several(case: Any) -> None:
+    function, args, kwargs = case
+    expected = function(*args, **kwargs)
+    result = function(*tensors_in(args), **kwargs)
+    assert len(result) == len(expected)
+    for part, wanted in zip(result, expected, strict=True):
+        assert isinstance(part, nt.Tensor)
+        np.testing.assert_array_equal(part.numpy(), wanted)
+
+
 def test_every_counterpart_is_compared() -> None:
     without_value = {np.empty_like}  # whatever the memory held
-    assert {f for f, *_ in RECORDED + COMPUTED} >= set(numpy_protocol._FUNCTIONS) - without_value
+    assert {f for f, *_ in RECORDED + SEVERAL + COMPUTED} >= set(numpy_protocol._FUNCTIONS) - without_value
     assert np.empty_like(nt.from_numpy(A)).shape == A.shape
 
 

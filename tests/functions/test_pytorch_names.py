@@ -133,7 +133,7 @@ def test_activations_in_place(name: str) -> None:
 
 def test_what_there_is_not_of_pytorch() -> None:
     with pytest.raises(AttributeError, match="does not have this function of PyTorch"):
-        F.ctc_loss  # noqa: B018
+        F.fractional_max_pool2d  # noqa: B018
     with pytest.raises(AttributeError, match="no such function"):
         F.reluu  # noqa: B018
     with pytest.raises(AttributeError, match=r"npu_tensor\.nn has no Bilinear"):
@@ -152,3 +152,113 @@ def test_numbers_are_given_once() -> None:
     ):
         with pytest.raises(TypeError):
             call()
+
+
+@pytest.mark.covers("squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_")
+def test_views_in_place_share_the_memory() -> None:
+    def changed(x: Any) -> list[Any]:
+        whole = x.clone()
+        part = whole[:1]
+        shapes = []
+        for name, arguments in (
+            *(("unsqueeze_", (1,)), ("squeeze_", (0,)), ("squeeze_", ()), ("unsqueeze_", (0,)), ("t_", ())),
+            *(("transpose_", (0, 1)), ("swapaxes_", (0, -1)), ("swapdims_", (1, 0))),
+        ):
+            assert getattr(part, name)(*arguments) is part
+            shapes.append(tuple(part.shape))
+        part += 1
+        return [whole.tolist(), part.tolist(), shapes]
+
+    x = nt.arange(6.0).reshape(2, 3)
+    assert changed(x) == changed(to_torch(x))
+    with pytest.raises(nt.GradientError, match="leaf"):
+        nt.ones(2, 3, requires_grad=True).t_()
+
+
+@pytest.mark.covers("fill_diagonal_")
+@pytest.mark.parametrize(
+    ("shape", "wrap"), [((3, 4), False), ((7, 3), True), ((7, 3), False), ((3, 3, 3), False)], ids=str
+)
+def test_fill_diagonal(shape: tuple[int, ...], wrap: bool) -> None:
+    assert nt.zeros(shape).fill_diagonal_(2.5, wrap).tolist() == torch.zeros(shape).fill_diagonal_(2.5, wrap).tolist()
+
+
+def test_out_is_written_to() -> None:
+    x = nt.tensor([[3.0, 1.0], [2.0, 4.0]])
+    for call in (
+        lambda m, x, out: m.add(x, 1, out=out),
+        lambda m, x, out: m.matmul(x, x, out=out),
+        lambda m, x, out: m.cumsum(x, 0, out=out),
+        lambda m, x, out: m.cat([x, x], 1, out=out),
+    ):
+        for shape in ((2, 2), (0,), (2, 4)):
+            expected = call(torch, to_torch(x), torch.empty(0))
+            ours = nt.empty(shape)
+            if ours.numel() and ours.shape != tuple(expected.shape):
+                with pytest.raises(nt.ShapeError):
+                    call(nt, x, ours)
+                continue
+            assert call(nt, x, ours) is ours
+            assert ours.tolist() == expected.tolist()
+    values, places = nt.empty(0), nt.empty(0, dtype=nt.int64)
+    result = nt.sort(x, out=(values, places))
+    assert result.values is values
+    assert places.tolist() == torch.sort(to_torch(x)).indices.tolist()
+    whole = nt.zeros(3, 2)
+    nt.exp(nt.zeros(2), out=whole[1])
+    assert whole.tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
+    with pytest.raises(TypeError, match="out must be a tensor"):
+        nt.max(x, 0, out=(nt.empty(0), 3))
+
+
+def test_devices_and_sizes_as_objects() -> None:
+    device = nt.device("cuda" if nt.cuda.is_available() else "cpu")
+    assert (device.type, device.index, str(device)) == ("cpu", None, "cpu")
+    assert X.device == device == "cpu"
+    assert nt.zeros(2, device=device).device.type == "cpu"
+    theirs = torch.device("cpu", 1)
+    assert (nt.device("cpu", 1).type, nt.device("cpu", 1).index) == (theirs.type, theirs.index)
+    assert str(nt.device("cpu", 1)) == str(theirs)
+    assert nt.cuda.device_count() == 0
+    assert isinstance(X.shape, nt.Size)
+    assert X.shape.numel() == 3
+    assert nt.Size([2, 3]) == (2, 3) == nt.zeros(nt.Size([2, 3])).shape
+    assert isinstance(X.dtype, nt.dtype)
+
+
+@pytest.mark.covers("get_default_dtype", "set_default_dtype")
+def test_the_default_dtype() -> None:
+    def dtypes(module: Any) -> list[str]:
+        numbers = [1.5, module.tensor([1, 2]) / 2, module.arange(3).exp(), module.ones(2), module.full((1,), 2.0)]
+        numbers += [
+            module.arange(0.0, 1.0),
+            module.linspace(0, 1, 2),
+            module.eye(2),
+            module.rand(1),
+            module.hann_window(4),
+        ]
+        return [str(module.tensor(1.5).dtype)] + [str(each.dtype) for each in numbers[1:]]
+
+    assert nt.get_default_dtype() is nt.float32
+    before = dtypes(nt)
+    try:
+        for dtype in ("float64", "float32", "bfloat16"):
+            nt.set_default_dtype(dtype)
+            torch.set_default_dtype(TORCH_DTYPES[dtype])
+            ours = [name.removeprefix("npu_tensor.") for name in dtypes(nt)]
+            assert ours == [name.removeprefix("torch.") for name in dtypes(torch)]
+    finally:
+        nt.set_default_dtype("float32")
+        torch.set_default_dtype(torch.float32)
+    assert dtypes(nt) == before
+    with pytest.raises(nt.DTypeError, match="a float dtype"):
+        nt.set_default_dtype("int64")
+
+
+@pytest.mark.covers("seed", "initial_seed")
+def test_seeds() -> None:
+    seed = nt.seed()
+    assert nt.initial_seed() == seed
+    first = nt.rand(3).tolist()
+    nt.manual_seed(seed)
+    assert nt.rand(3).tolist() == first

@@ -193,3 +193,55 @@ def test_seeds(draw: Callable[..., nt.Tensor]) -> None:
     nt.manual_seed(3)
     assert draw().tolist() == first.tolist() != second.tolist()
     assert draw(generator=nt.Generator(5)).tolist() == draw(generator=nt.Generator(5)).tolist()
+
+
+@pytest.mark.covers("poisson", "binomial", "random_poisson", "random_binomial")
+def test_counts_of_events() -> None:
+    nt.manual_seed(3)
+    rates = nt.full((MANY,), 3.5)
+    assert_moments(nt.poisson(rates).numpy(), 3.5, math.sqrt(3.5))
+    drawn = nt.binomial(nt.full((MANY,), 20.0), nt.full((MANY,), 0.3)).numpy()
+    assert_moments(drawn, 6.0, math.sqrt(20 * 0.3 * 0.7))
+    assert drawn.dtype == np.float32
+    with pytest.raises(nt.DTypeError, match="takes floats"):
+        nt.poisson(nt.ones(2, dtype="int64"))
+
+
+@pytest.mark.covers("random_", "cauchy_", "geometric_", "log_normal_")
+def test_more_in_place() -> None:
+    nt.manual_seed(4)
+    drawn = nt.empty(MANY, dtype="int32").random_(3, 8).numpy()
+    assert_frequencies(np.bincount(drawn, minlength=8), [0] * 3 + [0.2] * 5)
+    assert set(nt.empty(99, dtype="bool").random_().tolist()) == {True, False}
+    assert nt.empty(MANY, dtype="int8").random_().numpy().max() == 127
+    assert nt.empty(9).random_().numpy().max() > 1000
+    quartiles = np.quantile(nt.empty(MANY).cauchy_(1.0, 2.0).numpy(), [0.25, 0.5, 0.75])
+    np.testing.assert_allclose(quartiles, [-1.0, 1.0, 3.0], atol=0.06)
+    trials = np.bincount(nt.empty(MANY, dtype="int64").geometric_(0.4).numpy(), minlength=30)[:30]
+    assert_frequencies(trials, [0.0, *(0.4 * 0.6**k for k in range(29))])
+    assert_moments(np.log(nt.empty(MANY).log_normal_(0.5, 0.25).numpy()), 0.5, 0.25)
+
+
+@pytest.mark.covers("gumbel_softmax")
+def test_gumbel_softmax_draws_by_its_probabilities() -> None:
+    nt.manual_seed(5)
+    logits = nt.tensor([[0.0, 1.0, -1.0]])
+    hard = nt.gumbel_softmax(logits.expand(MANY, 3), hard=True)
+    assert_frequencies(hard.sum(0).round().numpy(), logits.softmax(-1).numpy()[0])
+    soft = nt.nn.functional.gumbel_softmax(logits.expand(100, 3), tau=0.5)
+    np.testing.assert_allclose(soft.sum(-1).numpy(), 1, rtol=1e-5)
+    x = nt.zeros(4, 3, requires_grad=True)
+    (nt.nn.functional.gumbel_softmax(x, hard=True) * nt.arange(3)).sum().backward()
+    assert x.grad is not None
+    assert bool((x.grad != 0).all())
+
+
+def test_dropout_that_keeps_the_moments_and_random_slopes() -> None:
+    nt.manual_seed(6)
+    x = nt.randn(MANY)
+    assert_moments(nt.nn.functional.alpha_dropout(x, 0.3, training=True).numpy(), 0.0, 1.0)
+    slopes = nt.nn.functional.rrelu(nt.full((MANY,), -1.0), 0.1, 0.5, training=True).numpy()
+    assert -0.5 <= slopes.min() < slopes.max() <= -0.1
+    assert_moments(slopes, -0.3, 0.4 / math.sqrt(12))
+    whole = nt.nn.functional.dropout3d(nt.ones(50, 8, 2, 3, 4), training=True).numpy().reshape(400, -1)
+    assert set(np.ptp(whole, 1)) == {0.0}

@@ -16,7 +16,7 @@ import importlib.util
 import json
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,18 +97,18 @@ class InitParams(ctypes.Structure):
 class Ggml:
     """The two shared libraries of ggml-py with the prototypes this script needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = GGML_VERSION, prototypes: Mapping[str, str] = PROTOTYPES) -> None:
         package = importlib.util.find_spec("ggml")  # located, not imported: the bindings are never used
         if package is None or not package.submodule_search_locations:
-            raise SystemExit(f"ggml is missing: CMAKE_ARGS=-DGGML_NATIVE=OFF pip install ggml-py=={GGML_VERSION}")
+            raise SystemExit("ggml is missing; README.md says which version is needed, and how it is built")
         folder = Path(package.submodule_search_locations[0]) / "lib"
         self._base = ctypes.CDLL(str(folder / "libggml-base.so"), mode=ctypes.RTLD_GLOBAL)
         self._cpu = ctypes.CDLL(str(folder / "libggml-cpu.so"), mode=ctypes.RTLD_GLOBAL)
 
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self.version = self._function("version", ctypes.c_char_p)().decode()
-        if self.version != GGML_VERSION:
-            raise SystemExit(f"expected ggml {GGML_VERSION}, found {self.version}")
+        if self.version != version:
+            raise SystemExit(f"expected ggml {version}, found {self.version}")
         self.init = self._function("init", pointer, InitParams)
         self.free = self._function("free", None, pointer)
         self.new_tensor = self._function(
@@ -122,6 +122,7 @@ class Ggml:
         self.op_description = self._function("op_desc", ctypes.c_char_p, pointer)
         self.set_param = self._function("set_param", None, pointer)
         self.soft_max_add_sinks = self._function("soft_max_add_sinks", None, pointer, pointer)
+        self.flash_attn_ext_add_sinks = self._function("flash_attn_ext_add_sinks", None, pointer, pointer)
         self._unravel = self._function(
             "unravel_index", None, pointer, ctypes.c_int64, *[ctypes.POINTER(ctypes.c_int64)] * 4
         )
@@ -133,7 +134,7 @@ class Ggml:
         self._function("cpu_init", None, library=self._cpu)()  # fills the float16 look-up tables of gelu
         self.operations = {
             name: self._function(name, pointer, pointer, *(ARGUMENT[code] for code in codes))
-            for codes, names in PROTOTYPES.items()
+            for codes, names in prototypes.items()
             for name in names.split()
         }
 
@@ -743,12 +744,11 @@ CASES = (
 )
 
 
-def main() -> None:
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("ggml.npz")
-    ggml = Ggml()
+def write(ggml: Ggml, target: Path, makers: Sequence[Callable[[], Iterator[Case]]]) -> None:
+    """Write the cases with what the library computes."""
     arrays: dict[str, np.ndarray] = {}
     entries = []
-    for make in CASES:
+    for make in makers:
         for case in make():
             try:
                 out, description = run(ggml, case)
@@ -782,4 +782,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write(Ggml(), Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("ggml.npz"), CASES)

@@ -29,6 +29,11 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "hardtanh": [{}, {"min_val": -2.0, "max_val": 0.5}],
     "softplus": [{}, {"beta": 2.0, "threshold": 5.0}],
     "xielu": [{"alpha_n": 0.8, "alpha_p": 0.5, "beta": 0.5, "eps": -1e-6}],
+    "celu": [{}, {"alpha": 0.5}],
+    "softshrink": [{}, {"lambd": 0.2}],
+    "hardshrink": [{}, {"lambd": 0.2}],
+    "threshold": [{"threshold": 1, "value": 3}],
+    "logit": [{}, {"eps": 0.25}],
     "swiglu_oai_gate": [{}, {"alpha": 1.0, "limit": 2.0}],
 }
 

@@ -36,7 +36,7 @@ def indices(rows: int, count: tuple[int, ...], dtype: Any = np.int32) -> Array:
 
 
 def rows_task(table: Array, index: Array, dim: int = 0, base: Array | None = None) -> Task:
-    return data_task("take", [table, index], [table if base is None else base, index], dim, "index")
+    return data_task("take", [table, index], [table if base is None else base, index], dim, "index", "")
 
 
 def taken(task: Task, where: Target, buffers: list[Array]) -> Array:

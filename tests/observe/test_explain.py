@@ -293,7 +293,9 @@ cpu: 1 kernel, predicted 6.4 us; measured 125.0 us"""
     assert repr(small()) == expected
 
 
-def test_text_keeps_to_120_columns_and_to_what_a_terminal_prints() -> None:
+@pytest.mark.parametrize("columns", [80, 120, 400])
+def test_text_keeps_to_the_terminal_and_to_what_it_prints(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     device = "npu://AIE-0123456789abcdef,0000:c6:00.1?cols=4&power=turbo"
     long = Row(
         "scaled_dot_product",
@@ -308,13 +310,16 @@ def test_text_keeps_to_120_columns_and_to_what_a_terminal_prints() -> None:
         "a_rather_long_name_of_a_module.py:12345",
     )
     lines = str(Explanation([long] * 30)).splitlines()
-    assert max(map(len, lines)) <= 120
-    assert sum(".." in line for line in lines) == 31
+    assert max(map(len, lines)) <= columns
+    # What does not fit is in blocks below, each with the number of every row.
+    assert sum(line.startswith(" 7 ") for line in lines) == {80: 2, 120: 2, 400: 1}[columns]
+    assert sum("precompiled" in line for line in lines) == 30
     assert "".join(lines).isprintable()
     reason = lines[lines.index("why:") + 1 :]
     assert reason[0].startswith("  a  ?[31mred and? compiler")
-    assert len([line for line in reason if line]) == 8
-    assert reason[7].endswith("(all of it: .rows)")
+    if columns < 400:
+        assert len([line for line in reason if line]) == 8
+        assert reason[7].endswith("(all of it: .rows)")
 
 
 def test_reasons_are_marked_by_letters() -> None:

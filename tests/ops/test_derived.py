@@ -84,7 +84,8 @@ CANCELS = {
     **dict.fromkeys(("geglu_gate", "geglu_erf_gate", "geglu_quick_gate", "swiglu_gate", "swiglu_oai_gate"), 4e-6),
     **dict.fromkeys(("hardswish", "hardsigmoid", "add", "sub", "fmod", "remainder"), 1e-6),
     **dict.fromkeys(("var", "std", "mean", "sum", "prod", "logsumexp", "log_softmax", "cumsum", "l2_norm"), 4e-6),
-    "logaddexp": 4e-6,
+    **dict.fromkeys(("logaddexp", "logaddexp2", "lgamma", "digamma", "logit"), 4e-6),
+    **dict.fromkeys(("sinc", "tanhshrink", "softshrink"), 1e-6),
     "cumprod": 4e-6,
 }
 ULPS = {"float32": 8, "bfloat16": 1, "float16": 1, "float64": 16}
@@ -213,7 +214,7 @@ def test_mixed_dtypes(name: str) -> None:
         x, y = operands_of(op, ((3, 4),), a, 1)[0], operands_of(op, ((4,),), b, 2)[0]
         compared += check(name, MAPS[name], [x, y], {}, values=(a.name, b.name) in COMPUTED_PAIRS)
         compared += check(name, MAPS[name], [x, y[0]], {}, values=False)
-    assert compared >= 50
+    assert compared >= (len(DTYPES) if name == "heaviside" else 50)  # which PyTorch has of one dtype alone
 
 
 NUMBERS = (2, 3, -1, 0.5, 2.5, True)
@@ -222,7 +223,7 @@ COMPUTED_WITH_NUMBERS = (nt.float32, nt.bfloat16, nt.int32, nt.uint8, nt.bool)
 
 # PyTorch's take tensors only; one without dimensions has the same part in the dtype of the result.
 OF_TENSORS_ONLY = (
-    *("maximum", "minimum", "fmax", "fmin", "hypot", "logaddexp", "atan2"),
+    *("maximum", "minimum", "fmax", "fmin", "hypot", "logaddexp", "logaddexp2", "atan2", "heaviside", "ldexp"),
     *("logical_and", "logical_or", "logical_xor"),
 )
 
@@ -242,7 +243,8 @@ def test_python_numbers(name: str) -> None:
             continue  # a negative number does not fit; PyTorch wraps or raises depending on the op
         x = operands_of(op, ((3, 5),), dtype)[0]
         compared += check(name, oracle, [x, number], {}, values=dtype in COMPUTED_WITH_NUMBERS)
-    assert compared >= (12 if "shift" in name else 23 if name.startswith("bitwise") else 36)
+    if name != "heaviside":
+        assert compared >= (12 if "shift" in name else 23 if name.startswith("bitwise") else 36)
 
 
 @pytest.mark.parametrize("name", [n for n in MAPS if len(OPS[n].operands) == 1])

@@ -117,7 +117,7 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.max_pool2d(nt.zeros(1, 3, 2, 2), 3), nt.ShapeError),
     (lambda: nt.avg_pool2d(nt.zeros(3, 5, 5, dtype=nt.int32), 3), nt.DTypeError),
     (lambda: nt.interpolate(nt.zeros(1, 1, 4, 4)), nt.ArgumentError),
-    (lambda: nt.interpolate(nt.zeros(1, 1, 4, 4), size=2, mode="bicubic"), nt.ArgumentError),
+    (lambda: nt.interpolate(nt.zeros(1, 1, 4, 4), size=2, mode="cubic"), nt.ArgumentError),
     (lambda: nt.pixel_shuffle(nt.zeros(1, 3, 4, 4), 2), nt.ShapeError),
     (lambda: nt.zeros(3).masked_scatter(nt.tensor([True, True, False]), nt.ones(1)), nt.ShapeError),
     (lambda: nt.zeros(3).masked_scatter(nt.tensor([1, 0, 1]), nt.ones(3)), nt.DTypeError),
@@ -341,12 +341,53 @@ def test_messages_name_op_operands_and_line() -> None:
     assert f"test_errors.py:{line_of('# mark: ' + 'operator')}" in str(caught.value)
     with pytest.raises(nt.ShapeError) as caught:
         nt.scaled_dot_product_attention(X, nt.zeros(3, 4), X)  # mark: nested
-    assert str(caught.value).startswith("scaled_dot_product_attention: contract(float32[2, 3], float32[4, 3])")
+    operands = "float32[2, 3], float32[3, 4], float32[2, 3]"
+    assert str(caught.value).startswith(f"scaled_dot_product_attention({operands}): inner dimensions differ: 3 and 4")
     assert f"test_errors.py:{line_of('# mark: ' + 'nested')}" in str(caught.value)
     with pytest.raises(nt.DimensionError) as caught:
         X.unsqueeze(7)  # mark: composite
     assert str(caught.value).startswith("unsqueeze(float32[2, 3], 7): dimension 7 is out of range")
     assert f"test_errors.py:{line_of('# mark: ' + 'composite')}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "start"),
+    [
+        (lambda: nt.linear(X, nt.zeros(5, 4)), "linear(float32[2, 3], float32[5, 4]): inner dimensions differ: 3"),
+        (lambda: nt.linear(X, weight=nt.zeros(5, 4)), "linear(float32[2, 3], weight=float32[5, 4]): inner dimensions"),
+        (lambda: nt.nn.Linear(4, 5, bias=False)(X), "linear(float32[2, 3], float32[5, 4]"),
+        (lambda: nt.addmm(X, X, X), "addmm(float32[2, 3], float32[2, 3], float32[2, 3]): inner dimensions differ"),
+        (
+            lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 2, 3, 3)),
+            "conv2d(float32[1, 3, 8, 8], float32[4, 2, 3, 3]): input has 3 channels, but weight takes 2",
+        ),
+        (
+            lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 3, 3, 3), nt.zeros(3)),
+            "conv2d(float32[1, 3, 8, 8], float32[4, 3, 3, 3], float32[3]): bias must have the shape [4]",
+        ),
+        (
+            lambda: nt.stack([np.zeros(2, np.float32), V]),
+            "stack([array float32[2], float32[4]]): shapes differ: [[2], [4]]",
+        ),
+        (lambda: nt.cat([X, nt.zeros(3, 4)]), "cat([float32[2, 3], float32[3, 4]]): shapes differ in another"),
+        (lambda: nt.embedding(nt.tensor([9]), X).numpy(), "embedding: index 9 is out of range for extent 2"),
+        (lambda: nt.nll_loss(X, nt.tensor([0, -1])).item(), "nll_loss: class -1 is out of range for extent 3"),
+        (lambda: nt.one_hot(nt.tensor([4]), 4).numpy(), "one_hot: index 4 is out of range for extent 4"),
+    ],
+)
+def test_errors_are_those_of_the_function_that_was_called(call: Callable[[], Any], start: str) -> None:
+    with pytest.raises(nt.NpuTensorError) as caught:
+        call()
+    assert str(caught.value).startswith(start)
+    assert str(caught.value).count("recorded at test_errors.py") == 1
+
+
+def test_unknown_names_get_a_suggestion() -> None:
+    for module, name, near in ((nt, "softmx", "softmax"), (nt, "Tensr", "Tensor"), (nt.nn.functional, "rleu", "relu")):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; did you mean '{near}'\?$"):
+            getattr(module, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'zzzzzz'$"):
+        _ = nt.zzzzzz
 
 
 def observed(tensor: nt.Tensor) -> nt.Tensor:
@@ -494,9 +535,9 @@ def test_no_memory_for_an_array(create: Callable[[Any], nt.Tensor]) -> None:
 
 def test_index_errors_name_what_is_out_of_range() -> None:
     for weight in (None, nt.ones(3)):
-        with pytest.raises(IndexError, match="target is out of range for extent 3: 0 to 7"):
+        with pytest.raises(IndexError, match=r"^cross_entropy: class 7 is out of range for extent 3"):
             nt.cross_entropy(X, nt.tensor([0, 7]), weight).numpy()
-    with pytest.raises(IndexError, match="index is out of range for extent 3: -1 to -1"):
+    with pytest.raises(IndexError, match=r"index -1 is out of range for extent 3"):
         nt.zeros(3).scatter(0, nt.tensor([-1]), 1.0).numpy()
 
 

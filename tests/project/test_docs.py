@@ -5,22 +5,25 @@ the reason is left out.
 """
 
 import importlib
+import inspect
 import re
 import textwrap
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from paths import ROOT
 from running import python
 
 import npu_tensor as nt
+from npu_tensor.cli.ops import is_in_place
 from npu_tensor.config import SETTINGS
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.ops import registry
 from npu_tensor.runtime.devices.device_kind import OPTIONS
 
-FUNCTIONS = registry.functions()
+FUNCTIONS = [name for name in registry.functions() if not is_in_place(name)]
 
 DOCUMENTS = [
     ROOT / "README.md",
@@ -98,7 +101,8 @@ def test_every_setting_and_every_option_has_a_row(reference: ModuleType) -> None
 def test_every_public_name_that_is_no_op_is_described(reference: ModuleType) -> None:
     page = reference.PAGES["interface.md"]()
     described = set(re.findall(r"^### (.+)$", page, re.MULTILINE))
-    others = {name for name in nt.__all__ if name not in FUNCTIONS and not isinstance(getattr(nt, name), nt.DType)}
+    functions = registry.functions()
+    others = {name for name in nt.__all__ if name not in functions and not isinstance(getattr(nt, name), nt.DType)}
     assert others <= described
     assert not [dtype.name for dtype in DTYPES if f"`nt.{dtype.name}`" not in page]
     assert not re.search(r"ForwardRef|: '|: \"Literal|-> '|[^`]<[a-z]+>[^,)]", page)
@@ -118,10 +122,38 @@ def test_ops_that_no_function_is_named_after_are_marked_and_explained(reference:
         assert recorded[function]._node.call.op.name == op
         assert f"\n| `{op}` (internal) |" in page
         assert f"`{function}` records `{op}`" in page
-    named = set(re.findall(r"^\| `(\w+)\(", page, re.MULTILINE))
-    assert {*FUNCTIONS} <= named
-    assert "| `softmax(input, dim, dtype=None)` |" in page
-    assert not [name for name in named if not hasattr(nt, name) and not hasattr(nt.Tensor, name)]
+    linked = re.findall(r"^\| \[`(\w+)`\]\((functions/\w+\.md)\) \|", page, re.MULTILINE)
+    assert {*FUNCTIONS} == {name for name, _ in linked}
+    assert {target for _, target in linked} <= {*reference.PAGES}
+
+
+def test_every_function_has_an_example_that_runs(reference: ModuleType) -> None:
+    functions = reference.functions
+    assert [name for name in FUNCTIONS if not functions.example(name)] == []
+    values = {name: functions.evaluated(functions.example(name)) for name in FUNCTIONS}
+    assert all(map(str, values.values()))  # Text reads the values, which runs what was recorded.
+    np.testing.assert_allclose(values["softmax"].numpy().sum(0), 1, 1e-6)
+    assert values["where"].tolist() == [1.0, 0.0]
+
+
+def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None:
+    page, text = reference.PAGES["functions/softmax.md"](), inspect.getdoc(nt.softmax)
+    for line in (text or "").splitlines():
+        words = line.strip().removeprefix(">>> ")
+        assert words.removesuffix(":").rpartition(": ")[2] in page
+    for part in (
+        "# softmax\n",
+        "nt.softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor",
+        "Also a method: `x.softmax()`.",
+        "GGML: SOFT_MAX.",
+        "- `dim`: the dimension",
+        "- `DimensionError`: ",
+        "[[0.1192, 0.1192],",
+        "| [`softmax`](softmax.md) | floats | compiled | rowwise |",
+    ):
+        assert part in page
+    # Of a function made of ops: those that its example records.
+    assert "| `contract` | all but bool | compiled | gemm |" in reference.PAGES["functions/linear.md"]()
 
 
 def test_pages_of_notebooks_show_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

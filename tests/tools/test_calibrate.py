@@ -21,6 +21,12 @@ from npu_tensor.tools.calibrate.probes import positive, typical
 pytestmark = pytest.mark.usefixtures("own_rates")
 
 
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that does nothing else."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
 def test_the_processor_is_measured_and_the_figures_are_used(own_rates: Path) -> None:
     threads = host_devices()[0].threads
     done = CliRunner().invoke(command, ["--quick", "--json"])
@@ -37,9 +43,13 @@ def test_the_processor_is_measured_and_the_figures_are_used(own_rates: Path) -> 
 def test_a_table_for_people(own_rates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates(8))
     monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
-    done = CliRunner().invoke(command)
+    refused = CliRunner().invoke(command)
+    assert refused.exit_code == 1
+    assert "the load of this machine is 3.0" in refused.stderr
+    assert "--force" in refused.stderr
+    assert not list(own_rates.rglob("*.json"))
+    done = CliRunner().invoke(command, ["--force"])
     assert done.exit_code == 0, done.output
-    assert "the load of this machine is 3.0" in done.stderr
     cells = {row[1].strip(): row[2].strip() for line in done.stdout.splitlines() if len(row := line.split("│")) > 3}
     # Those of priors.json.
     assert cells["launch_seconds"] == "600 ns"

@@ -39,11 +39,12 @@ def preformatted(text: str) -> str:
 def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Container[str]) -> str:
     """A table that can be scrolled sideways. columns: each begins with its heading.
 
-    figures, prose: headings of columns that are flush right, and of those whose lines may be broken.
+    figures, prose: headings of columns that are flush right, and of those that hold sentences or long words.
     """
     styles = [
-        f"vertical-align:top;padding:2px 8px;text-align:{'right' if column[0] in figures else 'left'};"
-        f"white-space:{'normal;min-width:20em' if column[0] in prose else 'nowrap'}"
+        f"vertical-align:top;padding:2px 6px;text-align:{'right' if column[0] in figures else 'left'};"
+        f"white-space:{'nowrap' if column[0] in figures else 'normal'};"
+        f"{'min-width:6em;overflow-wrap:anywhere' if column[0] in prose else ''}"
         for column in columns
     ]
 
@@ -54,7 +55,7 @@ def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Con
     head, *rows = zip(*columns, strict=True)
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     return (
-        '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
+        '<div style="overflow-x:auto"><table style="border-collapse:collapse;font-size:90%">'
         f"<thead><tr>{line('th', head)}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -109,9 +109,13 @@ def brief(spec: Spec) -> str:
 def leaves(graph: Structure) -> dict[int, Box]:
     """Boxes of the values that a graph starts from: data and numbers."""
     boxes = {}
+    readers = [(node.call, inputs) for (_, node), inputs in zip(graph.nodes, graph.operands, strict=True)]
+    seeds = {inputs[0] for call, inputs in readers if call is not None and call.op.operands[:1] == ("seed",)}
     for item, leaf in graph.leaves:
         if isinstance(leaf, Node):
             boxes[item] = Box("leaf", brief(leaf.spec), tip="a value from outside")
+        elif item in seeds:
+            boxes[item] = Box("leaf", "seed", tip=f"the seed of random numbers: {leaf}")
         else:
             boxes[item] = Box("leaf", str(leaf), tip="a number")
     return boxes

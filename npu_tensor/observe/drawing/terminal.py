@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
+from npu_tensor.observe.drawing.text import table as folded_table
+
 __all__ = ["print_table"]
 
 WIDEST: Final = 1000
@@ -24,9 +26,11 @@ def print_table(
     """Print rows under headings, as wide as the terminal; into a file or pipe, as wide as they are.
 
     figures: headings of columns that are flush right. folded: of columns that hold several words, which never take more
-    than 48 characters of a line.
+    than 48 characters of a line. A table whose words do not fit into the terminal is printed without a frame, and its
+    last columns below the first ones.
     """
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -50,7 +54,17 @@ def print_table(
         for heading in headings
     )
     table = Table(*columns)
-    for row in rows:
-        table.add_row(*map(text, row))
+    cells = [[text(cell) for cell in row] for row in rows]
+    for row in cells:
+        table.add_row(*row)
     console.print(text(title), style="italic")  # not the table's own title, which is folded to the table's width
-    console.print(table)
+    # Words are not broken: a column is at least as wide as its longest one.
+    columns_of_text = list(zip(map(text, headings), *cells, strict=True))
+    least = [
+        max(Measurement.get(console, console.options, cell).minimum for cell in column) for column in columns_of_text
+    ]
+    if sum(least) + 3 * len(least) + 1 <= console.width:
+        console.print(table)
+        return
+    plain = [[cell.plain for cell in column] for column in columns_of_text]
+    console.print("\n".join(folded_table(plain, figures, console.width)), highlight=False, markup=False)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Container, Sequence
 
-__all__ = ["printable", "table"]
+__all__ = ["line_width", "printable", "table"]
 
 GAP = "  "
 """Between columns."""
 
-LEAST_CUT = 8
+LEAST_CUT = 16
 """Letters to which a cell may be cut."""
+
+WIDTH = 120
+"""Letters of a line where there is no terminal."""
+
+
+def line_width() -> int:
+    """Letters of a line of the terminal, or what the variable COLUMNS says."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
 def printable(text: str) -> str:
@@ -23,8 +32,9 @@ def table(
 ) -> list[str]:
     """The lines of a table. columns: each begins with its heading.
 
-    figures: headings of columns that are flush right. width: letters of a line; where there are more, the widest of the
-    columns `may_be_cut` give way, which may not be enough.
+    figures: headings of columns that are flush right. width: letters of a line, 0 for any number. Where there are more,
+    the widest of the columns `may_be_cut` give way; if that is not enough, the table is folded: the other columns
+    follow below, and the number of each row is repeated.
     """
     columns = [[printable(cell) for cell in column] for column in columns]
     widths = [max(map(len, column)) for column in columns]
@@ -38,7 +48,31 @@ def table(
         [_fit(cell, letters, column[0] in figures) for cell in column]
         for column, letters in zip(columns, widths, strict=True)
     ]
+    if not width or _letters(fitted) <= width:
+        return _lines(fitted)
+    numbers, *rest = fitted if columns[0][0] == "#" else (_numbers(len(columns[0])), *fitted)
+    blocks = [[numbers, rest[0]]]
+    for column in rest[1:]:
+        if _letters([*blocks[-1], column]) <= width:
+            blocks[-1].append(column)
+        else:
+            blocks.append([numbers, column])
+    return [line for block in blocks for line in (*_lines(block), "")][:-1]
+
+
+def _letters(fitted: Sequence[Sequence[str]]) -> int:
+    """Of a line of columns whose cells are all as wide as the column."""
+    return sum(len(column[0]) for column in fitted) + len(GAP) * (len(fitted) - 1)
+
+
+def _lines(fitted: Sequence[Sequence[str]]) -> list[str]:
     return [GAP.join(line).rstrip() for line in zip(*fitted, strict=True)]
+
+
+def _numbers(lines: int) -> list[str]:
+    """A column with the numbers of the rows, from 0."""
+    cells = ["#", *map(str, range(lines - 1))]
+    return [cell.rjust(len(cells[-1])) for cell in cells]
 
 
 def _fit(cell: str, width: int, right: bool) -> str:

@@ -152,7 +152,8 @@ def _form(items: dict[int, Lowered], item: Lowered) -> Domain:
         return _matrix_vector(call, sources)
     if kind in ("matmul", "data"):
         return Domain(kind, call.spec.shape, (), False, tuple(sources))
-    shape, dims = call.spec.shape, call.dims
+    shape: tuple[int, ...] = call.spec.shape
+    dims = call.dims
     if kind == "row":
         assert isinstance(call.operands[0], Spec)
         shape = call.operands[0].shape

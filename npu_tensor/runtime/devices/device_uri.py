@@ -17,12 +17,35 @@ from npu_tensor.runtime.devices.device_kind import OPTIONS, DeviceUri, bad_optio
 from npu_tensor.runtime.sim.kind import SIM
 from npu_tensor.runtime.xrt.kind import NPU, SELECTOR
 
-__all__ = ["KINDS", "parse_uri", "split_uris", "with_default"]
+__all__ = ["KINDS", "DeviceName", "parse_uri", "split_uris", "with_default"]
 
 KINDS: Final = {kind.schemes[0]: kind for kind in (NPU, CPU, SIM)}
 """All kinds of devices, in the order in which they are listed."""
 
 _SCHEMES: Final = {alias: scheme for scheme, kind in KINDS.items() for alias in kind.schemes}
+
+
+class DeviceName(str):
+    """The name of a device as PyTorch programs use it, equal to its text; `device("npu", 0)` is `device("npu:0")`.
+
+    Any name is one, "cuda" as well: whether there is such a device shows where it is used.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, device: str, index: int | None = None) -> DeviceName:
+        return super().__new__(cls, device if index is None else f"{device}:{index}")
+
+    @property
+    def type(self) -> str:
+        """The kind: "cpu", "npu" or "sim"."""
+        return _scheme(self) or self.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """The number behind the kind, None without one."""
+        number = self.rpartition(":")[2]
+        return int(number) if number.isdecimal() else None
 
 
 def split_uris(text: str) -> list[str]:

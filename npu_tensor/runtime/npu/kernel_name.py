@@ -107,7 +107,8 @@ def op_params(task: Task) -> bytes:
 
 def _words() -> dict[str, str]:
     """Op -> GGML's word for it. One that GGML does not have keeps its own name, with _ where GGML means another op."""
-    ggml = {name: op.ggml.lower().removeprefix("unary_").removeprefix("glu_") for name, op in OPS.items() if op.ggml}
+    first = {name: op.ggml.lower().partition(", ")[0] for name, op in OPS.items() if op.ggml}
+    ggml = {name: word.removeprefix("unary_").removeprefix("glu_") for name, word in first.items()}
     in_use = set(ggml.values())
     return {name: ggml.get(name, f"{name}_" if name in in_use else name) for name in OPS}
 

@@ -72,9 +72,9 @@ def check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> N
     assert call is not None
     name, extent = operand.indexes
     indexes = _strided(elements, operand)
-    if indexes.min() < 0 or indexes.max() >= extent:
-        message = f"{name} is out of range for extent {extent}: {indexes.min()} to {indexes.max()}"
-        raise located(IndexError(message), call)
+    wrong = indexes.max() if indexes.max() >= extent else indexes.min()
+    if not 0 <= wrong < extent:
+        raise located(IndexError(f"{name} {wrong} is out of range for extent {extent}"), call)
 
 
 def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:

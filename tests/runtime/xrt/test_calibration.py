@@ -23,7 +23,7 @@ def test_an_npu_is_measured_and_the_figures_are_used(machine: Machine) -> None:
         assert device.launch.seconds == pytest.approx(360e-6)
         path = rates.calibration_path("npu2", identity)
         try:
-            done = CliRunner().invoke(command, ["--device", "npu", "--quick", "--json"])
+            done = CliRunner().invoke(command, ["--device", "npu", "--quick", "--force", "--json"])
             assert done.exit_code == 0, done.output
             (found,) = json.loads(done.stdout)["devices"]
             assert found["identity"] == identity

@@ -1,0 +1,37 @@
+"""The command `npu-tensor examples`: copies the notebooks and example programs, which a wheel has as well."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import click
+
+from npu_tensor.cli.output import failures
+
+__all__ = ["examples"]
+
+COPIED: Final = (".ipynb", ".md", ".py")
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+def examples(directory: Path) -> None:
+    """Copy notebooks and programs.
+
+    They come into DIRECTORY. Files that are there already stay as they are.
+    """
+    with failures():
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in sorted(resources.files("npu_tensor.examples").iterdir(), key=lambda each: each.name):
+            target = directory / file.name
+            if target.suffix not in COPIED or target.name == "__init__.py":
+                continue
+            if target.exists():
+                click.echo(f"{target}: is there already")
+                continue
+            with resources.as_file(file) as source:
+                shutil.copyfile(source, target)
+            click.echo(target)

@@ -1,0 +1,113 @@
+"""What GGML has for images and diffusion models: columns of kernels, windows, relative positions, time steps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from npu_tensor import ops
+from npu_tensor.errors import ShapeError
+from npu_tensor.functions.convolution import Sizes, columns_of
+from npu_tensor.functions.register import composite
+from npu_tensor.functions.shape import pad
+from npu_tensor.tensor import Tensor, from_array
+
+__all__: list[str] = []
+
+
+@composite(method=False, ggml="IM2COL, IM2COL_3D")
+def im2col(
+    input: Tensor, kernel_size: tuple[int, ...], stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1
+) -> Tensor:
+    """What a kernel over (batch, channels, *places) meets: (batch, *positions, channels * elements of the kernel).
+
+    kernel_size: an extent for each of one to three place dimensions.
+
+    >>> nt.im2col(nt.arange(9.0).reshape(1, 1, 3, 3), (2, 2))
+    """
+    places = len(kernel_size)
+    if input.ndim != places + 2:
+        raise ShapeError(f"needs (batch, channels, *places) with {places} places, not {list(input.shape)}")
+    columns = columns_of(input, kernel_size, stride, padding, dilation)  # (batch, channels, *kernel, *positions)
+    first = columns.ndim - places
+    positions = columns.shape[first:]
+    columns = columns.permute(0, *range(first, columns.ndim), *range(1, first))
+    return columns.reshape(input.shape[0], *positions, input.shape[1] * math.prod(kernel_size))
+
+
+@composite(method=False, ggml="WIN_PART")
+def win_part(input: Tensor, window: int) -> Tensor:
+    """Squares of (height, width, features), row by row: (windows, window, window, features). Zeros fill the last ones.
+
+    >>> nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2).shape
+    """
+    if input.ndim != 3 or window < 1:
+        raise ShapeError("needs (height, width, features) and a window of 1 or more")
+    height, width, features = input.shape
+    padded = pad(input, (0, 0, 0, -width % window, 0, -height % window))
+    down, across = (extent // window for extent in padded.shape[:2])
+    squares = padded.reshape(down, window, across, window, features).permute(0, 2, 1, 3, 4)
+    return squares.reshape(down * across, window, window, features)
+
+
+@composite(method=False, ggml="WIN_UNPART")
+def win_unpart(input: Tensor, width: int, height: int, window: int) -> Tensor:
+    """The image (height, width, features) that `win_part` has made windows of.
+
+    >>> nt.win_unpart(nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2), 3, 2, 2).shape
+    """
+    down, across = -(-height // window), -(-width // window)
+    if input.ndim != 4 or input.shape[:3] != (down * across, window, window):
+        raise ShapeError(f"needs ({down * across}, {window}, {window}, features), not {list(input.shape)}")
+    rows = input.reshape(down, across, window, window, input.shape[3]).permute(0, 2, 1, 3, 4)
+    return rows.reshape(down * window, across * window, input.shape[3])[:height, :width]
+
+
+@composite(method=False, ggml="GET_REL_POS")
+def get_rel_pos(input: Tensor, queries: int, keys: int) -> Tensor:
+    """The embedding of every distance between a query and a key: (queries, keys, features) of (distances, features).
+
+    There are 2 max(queries, keys) - 1 distances, from the key that is farthest ahead.
+
+    >>> nt.get_rel_pos(nt.arange(3.0).reshape(3, 1), 2, 2)
+    """
+    if input.ndim != 2 or input.shape[0] != 2 * max(queries, keys) - 1:
+        raise ShapeError(f"needs ({2 * max(queries, keys) - 1}, features), not {list(input.shape)}")
+    distances = np.arange(queries)[:, None] - np.arange(keys) + keys - 1
+    return ops.take_op(input, from_array(distances.astype(np.int64)), 0)
+
+
+@composite(method=False, ggml="ADD_REL_POS")
+def add_rel_pos(input: Tensor, across: Tensor, down: Tensor) -> Tensor:
+    """Attention scores of images plus a bias for the distance in each direction.
+
+    input: (heads, queries, keys), keys being all places (height, width) row by row. across: (heads, query rows, query
+    columns, width), added to every row of keys. down: (heads, query rows, query columns, height), to every column.
+
+    >>> nt.add_rel_pos(nt.zeros(1, 4, 4), nt.ones(1, 2, 2, 2), nt.ones(1, 2, 2, 2))
+    """
+    if across.ndim != 4 or down.ndim != 4 or across.shape[:3] != down.shape[:3]:
+        raise ShapeError("needs biases (heads, query rows, query columns, places), alike but for the last dimension")
+    heads, rows, columns, width = across.shape
+    height = down.shape[3]
+    if input.shape != (heads, rows * columns, height * width):
+        raise ShapeError(f"input must be {[heads, rows * columns, height * width]}, not {list(input.shape)}")
+    scores = input.reshape(heads, rows, columns, height, width)
+    return (scores + across.unsqueeze(-2) + down.unsqueeze(-1)).reshape(input.shape)
+
+
+@composite(method=False, ggml="TIMESTEP_EMBEDDING")
+def timestep_embedding(timesteps: Tensor, dim: int, max_period: int = 10000) -> Tensor:
+    """Cosines and then sines of timesteps (n,) at dim/2 frequencies from 1 down to 1/max_period: (n, dim).
+
+    The last feature of an odd dim is 0.
+
+    >>> nt.timestep_embedding(nt.tensor([0.0, 1.0]), 4)
+    """
+    if timesteps.ndim != 1 or dim < 2:
+        raise ShapeError(f"needs (n,) and a dim of 2 or more, not {list(timesteps.shape)} and {dim}")
+    half = dim // 2
+    frequencies = np.exp(-math.log(max_period) * np.arange(half) / half).astype(np.float32)
+    angles = timesteps.float().unsqueeze(1) * from_array(frequencies)
+    return pad(ops.concat_op(angles.cos(), angles.sin(), dim=1), (0, dim % 2))

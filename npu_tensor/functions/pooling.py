@@ -1,0 +1,437 @@
+"""Pools of tensors (batch, channels, *places); the batch may be left out.
+
+A pool is taken along one dimension after the other: of few elements as the maximum or the sum of strided slices, of
+many as a reduction of windows, which are a view.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor import ops
+from npu_tensor.dtypes import bool_
+from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.functions.convolution import (
+    Framed,
+    Sizes,
+    bounds_of,
+    each_place,
+    in_frame,
+    require_places,
+    windows_of,
+)
+from npu_tensor.functions.creation import zeros
+from npu_tensor.functions.neural import require_float, wide
+from npu_tensor.functions.register import composite
+from npu_tensor.functions.shape import joined
+from npu_tensor.tensor import Tensor, from_array
+
+__all__ = ["adapted"]
+
+# A pool along a dimension is made of slices up to this many elements: where each second element at least is read, by
+# whole vectors, and where they lie further apart. Longer windows are faster as rows.
+MOST_SLICES: Final = (24, 8)
+
+
+def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of a pool's windows and the steps between them, which are their extents where no stride is given."""
+    kernel = each_place("kernel_size", kernel_size, places)
+    return kernel, kernel if stride is None else each_place("stride", stride, places)
+
+
+def _pooled(
+    framed: Framed,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    join: Callable[[Tensor, Tensor], Tensor],
+    reduce: Callable[[Tensor, int], Tensor],
+) -> Tensor:
+    """All elements of each window as one. join: the op that does this to two tensors; reduce: to a dimension."""
+    result = framed.tensor
+    lead = result.ndim - len(kernel)
+    dims = range(lead, result.ndim)
+    for dim, size, step, gap, count in zip(dims, kernel, stride, dilation, framed.counts, strict=True):
+        if size > MOST_SLICES[step > 2]:
+            result = reduce(ops.windows(result, dim, count, size, step, gap), -1)
+            continue
+        whole = [(0, extent, 1) for extent in result.shape]
+        bounds = [(*whole[:dim], bounds_of(n * gap, count, step), *whole[dim + 1 :]) for n in range(size)]
+        result = functools.reduce(join, [ops.slice_(result, each) for each in bounds])
+    return result
+
+
+def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]]:
+    widths = each_place("padding", padding, len(kernel), 0)
+    if any(2 * width > size for width, size in zip(widths, kernel, strict=True)):
+        raise ArgumentError(f"padding must be at most half of the kernel's extents {list(kernel)}, not {padding!r}")
+    return [(width, width) for width in widths]
+
+
+def _largest(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+    return_indices: bool,
+    places: int,
+) -> Any:
+    require_places(input, places)
+    if input.dtype is bool_:
+        raise DTypeError("not defined for bool; convert with .to(...)")
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+    lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
+    around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
+    framed = in_frame(input, kernel, steps, around, dilations, lowest, ceil_mode)
+    largest = _pooled(framed, kernel, steps, dilations, ops.maximum, Tensor.amax)
+    if not return_indices:
+        return largest
+    columns = windows_of(framed, kernel, steps, dilations)
+    lead = columns.ndim - 2 * places
+    chosen = columns.reshape(*columns.shape[:lead], math.prod(kernel), *framed.counts).argmax(lead)
+    index, rest = chosen * 0, chosen
+    for dim in reversed(range(places)):  # the last dimension varies fastest in a kernel
+        start = np.arange(framed.counts[dim]) * steps[dim] - around[dim][0]
+        place = rest % kernel[dim] * dilations[dim] + from_array(start.reshape(-1, *(1,) * (places - dim - 1)))
+        index, rest = index + place * math.prod(input.shape[input.ndim - places + dim + 1 :]), rest // kernel[dim]
+    return largest, index
+
+
+@composite(method=False, ggml="POOL_1D")
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size."""
+    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 1)
+
+
+@composite(method=False, ggml="POOL_2D")
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
+
+    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among the
+    elements of its channel.
+
+    >>> nt.max_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)
+    """
+    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 2)
+
+
+@composite(method=False)
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """As `max_pool2d`, of three place dimensions.
+
+    >>> nt.max_pool3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), 2)
+    """
+    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 3)
+
+
+def _unpooled(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    output_size: Sequence[int] | None,
+    places: int,
+) -> Tensor:
+    require_places(input, places)
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+    lead = input.shape[: input.ndim - places]
+    if output_size is None:
+        widths = each_place("padding", padding, places, 0)
+        extents = [
+            (count - 1) * step + size - 2 * width
+            for count, step, size, width in zip(input.shape[-places:], steps, kernel, widths, strict=True)
+        ]
+    else:
+        extents = list(output_size)[-places:]
+    rows = (math.prod(lead), math.prod(input.shape[-places:]))
+    result = zeros(rows[0], math.prod(extents), dtype=input.dtype)
+    return result.scatter(1, indices.reshape(rows), input.reshape(rows)).reshape(*lead, *extents)
+
+
+@composite(method=False)
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """The elements of a maximum pool put where they were, zeros elsewhere; output_size if the extents are ambiguous.
+
+    >>> nt.max_unpool1d(nt.tensor([[5.0]]), nt.tensor([[1]]), 2)
+    """
+    return _unpooled(input, indices, kernel_size, stride, padding, output_size, 1)
+
+
+@composite(method=False)
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """As `max_unpool1d`, of two place dimensions.
+
+    >>> nt.max_unpool2d(nt.tensor([[[5.0]]]), nt.tensor([[[3]]]), 2)
+    """
+    return _unpooled(input, indices, kernel_size, stride, padding, output_size, 2)
+
+
+@composite(method=False)
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """As `max_unpool1d`, of three place dimensions.
+
+    >>> nt.max_unpool3d(nt.tensor([[[[5.0]]]]), nt.tensor([[[[7]]]]), 2)
+    """
+    return _unpooled(input, indices, kernel_size, stride, padding, output_size, 3)
+
+
+def _averaged(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    places: int,
+    divisor: int | None = None,
+) -> Tensor:
+    require_places(input, places)
+    dtype = require_float(input)
+    if divisor == 0:
+        raise ArgumentError("divisor_override must not be 0")
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+    around = _half_padding(padding, kernel)
+    framed = in_frame(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
+    total = _pooled(framed, kernel, steps, (1,) * places, ops.add, Tensor.sum)
+    if divisor is not None:
+        return (total / divisor).to(dtype)
+    sizes = np.ones((), np.float32)
+    for extent, size, step, count, (before, after) in zip(
+        input.shape[-places:], kernel, steps, framed.counts, around, strict=True
+    ):
+        start = np.arange(count) * step - before
+        end = np.minimum(start + size, extent + after)
+        if not count_include_pad:
+            start, end = np.maximum(start, 0), np.minimum(end, extent)
+        sizes = np.multiply.outer(sizes, (end - start).astype(np.float32))
+    alike = sizes.min() == sizes.max()
+    return (total / (float(sizes.flat[0]) if alike else from_array(sizes))).to(dtype)
+
+
+@composite(method=False, ggml="POOL_1D")
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of (batch, channels, width); stride defaults to kernel_size.
+
+    GGML's POOL_1D divides by the number of elements that are not padding, as count_include_pad=False does; its POOL_2D
+    counts the padding.
+    """
+    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 1)
+
+
+@composite(method=False, ggml="POOL_2D")
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
+
+    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
+
+    >>> nt.avg_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)
+    """
+    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 2, divisor_override)
+
+
+@composite(method=False)
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """As `avg_pool2d`, of three place dimensions.
+
+    >>> nt.avg_pool3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), 2)
+    """
+    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 3, divisor_override)
+
+
+def _powers(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool, places: int
+) -> Tensor:
+    kernel = each_place("kernel_size", kernel_size, places)
+    means = _averaged(wide(input) ** norm_type, kernel, stride, 0, ceil_mode, True, places)
+    # As in PyTorch, also where a window ends beyond the input and its mean is of fewer elements.
+    return ((means.sign() * means.abs().relu() * math.prod(kernel)) ** (1.0 / norm_type)).to(input.dtype)
+
+
+@composite(method=False)
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The sum of the elements of each window to a power, to the inverse power.
+
+    >>> nt.lp_pool1d(nt.tensor([[3.0, 4.0]]), 2, 2)
+    """
+    return _powers(input, norm_type, kernel_size, stride, ceil_mode, 1)
+
+
+@composite(method=False)
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """As `lp_pool1d`, of two place dimensions.
+
+    >>> nt.lp_pool2d(nt.ones(1, 2, 2), 2, 2)
+    """
+    return _powers(input, norm_type, kernel_size, stride, ceil_mode, 2)
+
+
+@composite(method=False)
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """As `lp_pool1d`, of three place dimensions.
+
+    >>> nt.lp_pool3d(nt.ones(1, 2, 2, 2), 1, 2)
+    """
+    return _powers(input, norm_type, kernel_size, stride, ceil_mode, 3)
+
+
+def adapted(
+    input: Tensor,
+    output_size: Sizes | Sequence[int | None] | None,
+    places: int,
+    reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean,
+) -> Tensor:
+    """The place dimensions reduced to so many parts each."""
+    require_places(input, places)
+    dtype, result = require_float(input), wide(input)
+    several = isinstance(output_size, (tuple, list))
+    sizes: Sequence[Any] = output_size if several else (output_size,) * places  # type: ignore[assignment]
+    if len(sizes) != places or any(parts is not None and parts < 0 for parts in sizes):
+        raise ArgumentError(f"output_size must be one integer or {places}, none negative, or None, not {output_size!r}")
+    for dim, parts in enumerate(sizes, -places):
+        extent = result.shape[dim]
+        if parts is None or parts == extent:
+            continue
+        if not parts:
+            result = result.narrow(dim, 0, 0)
+            continue
+        (parts,) = each_place("output_size", parts, 1)
+        bounds = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
+        parts_of = [reduce(result.narrow(dim, start, end - start), dim, True) for start, end in bounds]
+        result = joined(parts_of, result.ndim + dim)
+    return result.to(dtype)
+
+
+@composite(method=False)
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
+
+    >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)
+    """
+    return adapted(input, output_size, 1)
+
+
+@composite(method=False)
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
+
+    >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
+    """
+    return adapted(input, output_size, 2)
+
+
+@composite(method=False)
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    """As `adaptive_avg_pool2d`, of three place dimensions.
+
+    >>> nt.adaptive_avg_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)
+    """
+    return adapted(input, output_size, 3)
+
+
+@composite(method=False)
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it.
+
+    >>> nt.adaptive_max_pool1d(nt.arange(6.0).reshape(1, 6), 2)
+    """
+    return adapted(input, output_size, 1, Tensor.amax)
+
+
+@composite(method=False)
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    """As `adaptive_max_pool1d`, of height and width.
+
+    >>> nt.adaptive_max_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
+    """
+    return adapted(input, output_size, 2, Tensor.amax)
+
+
+@composite(method=False)
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    """As `adaptive_max_pool1d`, of three place dimensions.
+
+    >>> nt.adaptive_max_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)
+    """
+    return adapted(input, output_size, 3, Tensor.amax)

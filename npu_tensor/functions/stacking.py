@@ -1,0 +1,331 @@
+"""Tensors put together and taken apart as in NumPy's stack functions; diagonals; parts that are replaced."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from npu_tensor import ops
+from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.functions.creation import zeros
+from npu_tensor.functions.indexing import put, require_same_dtype
+from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.shape import cat, cut, split, stack
+from npu_tensor.functions.shape import pad as _pad
+from npu_tensor.ops.rules import dimension, unpacked
+from npu_tensor.spec import broadcast_shapes
+from npu_tensor.tensor import Tensor, from_array
+
+__all__: list[str] = []
+
+# --- dimensions added
+
+
+def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
+    """The function of one tensor, or a tuple of those of several."""
+    if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
+        return function(tensor_of(tensors[0]))
+    return tuple(function(tensor_of(tensor)) for tensor in unpacked(tensors))
+
+
+def _matrix(tensor: Tensor) -> Tensor:
+    return tensor if tensor.ndim > 1 else tensor.reshape(1, tensor.numel())
+
+
+def _cube(tensor: Tensor) -> Tensor:
+    return tensor if tensor.ndim > 2 else _matrix(tensor).unsqueeze(-1)
+
+
+@composite(method=False, view=True)
+def atleast_1d(*tensors: Any) -> Any:
+    """Tensors without dimensions as vectors of one element."""
+    return _each(lambda tensor: tensor if tensor.ndim else tensor.reshape(1), tensors)
+
+
+@composite(method=False, view=True)
+def atleast_2d(*tensors: Any) -> Any:
+    """Numbers and vectors as matrices of one row."""
+    return _each(_matrix, tensors)
+
+
+@composite(method=False, view=True)
+def atleast_3d(*tensors: Any) -> Any:
+    """Matrices with a last dimension of extent 1; vectors and numbers as such matrices of one row."""
+    return _each(_cube, tensors)
+
+
+@composite(method=False)
+def column_stack(tensors: Sequence[Operand]) -> Tensor:
+    """Vectors as the columns of a matrix, or matrices side by side."""
+    parts = [tensor_of(part) for part in tensors]
+    return cat([part if part.ndim > 1 else part.reshape(part.numel(), 1) for part in parts], 1)
+
+
+@composite(method=False)
+def dstack(tensors: Sequence[Operand]) -> Tensor:
+    """Tensors joined along dimension 2, after `atleast_3d`."""
+    return cat([_cube(tensor_of(part)) for part in tensors], 2)
+
+
+@composite("unfold", function=False, view=True)
+def windows_along(input: Tensor, dimension_: int, size: int, step: int) -> Tensor:
+    """The slices of `size` elements along a dimension, each `step` after the one before; a view, size comes last."""
+    place = dimension(dimension_, input.ndim)
+    if size < 1 or step < 1 or size > input.shape[place]:
+        raise ArgumentError(f"windows of {size} elements and steps of {step} do not fit {input.shape[place]} elements")
+    return ops.windows(input, place, (input.shape[place] - size) // step + 1, size, step, 1)
+
+
+# --- splitting
+
+
+@composite(view=True)
+def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """So many parts along dim, the first ones larger by one where they are not equal, or parts between indices.
+
+    >>> nt.tensor_split(nt.arange(5), 2)
+    """
+    place = dimension(dim, input.ndim)
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor cannot be split")
+    extent = input.shape[place]
+    given: Any = indices_or_sections.tolist() if isinstance(indices_or_sections, Tensor) else indices_or_sections
+    if isinstance(given, (tuple, list)):
+        bounds = [0, *(slice(0, index).indices(extent)[1] for index in given), extent]
+    elif given > 0:
+        bounds = [part * (extent // given) + min(part, extent % given) for part in range(given + 1)]
+    else:
+        raise ArgumentError(f"the number of parts must be positive, not {given}")
+    return tuple(cut(input, place, start, max(start, stop)) for start, stop in itertools.pairwise(bounds))
+
+
+def _split_along(name: str, dim: int, least: int) -> None:
+    def function(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+        if input.ndim < least:
+            raise ShapeError(f"needs {least} dimensions or more, not {input.ndim}")
+        place = dim if input.ndim > 1 else 0
+        sections = indices_or_sections
+        if isinstance(sections, int) and (sections < 1 or input.shape[place] % sections):
+            raise ArgumentError(f"{input.shape[place]} cannot be split into {sections} equal parts")
+        return tensor_split(input, sections, place)
+
+    function.__doc__ = (
+        f"Equal parts along dimension {dim}, or parts between indices, as `tensor_split`.\n\n"
+        f">>> nt.{name}(nt.ones(2, 2, 2), 2)"
+    )
+    composite(name, view=True)(function)
+
+
+_split_along("vsplit", 0, 2)
+_split_along("hsplit", 1, 1)
+_split_along("dsplit", 2, 3)
+
+
+@composite(view=True)
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of the given sizes along dim.
+
+    >>> nt.split_with_sizes(nt.arange(4), (1, 3))
+    """
+    return split(input, tuple(split_sizes), dim)
+
+
+# --- diagonals and other matrices
+
+
+@composite()
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices over the new dimensions dim1 and dim2, with the rows of input on a diagonal, zero elsewhere."""
+    first, second = dimension(dim1, input.ndim + 1), dimension(dim2, input.ndim + 1)
+    if first == second:
+        raise ArgumentError(f"dim1 and dim2 are both {first}")
+    extent = input.shape[-1] + abs(offset)
+    shape = list(input.shape[:-1])
+    for place in sorted((first, second)):
+        shape.insert(place, extent)
+    return _replaced(zeros(shape, dtype=input.dtype), input, lambda matrix: ops.diagonal(matrix, offset, first, second))
+
+
+@composite()
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with all elements of input on a diagonal."""
+    return diag_embed(input.reshape(input.numel()), offset)
+
+
+@composite(method=False)
+def block_diag(*tensors: Any) -> Tensor:
+    """The matrix with these matrices along its diagonal; numbers and vectors count as one row."""
+    blocks = [_matrix(tensor_of(tensor)) for tensor in tensors]
+    rows, width, before = [], sum(block.shape[1] for block in blocks), 0
+    for block in blocks:
+        rows.append(_pad(block, (before, width - before - block.shape[1])))
+        before += block.shape[1]
+    return cat(rows, 0) if rows else zeros(1, 0)
+
+
+@composite(method=False)
+def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tensor:
+    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round.
+
+    >>> nt.vander(nt.tensor([1, 2, 3]))
+    """
+    count = x.shape[-1] if N is None else N
+    powers = [x**exponent for exponent in range(count)]
+    return stack(powers if increasing else powers[::-1], -1) if powers else zeros(*x.shape, 0, dtype=x.dtype)
+
+
+@composite()
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Rotated k times by a quarter turn from the first towards the second of two dimensions."""
+    first, second = (dimension(dim, input.ndim) for dim in dims)
+    if first == second:
+        raise ArgumentError(f"dims {tuple(dims)} name one twice")
+    if k % 4 == 2:
+        return input.flip(first, second)
+    if k % 2:
+        turned = input.transpose(first, second)
+        return turned.flip(first if k % 4 == 1 else second)
+    return input.clone()
+
+
+@composite(method=False)
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of r elements of a vector, in order, one row each."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array([*choose(range(input.shape[0]), r)], np.int64).reshape(-1, r)
+    return ops.take_op(input, from_array(rows), 0)
+
+
+@composite("broadcast_shapes", method=False)
+def shapes_broadcast(*shapes: Any) -> tuple[int, ...]:
+    """The shape that tensors of these shapes broadcast to."""
+    return broadcast_shapes(*((shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes))
+
+
+# --- parts that are replaced
+
+
+def _replaced(input: Tensor, source: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
+    """A copy of input in which what a view shows is source."""
+    require_same_dtype(input, source)
+    result = input.clone()
+    view(result)._assign(source)
+    return result.clone()  # a value of its own: what was written to is the view of a storage
+
+
+@composite()
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """input with the slice at a position along dim replaced by src.
+
+    >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)
+    """
+    return _replaced(input, src, lambda tensor: ops.select(tensor, dim, index))
+
+
+@composite()
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """input with input[start:end:step] along dim replaced by src.
+
+    >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)
+    """
+    place = dimension(dim, input.ndim)
+    bounds = slice(start, end, step).indices(input.shape[place])
+    return _replaced(input, src, lambda tensor: cut(tensor, place, *bounds))
+
+
+@composite()
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """input with a diagonal replaced by src.
+
+    >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))
+    """
+    return _replaced(input, src, lambda tensor: ops.diagonal(tensor, offset, dim1, dim2))
+
+
+@composite("fill_diagonal_", function=False)
+def fill_diagonal_in_place(input: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """The elements with equal indices in all dimensions become fill_value; wrap: also further down a tall matrix."""
+    if input.ndim < 2 or (input.ndim > 2 and len({*input.shape}) > 1):
+        raise ShapeError(f"needs a matrix, or equal extents, not {list(input.shape)}")
+    count = -(-input.numel() // (input.shape[1] + 1)) if wrap and input.ndim == 2 else min(input.shape)
+    step = sum(math.prod(input.shape[axis + 1 :]) for axis in range(input.ndim))
+    places = from_array(np.arange(count) * step)
+    flat = put(input.reshape(input.numel()), (places,), fill_value)
+    return input._assign(flat.reshape(input.shape))
+
+
+# --- by position among all elements
+
+
+@composite("take")
+def take_flat(input: Tensor, index: Tensor) -> Tensor:
+    """The elements at positions among all elements in row-major order; negative ones count from the end.
+
+    >>> nt.take(nt.tensor([[1, 2], [3, 4]]), nt.tensor([0, 3]))
+    """
+    return input.reshape(input.numel())[index]
+
+
+@composite("put", in_place=True)
+def put_flat(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """input with elements at positions among all elements replaced by those of source, or increased by them.
+
+    >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))
+    """
+    require_same_dtype(input, source)
+    places, values = index.reshape(index.numel()), source.reshape(source.numel())
+    flat = put(input.reshape(input.numel()), (places,), values, reduce="add" if accumulate else "")
+    return flat.reshape(input.shape)
+
+
+@composite(method=False)
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """The indices in each dimension of a shape of positions among all its elements.
+
+    >>> nt.unravel_index(nt.tensor([5]), (2, 3))
+    """
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    after = [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+    return tuple(indices // step % extent for step, extent in zip(after, extents, strict=True))
+
+
+@composite()
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """As nonzero, cut or filled with fill_value to `size` rows. Reads the value.
+
+    >>> nt.nonzero_static(nt.tensor([0, 3, 4]), size=2)
+    """
+    rows = input.nonzero()
+    return _pad(rows[:size], (0, 0, 0, max(size - rows.shape[0], 0)), value=fill_value)
+
+
+@composite(method=False)
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+    """As `pad` with mode "constant".
+
+    >>> nt.constant_pad_nd(nt.ones(1, 2), (1, 1), 7.0)
+    """
+    return _pad(input, pad, value=value)
+
+
+@composite(function=False)
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """Summed over the dimensions in which a tensor of shape `size` would be expanded to input's."""
+    shape = unpacked(size)
+    added = input.ndim - len(shape)
+    if broadcast_shapes(input.shape, shape) != input.shape:
+        raise ShapeError(f"{list(shape)} does not expand to {list(input.shape)}")
+    dims = [*range(added), *(axis for axis in range(added, input.ndim) if shape[axis - added] == 1)]
+    return (input.sum(dims) if dims else input).reshape(shape)
+
+
+@composite()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape."""
+    return input.shape == other.shape

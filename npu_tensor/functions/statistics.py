@@ -1,0 +1,389 @@
+"""Statistics of rows and samples: covariance, histograms, ranks, runs, and integrals and derivatives of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npu_tensor import ops
+from npu_tensor.dtypes import int64
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.functions.creation import arange, zeros, zeros_like
+from npu_tensor.functions.neural import wide
+from npu_tensor.functions.reduce import norm
+from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.scattering import index_add
+from npu_tensor.functions.search import bucketize
+from npu_tensor.functions.shape import ValuesIndices, gather, joined, sort
+from npu_tensor.graph.history import require_constant
+from npu_tensor.ops.rules import dimension
+from npu_tensor.tensor import Tensor, from_array
+
+__all__: list[str] = []
+
+# --- moments of several variables
+
+
+@composite()
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
+    """Covariances of the rows of a matrix, whose columns are samples; a vector is one row.
+
+    fweights: how often each sample counts, as integers; aweights: how much.
+    """
+    if input.ndim > 2:
+        raise ShapeError(f"needs a matrix or a vector, not {list(input.shape)}")
+    rows = input.reshape(-1, input.shape[-1] if input.ndim else 1)
+    rows = rows if rows.is_floating_point() else rows.float()
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    count: Any = rows.shape[1] if weights is None else weights.sum()
+    mean = (rows if weights is None else rows * weights).sum(1, True) / count
+    centred = rows - mean
+    if aweights is not None and weights is not None:
+        freedom = count - correction * (weights * aweights).sum() / count
+    else:
+        freedom = count - correction
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
+    scaled = centred if weights is None else centred * weights
+    result: Tensor = (scaled.to(rows.dtype) @ centred.mT) / freedom
+    return result if input.ndim == 2 else result.reshape(())
+
+
+@composite()
+def corrcoef(input: Tensor) -> Tensor:
+    """Correlations of the rows of a matrix, whose columns are samples."""
+    covariance = cov(input)
+    if not covariance.ndim:
+        return covariance / covariance
+    deviations = ops.diagonal(covariance).sqrt()
+    return (covariance / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
+
+
+@composite()
+def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm of the difference of all elements."""
+    return norm(input - other, p)
+
+
+@composite(in_place=True)
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Slices along dim whose p-norm is above maxnorm scaled down to it.
+
+    >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
+    """
+    place = dimension(dim, input.ndim)
+    norms = norm(input, p, tuple(axis for axis in range(input.ndim) if axis != place), True)
+    return (input * ops.where_op(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)).to(input.dtype)
+
+
+# --- histograms
+
+
+def _limits(input: Tensor, low: float, high: float) -> tuple[Any, Any]:
+    """The limits of a histogram: those of the elements where they are equal, one more on each side where these are."""
+    if low > high:
+        raise ArgumentError(f"min {low} is above max {high}")
+    if low != high or not input.numel():
+        return (low, high) if low != high else (low - 1, high + 1)
+    least, most = input.amin(), input.amax()
+    alike = (least == most).to(input.dtype)
+    return least - alike, most + alike
+
+
+@composite()
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements are in each of so many equal intervals from min to max, or between the extremes."""
+    if not input.is_floating_point():
+        raise DTypeError(f"takes floats, not {input.dtype.name}")
+    flat = input.reshape(input.numel())
+    low, high = _limits(flat, min, max)
+    place = ((flat - low) / (high - low) * bins).floor()
+    inside = (flat >= low) & (flat <= high)
+    index = ops.where_op(inside, place.clamp(0, bins - 1), 0).to(int64)
+    return index_add(zeros(bins, dtype=input.dtype), 0, index, inside.to(input.dtype))
+
+
+class Histogram(NamedTuple):
+    """Counts, or densities, and the edges between which they were counted."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+@composite()
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: tuple[float, float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """Sums of the weights (1 unless given) of the elements between edges, the last one included.
+
+    bins: edges in ascending order, or how many equal intervals there are in `range`. density: divided by the total and
+    by the widths.
+
+    >>> nt.histogram(nt.tensor([1.0, 2.0, 2.5, 4.0]), 3)
+    """
+    flat = input.reshape(input.numel())
+    if isinstance(bins, Tensor):
+        edges = bins
+    else:
+        low, high = _limits(flat, *(range or (0, 0)))
+        edges = (arange(bins + 1, dtype=input.dtype) * ((high - low) / bins) + low).to(input.dtype)
+    count = edges.shape[0] - 1
+    place = bucketize(flat, edges, right=True) - 1
+    place = ops.where_op(flat == edges[-1], count - 1, place)
+    inside = (place >= 0) & (place < count)
+    values = ops.where_op(inside, 1.0 if weight is None else weight.reshape(flat.shape), 0.0).to(input.dtype)
+    hist = index_add(zeros(count, dtype=input.dtype), 0, ops.where_op(inside, place, 0), values)
+    return Histogram(hist / (hist.sum() * (edges[1:] - edges[:-1])) if density else hist, edges)
+
+
+# --- ranks
+
+
+def _picked(ordered: ValuesIndices, place: Tensor, dim: int, keepdim: bool) -> ValuesIndices:
+    """What stands at one place of each sorted row."""
+    parts = (gather(part, dim, place) for part in ordered)
+    return ValuesIndices(*(part if keepdim else part.squeeze(dim) for part in parts))
+
+
+def _rows(input: Tensor, dim: int) -> tuple[Tensor, int]:
+    """A number as a row of one element, and dim counted from the front. DimensionError for empty rows."""
+    place = dimension(dim, input.ndim)
+    rows = input if input.ndim else input.reshape(1)
+    if not rows.shape[place]:
+        raise DimensionError("an empty row has no such element")
+    return rows, place
+
+
+@composite()
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The k-th smallest element of each row along dim, counted from 1, and where it was."""
+    rows, place = _rows(input, dim)
+    if not 1 <= k <= rows.shape[place]:
+        raise DimensionError(f"k = {k} is out of range for {rows.shape[place]} elements")
+    index = zeros_like(rows.narrow(place, 0, 1), dtype=int64) + (k - 1)
+    return _picked(sort(rows, place), index, place, keepdim and bool(input.ndim))
+
+
+@composite()
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The most frequent element of each row along dim, the smallest of several, and where it was last."""
+    rows, place = _rows(input, dim)
+    ordered = sort(rows, place)
+    values, extent = ordered.values, rows.shape[place]
+    position = arange(extent).reshape(-1, *(1 for _ in rows.shape[place + 1 :])).expand(rows.shape)
+    starts = values != values.roll(1, place)
+    run = position - cummax(ops.where_op(starts, position, 0), place).values
+    return _picked(ordered, run.argmax(place, True), place, keepdim and bool(input.ndim))
+
+
+@composite()
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements that are not NaN, or (values, indices) along dim."""
+    if dim is None:
+        return nanmedian(input.reshape(input.numel()), 0)[0]
+    rows, place = _rows(input, dim)
+    count = (rows == rows).sum(place, True)  # NaN is sorted last
+    middle = ((count - 1).clamp(min=0) / 2).floor().to(int64)
+    return _picked(sort(rows, place), middle, place, keepdim and bool(input.ndim))
+
+
+@composite()
+def msort(input: Tensor) -> Tensor:
+    """Sorted along the first dimension."""
+    return sort(input, 0).values
+
+
+def _running(input: Tensor, dim: int, largest: bool) -> ValuesIndices:
+    indices = ops.running_extreme(input, dim, largest)
+    return ValuesIndices(gather(input, dim, indices), indices)
+
+
+@composite()
+def cummax(input: Tensor, dim: int) -> ValuesIndices:
+    """The largest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    return _running(input, dim, True)
+
+
+@composite()
+def cummin(input: Tensor, dim: int) -> ValuesIndices:
+    """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    return _running(input, dim, False)
+
+
+@composite()
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements, or slices along dim, that differ from the one before. Reads the value.
+
+    return_inverse: also where each one is in the result; return_counts: also how often each of the result is repeated.
+    """
+    require_constant("unique_consecutive", input._node)
+    place = 0 if dim is None else dimension(dim, input.ndim)
+    array = np.moveaxis(wide(input).numpy().reshape(-1) if dim is None else wide(input).numpy(), place, 0)
+    rows = array.reshape(len(array), math.prod(array.shape[1:]))
+    starts = np.append(np.ones(min(len(rows), 1), bool), np.any(rows[1:] != rows[:-1], axis=1))
+    results = [from_array(np.moveaxis(array[starts], 0, place), input.dtype)]
+    if return_inverse:
+        inverse = np.cumsum(starts) - 1
+        results.append(from_array(inverse.reshape(input.shape) if dim is None else inverse, int64))
+    if return_counts:
+        results.append(from_array(np.diff(np.append(np.flatnonzero(starts), len(rows))), int64))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# --- samples of a function
+
+
+def _areas(y: Tensor, x: Tensor | None, dx: float, dim: int) -> tuple[Tensor, int]:
+    """Areas of the trapezoids between neighbours along dim, which is counted from the front."""
+    place = dimension(dim, y.ndim)
+    count = max(y.shape[place] - 1, 0)
+    heights = y.narrow(place, y.shape[place] - count, count) + y.narrow(place, 0, count)
+    if x is None:
+        return heights * (dx / 2), place
+    if x.ndim == 1:
+        x = x.reshape(-1, *(1 for _ in y.shape[place + 1 :]))
+    along = place - y.ndim
+    return heights * (x.narrow(along, 1, count) - x.narrow(along, 0, count)) / 2, place
+
+
+@composite(method=False, aliases=("trapz",))
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """The integral over samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
+
+    >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))
+    """
+    areas, place = _areas(y, x, dx, dim)
+    return areas.sum(place)
+
+
+@composite(method=False)
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """The integrals up to each sample but the first; as trapezoid.
+
+    >>> nt.cumulative_trapezoid(nt.tensor([1.0, 2.0, 4.0]))
+    """
+    areas, place = _areas(y, x, dx, dim)
+    return areas.cumsum(place)
+
+
+@composite(method=False)
+def gradient(
+    input: Tensor,
+    *,
+    spacing: Operand | Sequence[Operand] = 1,
+    dim: int | Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:
+    """Derivatives along each of dims (None = all) by central differences of second order, at the ends of edge_order.
+
+    spacing: the distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+    """
+    if edge_order not in (1, 2):
+        raise ArgumentError(f"edge_order must be 1 or 2, not {edge_order}")
+    named = (dim,) if isinstance(dim, int) else range(input.ndim) if dim is None else dim
+    places = [dimension(each, input.ndim) for each in named]
+    several = isinstance(spacing, (tuple, list))
+    spacings: Any = spacing if several else (spacing,) * len(places)
+    if len(spacings) != len(places):
+        raise ArgumentError(f"{len(spacings)} spacings for {len(places)} dimensions")
+    return tuple(_derivative(input, place, step, edge_order) for place, step in zip(places, spacings, strict=True))
+
+
+def _derivative(input: Tensor, dim: int, spacing: Operand, edge_order: int) -> Tensor:
+    extent = input.shape[dim]
+    if extent <= edge_order:
+        raise ShapeError(f"needs more than {edge_order} samples along dimension {dim}, not {extent}")
+    f = (input if input.is_floating_point() else input.float()).movedim(dim, -1)
+    given = tensor_of(spacing)
+    x = given.to(f.dtype) if given.ndim else arange(extent, dtype=f.dtype) * given
+    steps = x[1:] - x[:-1]
+    slopes = (f[..., 1:] - f[..., :-1]) / steps
+    before, after = steps[:-1], steps[1:]
+    inner = (slopes[..., :-1] * after + slopes[..., 1:] * before) / (before + after)
+    first, last = slopes[..., :1], slopes[..., -1:]
+    if edge_order == 2:  # the parabola through three samples
+        first = first + (first - slopes[..., 1:2]) * (steps[:1] / (steps[:1] + steps[1:2]))
+        last = last + (last - slopes[..., -2:-1]) * (steps[-1:] / (steps[-1:] + steps[-2:-1]))
+    return joined([first, inner, last], f.ndim - 1).movedim(-1, dim)
+
+
+# --- windows of signals
+
+
+def _window(shape: Callable[[int], Any], length: int, periodic: bool, dtype: Any, device: Any) -> Tensor:
+    """What NumPy makes of a length; periodic: without the last of one element more."""
+    like = zeros(length, dtype=dtype, device=device)
+    if not like.is_floating_point():
+        raise DTypeError(f"gives floats, not {like.dtype.name}")
+    return from_array(shape(length + (periodic and length > 1))[:length], like.dtype)
+
+
+@composite(method=False, creates=True)
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A triangle that is 0 at the ends; periodic: without the last element of the symmetric one.
+
+    >>> nt.bartlett_window(4)
+    """
+    return _window(np.bartlett, window_length, periodic, dtype, device)
+
+
+@composite(method=False, creates=True)
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn; periodic: without the last element of the symmetric one.
+
+    >>> nt.blackman_window(4)
+    """
+    return _window(np.blackman, window_length, periodic, dtype, device)
+
+
+@composite(method=False, creates=True)
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
+    """alpha - beta cos(x) over a turn; periodic: without the last element of the symmetric one.
+
+    >>> nt.hamming_window(4)
+    """
+
+    def shape(count: int) -> Any:
+        turn = 2 * math.pi * np.arange(count) / max(count - 1, 1)
+        return alpha - beta * np.cos(turn) if count > 1 else np.ones(count)
+
+    return _window(shape, window_length, periodic, dtype, device)
+
+
+@composite(method=False, creates=True)
+def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """0.5 - 0.5 cos(x) over a turn; periodic: without the last element of the symmetric one.
+
+    >>> nt.hann_window(4)
+    """
+    return _window(np.hanning, window_length, periodic, dtype, device)
+
+
+@composite(method=False, creates=True)
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """Kaiser's window of a shape parameter; periodic: without the last element of the symmetric one.
+
+    >>> nt.kaiser_window(4)
+    """
+    return _window(lambda count: np.kaiser(count, beta), window_length, periodic, dtype, device)

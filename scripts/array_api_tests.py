@@ -1,0 +1,58 @@
+"""Runs the public test suite of the array API standard on `npu_tensor.array_api`.
+
+The suite is no package. Get it once, with its submodule, and name the checkout:
+
+    git clone --recurse-submodules --branch 2026.02.26 https://github.com/data-apis/array-api-tests
+    python scripts/array_api_tests.py array-api-tests
+
+Options behind the path are pytest's and the suite's, such as `--max-examples 100` or `-k add`. It needs hypothesis and
+ndindex (`pip install "npu_tensor[array-api]"`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+LEFT_OUT: Final = ROOT / "tests" / "array_api" / "left_out.txt"
+"""Patterns of the names of tests that are not run, with reasons."""
+
+
+class Chosen:
+    """A plug-in of pytest that leaves tests out."""
+
+    def __init__(self) -> None:
+        lines = LEFT_OUT.read_text("utf-8").splitlines()
+        self.pattern = re.compile("|".join(line for line in lines if not line.startswith("#")))
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        """Keep the others."""
+        out = [item for item in items if self.pattern.search(item.nodeid)]
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if not self.pattern.search(item.nodeid)]
+
+
+def main() -> int:
+    if len(sys.argv) < 2 or not (Path(sys.argv[1]) / "array_api_tests").is_dir():
+        print(__doc__)
+        return 2
+    suite, *options = sys.argv[1:]
+    # The suite's own way of leaving dtypes out: those that there are no tensors of.
+    os.environ["ARRAY_API_TESTS_SKIP_DTYPES"] = "uint16,uint32,uint64,complex64,complex128"
+    os.environ["ARRAY_API_TESTS_MODULE"] = "npu_tensor.array_api"
+    os.chdir(suite)
+    sys.path[:0] = [".", str(ROOT)]
+    tests = [] if any("::" in option or option.endswith(".py") for option in options) else ["array_api_tests"]
+    # The first example of a test compiles its kernels, which takes longer than the suite's deadline.
+    own = ["-c", "pytest.ini", "-p", "no:cacheprovider", "--disable-deadline", "--disable-extension=fft", "-q"]
+    return int(pytest.main([*own, *tests, *options], plugins=[Chosen()]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The pages docs/functions/NAME.md, one for each public function: what `help` says, an example, where it can run."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from interface import without_html
+
+import npu_tensor as nt
+from npu_tensor.cli.ops import is_in_place, is_internal, op_row, signature
+from npu_tensor.ops import OPS, registry
+from npu_tensor.ops.documentation import SECTIONS
+
+__all__ = ["NAMES", "PAGES", "example", "function_page", "link_to"]
+
+NAMES: Final = [name for name in sorted(registry.functions()) if not is_in_place(name)]
+
+WIDTH: Final = 80
+"""Characters of a line of a signature."""
+
+
+def link_to(name: str, folder: str = "functions/") -> str:
+    """A function's name as a link from ops.md, or from one of these pages, whose folder is ""."""
+    return f"[`{name}`]({folder}{name}.md)" if name in registry.functions() else f"`{name}`"
+
+
+def example(name: str) -> str:
+    """The source of a function's example, an expression; "" if there is none."""
+    text = inspect.getdoc(registry.functions()[name]) or ""
+    return next((line.strip()[4:] for line in text.splitlines() if line.strip().startswith(">>> ")), "")
+
+
+def evaluated(source: str) -> Any:
+    """The value of an example."""
+    return eval(source, {"nt": nt, "np": np})
+
+
+def _signature(name: str) -> str:
+    text = f"nt.{signature(name)}"
+    if len(text) <= WIDTH:
+        return text
+    start, parameters, end = re.fullmatch(r"(.*?\()(.*)(\) -> .*)", text).groups()  # type: ignore[union-attr]
+    lines = re.split(r", (?=[*\w]+(?::|$|,))", parameters)
+    return "\n".join([start, *(f"    {line}," for line in lines), end])
+
+
+def _described(text: str) -> Iterator[str]:
+    """The text of `help` as Markdown, without its example."""
+    section = ""
+    for line in text.splitlines():
+        if line.removesuffix(":") in SECTIONS:
+            section = line.removesuffix(":")
+            if section != "Example":
+                yield from (f"## {section}", "")
+        elif not section:
+            yield without_html(line)
+        elif section != "Example" and line:
+            parameter, _, words = line.strip().partition(": ")
+            yield f"- `{parameter}`: {without_html(words)}"
+        elif not line:
+            yield ""
+
+
+def _recorded(value: Any) -> dict[str, None]:
+    """Names of the ops that were recorded for a result, in order."""
+    tensors = value if isinstance(value, tuple) else (value,)
+    graphs = [tensor.graph for tensor in tensors if isinstance(tensor, nt.Tensor)]
+    names = [data["op"] for graph in graphs for _, data in graph.nodes(data=True)]
+    return dict.fromkeys(name for name in names if name in OPS)
+
+
+def function_page(name: str) -> str:
+    """The text of one page."""
+    entry = registry.PUBLIC[name]
+    function = entry.function
+    assert function is not None
+    source = example(name)
+    value = evaluated(source) if source else None
+    ops = {entry.op.name: None} if entry.op is not None else _recorded(value)
+    forms = [f"x.{name}" if entry.method else "", f"x.{name}_" if entry.in_place else ""]
+    methods = " and ".join(f"`{form}()`" for form in forms if form)
+    lines = [f"# {name}", "", "```text", _signature(name), "```", ""]
+    lines += [f"Also a method: {methods}.", ""] if methods else []
+    lines += [*_described(inspect.getdoc(function) or ""), ""]
+    if source:
+        imports = ["import numpy as np"] if "np." in source else []
+        lines += ["## Example", "", "```python", *imports, "import npu_tensor as nt", "", f"print({source})", "```", ""]
+        lines += ["prints", "", "```text", str(value), "```", ""]
+    if ops:
+        lines += ["## Where it can run", "", "| op | dtypes | CPU | NPU kernels |", "|---|---|---|---|"]
+        for op in map(OPS.__getitem__, ops):
+            _, _, dtypes, cpu, npu = op_row(op)
+            shown = f"`{op.name}`" if is_internal(op) else link_to(op.name, "")
+            lines.append(f"| {shown} | {dtypes} | {cpu} | {npu or 'none'} |")
+        if entry.op is None:
+            lines += ["", "These are the ops that the example records."]
+        lines += ["", "`nt.explain` says where a call runs and why."]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: Final = {f"functions/{name}.md": partial(function_page, name) for name in NAMES}

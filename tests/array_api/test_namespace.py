@@ -1,0 +1,91 @@
+"""The namespace of the array API standard, against NumPy's, which has the same names.
+
+The public suite tests more: `python scripts/array_api_tests.py PATH`.
+"""
+
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import array_api as xp
+
+# The names of the standard are those of NumPy 2 that it lists; NumPy's own list is longer.
+FUNCTIONS = sorted(name for name, value in vars(xp).items() if callable(value) and not name.startswith("_"))
+NAMES = [name for name in FUNCTIONS if name not in ("isdtype", "of_numpy", "Tensor", "Final")]
+
+
+def test_tensors_name_it() -> None:
+    x = nt.ones(2)
+    assert x.__array_namespace__() is xp
+    assert x.__array_namespace__(api_version=xp.__array_api_version__) is xp
+    with pytest.raises(nt.ArgumentError, match="version"):
+        x.__array_namespace__(api_version="2099.12")
+    assert x.to_device("cpu") is x
+    with pytest.raises(nt.DeviceError):
+        x.to_device("cuda")
+    with pytest.raises(nt.ArgumentError, match="streams"):
+        x.to_device("cpu", stream=1)
+
+
+def test_dtypes_are_promoted_without_dimensions_that_count() -> None:
+    names = [*xp.__array_namespace_info__().dtypes(kind="integral"), "float32", "float64"]
+    for first, second in itertools.product(names, names):
+        if first.startswith("float") is not second.startswith("float"):
+            continue  # the standard leaves it open
+        expected = np.result_type(first, second)
+        for shape in ((), (2,)):
+            a, b = xp.ones(shape, dtype=getattr(xp, first)), xp.ones((2,), dtype=getattr(xp, second))
+            assert xp.add(a, b).dtype.numpy == xp.multiply(b, a).dtype.numpy == expected
+            assert xp.where(a > 0, a, b).dtype.numpy == expected
+        assert xp.result_type(getattr(xp, first), getattr(xp, second)).numpy == expected
+    assert (nt.ones((), dtype="float64") + nt.ones(2)).dtype is nt.float32  # PyTorch's rule outside
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_have_numpys_names(name: str) -> None:
+    if name in xp.__array_namespace_info__().dtypes():
+        assert getattr(xp, name) is getattr(nt, name)
+        return
+    assert inspect.getdoc(getattr(xp, name))
+    assert hasattr(np, name)
+
+
+def test_what_is_recorded_and_what_is_computed_are_tensors() -> None:
+    x = nt.tensor([[3.0, 1.0], [1.0, 2.0]])
+    array = x.numpy()
+    for result, expected in (
+        (xp.unique_values(x), np.unique_values(array)),
+        (xp.unique_counts(x).counts, np.unique_counts(array).counts),
+        (xp.sort(x, descending=True), -np.sort(-array)),
+        (xp.argsort(x, axis=0), np.argsort(array, 0)),
+        (xp.var(x, axis=0, correction=1), np.var(array, 0, correction=1)),
+        (xp.clip(x, min=1.5), np.clip(array, 1.5, None)),
+        (xp.linalg.inv(x), np.linalg.inv(array)),
+        (xp.linalg.eigh(x).eigenvalues, np.linalg.eigh(array).eigenvalues),
+        (xp.eye(3, 4, k=1), np.eye(3, 4, 1)),
+        (xp.linspace(0, 1, 4, endpoint=False), np.linspace(0, 1, 4, endpoint=False)),
+        (xp.floor_divide(xp.asarray([np.inf, -7.0]), 2.0), [np.inf, -4.0]),
+        (xp.arange(5, 0), []),
+        (xp.broadcast_arrays(x, x[0])[1], np.broadcast_arrays(array, array[0])[1]),
+    ):
+        assert isinstance(result, nt.Tensor)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+    assert np.signbit(xp.remainder(xp.asarray(0.0), xp.asarray(-2.0)).numpy())
+    assert not xp.add(x, x).is_realized
+
+
+def test_what_it_says_of_itself() -> None:
+    info = xp.__array_namespace_info__()
+    assert info.default_dtypes()["real floating"] is xp.float32
+    assert info.dtypes(kind=("bool", "unsigned integer")) == {"bool": nt.bool, "uint8": nt.uint8}
+    assert info.default_device() in info.devices()
+    assert info.capabilities()["boolean indexing"]
+    assert xp.finfo(xp.float64).dtype is xp.float64
+    assert xp.iinfo(xp.int8).max == 127
+    assert xp.can_cast(xp.int8, xp.int16)
+    assert not xp.can_cast(xp.float64, xp.float32)
+    assert xp.isdtype(xp.int8, "signed integer")
+    assert not xp.isdtype(xp.int8, (xp.bool, "real floating"))
