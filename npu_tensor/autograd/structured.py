@@ -304,7 +304,7 @@ def _trigamma(x: Tensor) -> Tensor:
 
 
 def _logcumsumexp(of: Recording, number: int) -> Tensor:
-    """exp(x) times the sums from each place on of gradient / exp(result), by logarithms for each sign of the gradient."""
+    """exp(x) times the sums of gradient / exp(result) from each place on, by logarithms for each sign of it."""
     dim = of.call.attributes["dim"]
     x, result, gradient = of.operands[0], of.result, of.gradient
 
