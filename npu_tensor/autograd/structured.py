@@ -310,9 +310,9 @@ def _logcumsumexp(of: Recording, number: int) -> Tensor:
 
     def part(positive: Tensor) -> Tensor:
         logarithms = ops.where_op(positive > 0, positive.log() - result, -math.inf)
-        return (logarithms.flip(dim).logcumsumexp(dim).flip(dim) + x).exp()
+        return Tensor.exp(logarithms.flip(dim).logcumsumexp(dim).flip(dim) + x)
 
-    return (part(gradient) - part(-gradient)) if x.ndim else gradient
+    return part(gradient) - part(-gradient) if x.ndim else gradient
 
 
 def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:
