@@ -1,13 +1,13 @@
 # ruff: noqa: E501
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.creation import Generator
+from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.functions.statistics import Histogram
 from npu_tensor.linalg import QR, SignLogDet
