@@ -1,18 +1,21 @@
-# ruff: noqa: E501
+# ruff: noqa: E501, F401, I001
 # Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from npu_tensor.functions.creation import Generator
+from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.functions.statistics import Histogram
+from npu_tensor.linalg import QR, SignLogDet
 from npu_tensor.tensor import Tensor
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
-Size = Any
+Extents = Any
 Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 
@@ -95,9 +98,17 @@ class Methods:
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
-        """input + the one element of other."""
+        """input + the one element of other.
+
+        >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `add`: the result is written to this tensor, and so to its views."""
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """beta * input + alpha * the sum of the products of two stacks of matrices.
+
+        >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
+    def addbmm_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `addbmm`: the result is written to this tensor, and so to its views."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
 
@@ -109,9 +120,23 @@ class Methods:
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (mat1 @ mat2)."""
+        """beta * input + alpha * (mat1 @ mat2).
+
+        >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
+    def addmm_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `addmm`: the result is written to this tensor, and so to its views."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (mat @ vec)."""
+        """beta * input + alpha * (mat @ vec).
+
+        >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
+    def addmv_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `addmv`: the result is written to this tensor, and so to its views."""
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """beta * input + alpha * all products of elements of two vectors.
+
+        >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
+    def addr_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `addr`: the result is written to this tensor, and so to its views."""
     def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether every element over dim is true (not zero)."""
     def allclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
@@ -153,7 +178,9 @@ class Methods:
     def arctanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
+        """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+
+        GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
     def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
@@ -186,7 +213,11 @@ class Methods:
         gradient: that of this tensor, with its shape; 1 for a single element. retain_graph: whether there will be another
         backward pass through the same graph. GradientError for a tensor that requires no gradient."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+        """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+        >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
+    def baddbmm_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `baddbmm`: the result is written to this tensor, and so to its views."""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
         """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
     def bernoulli_(self, p: Tensor | builtins.float = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -194,7 +225,9 @@ class Methods:
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
-        """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
+        """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+
+        >>> nt.bincount(nt.tensor([0, 1, 1, 3]))"""
     def bitwise_and(self, other: Operand) -> Tensor:
         """input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -220,41 +253,75 @@ class Methods:
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
     def bmm(self, mat2: Tensor) -> Tensor:
-        """Products of two stacks of equally many matrices."""
+        """Products of two stacks of equally many matrices.
+
+        >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def bool(self) -> Tensor:
         """As bool."""
     def broadcast_to(self, size: Sequence[builtins.int]) -> Tensor:
-        """Expanded to a shape, by the rules of broadcasting."""
+        """Expanded to a shape, by the rules of broadcasting.
+
+        >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
     def byte(self) -> Tensor:
         """As uint8."""
+    def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
+        """Random numbers of a Cauchy distribution with a median and a half width at half maximum, in place of the value."""
     def ceil(self) -> Tensor:
         """The smallest integer not below input."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ceil`: the result is written to this tensor, and so to its views."""
+    def celu(self, alpha: builtins.float = 1.0) -> Tensor:
+        """max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
+    def celu_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `celu`: the result is written to this tensor, and so to its views."""
     def char(self) -> Tensor:
         """As int8."""
+    def cholesky(self, upper: builtins.bool = False) -> Tensor:
+        """As linalg.cholesky.
+
+        >>> nt.cholesky(nt.tensor([[4.0, 2.0], [2.0, 5.0]]))"""
+    def cholesky_inverse(self, upper: builtins.bool = False) -> Tensor:
+        """The inverse of the matrices whose Cholesky factors are input."""
+    def cholesky_solve(self, input2: Tensor, upper: builtins.bool = False) -> Tensor:
+        """X with A @ X = input for the matrices A whose Cholesky factors are input2.
+
+        >>> nt.cholesky_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))"""
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """At most `chunks` parts of equal size along dim; the last may be smaller."""
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+        >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
     def clamp_max(self, max: Operand) -> Tensor:
-        """The smaller of input and max."""
+        """The smaller of input and max.
+
+        >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
     def clamp_min(self, min: Operand) -> Tensor:
-        """The larger of input and min."""
+        """The larger of input and min.
+
+        >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+
+        >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clip`: the result is written to this tensor, and so to its views."""
     def clone(self) -> Tensor:
         """A tensor of its own with the same value. As values never change, nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
         """The value of src, broadcast and converted, in place of the own one."""
+    def copysign(self, other: Operand) -> Tensor:
+        """The magnitude of input with the sign of other, which may be that of a zero."""
+    def copysign_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
+    def corrcoef(self) -> Tensor:
+        """Correlations of the rows of a matrix, whose columns are samples."""
     def cos(self) -> Tensor:
         """Cosine of radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -267,22 +334,60 @@ class Methods:
         """How many elements are equal, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
         """How many elements over dim are not zero, as int64."""
+    def cov(self, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+        """Covariances of the rows of a matrix, whose columns are samples; a vector is one row.
+
+        fweights: how often each sample counts, as integers; aweights: how much."""
+    def cross(self, other: Tensor, dim: builtins.int | None = None) -> Tensor:
+        """Cross products of vectors of three elements along dim, by default the first dimension of extent 3.
+
+        >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))"""
+    def cummax(self, dim: builtins.int) -> ValuesIndices:
+        """The largest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    def cummin(self, dim: builtins.int) -> ValuesIndices:
+        """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
     def cumprod(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Running product along dim; integers give int64."""
+    def cumprod_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `cumprod`: the result is written to this tensor, and so to its views."""
     def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+    def cumsum_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
+    def deg2rad(self) -> Tensor:
+        """Degrees as radians."""
+    def deg2rad_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
     def dequantize(self) -> Tensor:
         """The numbers that a quantized tensor stands for, as float32."""
+    def det(self) -> Tensor:
+        """The determinant of square matrices.
+
+        >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
+    def diag_embed(self, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
+        """Matrices over the new dimensions dim1 and dim2, with the rows of input on a diagonal, zero elsewhere."""
     def diag_mask_inf(self, n_past: builtins.int) -> Tensor:
         """Minus infinity where column > row + n_past in the last two dimensions."""
     def diag_mask_zero(self, n_past: builtins.int) -> Tensor:
         """Zero where column > row + n_past in the last two dimensions."""
+    def diagflat(self, offset: builtins.int = 0) -> Tensor:
+        """The matrix with all elements of input on a diagonal."""
     def diagonal(self, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
         """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+    def diagonal_scatter(self, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
+        """input with a diagonal replaced by src.
+
+        >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))"""
     def diff(self, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
         """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
+    def digamma(self) -> Tensor:
+        """Derivative of lgamma; infinite at 0, NaN at negative integers."""
+    def digamma_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
+    def dist(self, other: Tensor, p: builtins.float = 2.0) -> Tensor:
+        """The p-norm of the difference of all elements."""
     def div(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -292,9 +397,15 @@ class Methods:
     def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `divide`: the result is written to this tensor, and so to its views."""
     def dot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of two vectors."""
+        """Sum of the products of two vectors.
+
+        >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def double(self) -> Tensor:
         """As float64."""
+    def dsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
+        """Equal parts along dimension 2, or parts between indices, as `tensor_split`.
+
+        >>> nt.dsplit(nt.ones(2, 2, 2), 2)"""
     def elu(self, alpha: builtins.float = 1.0) -> Tensor:
         """input where positive, else alpha * (exp(input) - 1)."""
     def elu_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -309,6 +420,14 @@ class Methods:
         """The error function."""
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `erf`: the result is written to this tensor, and so to its views."""
+    def erfc(self) -> Tensor:
+        """1 - erf(input), with all digits where that is small."""
+    def erfc_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `erfc`: the result is written to this tensor, and so to its views."""
+    def erfinv(self) -> Tensor:
+        """x with erf(x) = input; infinite at -1 and 1, NaN beyond. Giles' approximation and a step of Halley's method."""
+    def erfinv_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `erfinv`: the result is written to this tensor, and so to its views."""
     def exp(self) -> Tensor:
         """e to the power of input."""
     def exp2(self) -> Tensor:
@@ -318,7 +437,9 @@ class Methods:
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `exp`: the result is written to this tensor, and so to its views."""
     def expand(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+        """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+
+        >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to the shape of other."""
     def expm1(self) -> Tensor:
@@ -329,6 +450,12 @@ class Methods:
         """Exponential random numbers of rate lambd in place of the value."""
     def fill_(self, value: builtins.float | Tensor) -> Tensor:
         """One number in place of the value."""
+    def fill_diagonal_(self, fill_value: builtins.float, wrap: builtins.bool = False) -> Tensor:
+        """The elements with equal indices in all dimensions become fill_value; wrap: also further down a tall matrix."""
+    def fix(self) -> Tensor:
+        """The integer part, toward zero."""
+    def fix_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `fix`: the result is written to this tensor, and so to its views."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """Dimensions start_dim to end_dim as one."""
     def flip(self, *dims: Any) -> Tensor:
@@ -339,6 +466,8 @@ class Methods:
         """Rows reversed."""
     def float(self) -> Tensor:
         """As float32."""
+    def float_power(self, exponent: Operand) -> Tensor:
+        """input to the power of exponent, in float64."""
     def floor(self) -> Tensor:
         """The largest integer not above input."""
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -363,8 +492,16 @@ class Methods:
         """input - trunc(input)."""
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `frac`: the result is written to this tensor, and so to its views."""
+    def frexp(self) -> MantissaExponent:
+        """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+        """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+
+        >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
+    def gcd(self, other: Operand) -> Tensor:
+        """Greatest common divisor."""
+    def gcd_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `gcd`: the result is written to this tensor, and so to its views."""
     def ge(self, other: Operand) -> Tensor:
         """input >= other."""
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -385,10 +522,18 @@ class Methods:
         """input * sigmoid(1.702 * input)."""
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
+    def geometric_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
+        """How many trials it takes to succeed once, each with probability p, in place of the value."""
+    def ger(self, vec2: Tensor) -> Tensor:
+        """All products of elements of two vectors.
+
+        >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def get_rows(self, rows: Tensor) -> Tensor:
         """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
-        Floats of up to 32 bits and quantized numbers come out as float32."""
+        Floats of up to 32 bits and quantized numbers come out as float32.
+
+        >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))"""
     def glu(self, dim: builtins.int = -1) -> Tensor:
         """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
     def greater(self, other: Operand) -> Tensor:
@@ -405,6 +550,10 @@ class Methods:
         """In-place form of `gt`: the result is written to this tensor, and so to its views."""
     def half(self) -> Tensor:
         """As float16."""
+    def hardshrink(self, lambd: builtins.float = 0.5) -> Tensor:
+        """input where it is outside [-lambd, lambd], else zero."""
+    def hardshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `hardshrink`: the result is written to this tensor, and so to its views."""
     def hardsigmoid(self) -> Tensor:
         """min(max(input + 3, 0), 6) / 6."""
     def hardsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -417,34 +566,81 @@ class Methods:
         """input limited to [min_val, max_val]."""
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardtanh`: the result is written to this tensor, and so to its views."""
+    def heaviside(self, values: Operand) -> Tensor:
+        """0 where input < 0, 1 where input > 0, values where it is 0.
+
+        >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)"""
+    def heaviside_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `heaviside`: the result is written to this tensor, and so to its views."""
+    def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
+        """How many elements are in each of so many equal intervals from min to max, or between the extremes."""
+    def histogram(self, bins: builtins.int | Tensor, *, range: builtins.tuple[builtins.float, builtins.float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> Histogram:
+        """Sums of the weights (1 unless given) of the elements between edges, the last one included.
+
+        bins: edges in ascending order, or how many equal intervals there are in `range`. density: divided by the total and
+        by the widths.
+
+        >>> nt.histogram(nt.tensor([1.0, 2.0, 2.5, 4.0]), 3)"""
+    def hsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
+        """Equal parts along dimension 1, or parts between indices, as `tensor_split`.
+
+        >>> nt.hsplit(nt.ones(2, 2, 2), 2)"""
     def hypot(self, other: Operand) -> Tensor:
         """sqrt(input^2 + other^2), without overflow."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
-        """input with alpha times the slices of source added to those at the positions `index` along dim."""
+        """input with alpha times the slices of source added to those at the positions `index` along dim.
+
+        >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
     def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
-        """input with the slices at the positions `index` along dim replaced by those of source."""
+        """input with the slices at the positions `index` along dim replaced by those of source.
+
+        >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
-        """input with the slices at the positions `index` along dim set to value."""
+        """input with the slices at the positions `index` along dim set to value.
+
+        >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
     def index_put(self, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
-        """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
+        """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+
+        >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
     def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
+    def index_reduce(self, dim: builtins.int, index: Tensor, source: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
+        """input reduced with the slices of source at those at the positions `index` along dim; as scatter_reduce.
+
+        >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")"""
+    def index_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `index_reduce`: the result is written to this tensor, and so to its views."""
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """The slices of input at the positions in the vector `index` along dim."""
+        """The slices of input at the positions in the vector `index` along dim.
+
+        >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))"""
     def inner(self, other: Tensor) -> Tensor:
         """Sums of the products along the last dimensions of both; with a number as either, the product."""
     def int(self) -> Tensor:
         """As int32."""
+    def inverse(self) -> Tensor:
+        """The inverse of square matrices.
+
+        >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
     def is_contiguous(self) -> builtins.bool:
         """Whether the elements lie in row-major order. Only views may have others."""
+    def is_nonzero(self) -> builtins.bool:
+        """Whether the only element is not zero. ShapeError for several. Reads the value.
+
+        >>> nt.is_nonzero(nt.tensor([2]))"""
+    def is_same_size(self, other: Tensor) -> builtins.bool:
+        """Whether both have the same shape."""
+    def is_signed(self) -> builtins.bool:
+        """Whether the dtype has negative numbers."""
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
     def isfinite(self) -> Tensor:
@@ -459,10 +655,28 @@ class Methods:
         """Whether input is NaN."""
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isnan`: the result is written to this tensor, and so to its views."""
+    def isneginf(self) -> Tensor:
+        """Whether input is minus infinity."""
+    def isneginf_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `isneginf`: the result is written to this tensor, and so to its views."""
+    def isposinf(self) -> Tensor:
+        """Whether input is plus infinity."""
+    def isposinf_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
     def kron(self, other: Tensor) -> Tensor:
         """Kronecker product: other times each element of input, laid out as input is."""
+    def kthvalue(self, k: builtins.int, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
+        """The k-th smallest element of each row along dim, counted from 1, and where it was."""
     def l2_norm(self, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
         """input / max(sqrt(sum(input^2)), eps) over dim."""
+    def lcm(self, other: Operand) -> Tensor:
+        """Least common multiple."""
+    def lcm_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `lcm`: the result is written to this tensor, and so to its views."""
+    def ldexp(self, other: Operand) -> Tensor:
+        """input * 2^other."""
+    def ldexp_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `ldexp`: the result is written to this tensor, and so to its views."""
     def le(self, other: Operand) -> Tensor:
         """input <= other."""
     def le_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -472,7 +686,9 @@ class Methods:
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
+        """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+
+        >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
     def less(self, other: Operand) -> Tensor:
@@ -483,6 +699,10 @@ class Methods:
         """input <= other."""
     def less_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `less_equal`: the result is written to this tensor, and so to its views."""
+    def lgamma(self) -> Tensor:
+        """Natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
+    def lgamma_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `lgamma`: the result is written to this tensor, and so to its views."""
     def log(self) -> Tensor:
         """Natural logarithm; negative numbers give NaN."""
     def log10(self) -> Tensor:
@@ -499,12 +719,22 @@ class Methods:
         """In-place form of `log2`: the result is written to this tensor, and so to its views."""
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log`: the result is written to this tensor, and so to its views."""
+    def log_normal_(self, mean: builtins.float = 1.0, std: builtins.float = 2.0, *, generator: Generator | None = None) -> Tensor:
+        """Random numbers whose logarithms are normal with this mean and standard deviation, in place of the value."""
     def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """log(softmax(input)) over dim, without overflow."""
     def logaddexp(self, other: Operand) -> Tensor:
         """log(exp(input) + exp(other)), without overflow."""
+    def logaddexp2(self, other: Operand) -> Tensor:
+        """log2(2^input + 2^other), without overflow."""
+    def logaddexp2_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `logaddexp2`: the result is written to this tensor, and so to its views."""
     def logaddexp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logaddexp`: the result is written to this tensor, and so to its views."""
+    def logcumsumexp(self, dim: Dims) -> Tensor:
+        """Logarithm of the running sum of exp(input) along dim, without overflow."""
+    def logdet(self) -> Tensor:
+        """Logarithm of the determinant of square matrices; NaN where it is negative."""
     def logical_and(self, other: Operand) -> Tensor:
         """Both are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -521,6 +751,10 @@ class Methods:
         """Exactly one is true."""
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_xor`: the result is written to this tensor, and so to its views."""
+    def logit(self, eps: builtins.float | None = None) -> Tensor:
+        """log(input / (1 - input)), of input limited to [eps, 1 - eps] where eps is given."""
+    def logit_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `logit`: the result is written to this tensor, and so to its views."""
     def logsigmoid(self) -> Tensor:
         """log(sigmoid(input)), without overflow."""
     def logsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -538,7 +772,9 @@ class Methods:
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """input with the elements of source, in their order, where mask. Reads the mask."""
+        """input with the elements of source, in their order, where mask. Reads the mask.
+
+        >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
     def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
     def masked_select(self, mask: Tensor) -> Tensor:
@@ -547,6 +783,14 @@ class Methods:
         """Matrix product. Vectors count as a row on the left and a column on the right; leading dimensions broadcast.
 
         Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
+    def matrix_exp(self) -> Tensor:
+        """The exponential of square matrices: the Taylor series of A / 2^n, squared n times.
+
+        >>> nt.matrix_exp(nt.zeros(2, 2))"""
+    def matrix_power(self, n: builtins.int) -> Tensor:
+        """Square matrices to an integer power; negative ones of the inverse.
+
+        >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)"""
     def max(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
         """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
     def maximum(self, other: Operand) -> Tensor:
@@ -571,10 +815,14 @@ class Methods:
         """In-place form of `mish`: the result is written to this tensor, and so to its views."""
     def mm(self, mat2: Tensor) -> Tensor:
         """Product of two matrices."""
+    def mode(self, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
+        """The most frequent element of each row along dim, the smallest of several, and where it was last."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions `source` moved to the places `destination`; the others keep their order."""
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    def msort(self) -> Tensor:
+        """Sorted along the first dimension."""
     def mul(self, other: Operand) -> Tensor:
         """input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -591,23 +839,39 @@ class Methods:
         """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
         Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
-        than are drawn without replacement."""
+        than are drawn without replacement.
+
+        >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
     def multiply(self, other: Operand) -> Tensor:
         """input * other."""
     def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
     def mv(self, vec: Tensor) -> Tensor:
-        """Product of a matrix and a vector."""
+        """Product of a matrix and a vector.
+
+        >>> nt.mv(nt.ones(2, 3), nt.ones(3))"""
+    def mvlgamma(self, p: builtins.int) -> Tensor:
+        """Logarithm of the gamma function of p dimensions.
+
+        >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)"""
+    def mvlgamma_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `mvlgamma`: the result is written to this tensor, and so to its views."""
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
     def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `nan_to_num`: the result is written to this tensor, and so to its views."""
     def nanmean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+    def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
+        """The lower median of all elements that are not NaN, or (values, indices) along dim."""
     def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Sum over dim (None = all) of what is not NaN."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
-        """`length` elements along dim from `start`."""
+        """`length` elements along dim from `start`.
+
+        >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
+    def ndimension(self) -> builtins.int:
+        """Number of dimensions."""
     def ne(self, other: Operand) -> Tensor:
         """input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -622,18 +886,26 @@ class Methods:
         """In-place form of `negative`: the result is written to this tensor, and so to its views."""
     def nelement(self) -> builtins.int:
         """Number of elements."""
-    def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_empty(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input, as `empty`."""
-    def new_full(self, size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+    def new_full(self, size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """`fill_value` everywhere, in the dtype of input."""
-    def new_ones(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_ones(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Ones of the given shape in the dtype of input."""
     def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """A tensor of data, as `tensor`, in the dtype of input."""
-    def new_zeros(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    def new_zeros(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input."""
+    def nextafter(self, other: Operand) -> Tensor:
+        """The next number after input toward other."""
+    def nextafter_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
     def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
         """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
+    def nonzero_static(self, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
+        """As nonzero, cut or filled with fill_value to `size` rows. Reads the value.
+
+        >>> nt.nonzero_static(nt.tensor([0, 3, 4]), size=2)"""
     def norm(self, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
         """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
     def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
@@ -647,15 +919,33 @@ class Methods:
     def out_prod(self, b: Tensor) -> Tensor:
         """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
     def outer(self, vec2: Tensor) -> Tensor:
-        """All products of elements of two vectors."""
+        """All products of elements of two vectors.
+
+        >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def permute(self, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions in another order."""
+    def pinverse(self, rcond: builtins.float = 1e-15) -> Tensor:
+        """The pseudoinverse of matrices; singular values up to rcond times the largest count as 0."""
+    def positive(self) -> Tensor:
+        """input itself. DTypeError for bool."""
     def pow(self, exponent: Operand | np.generic) -> Tensor:
         """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
     def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `pow`: the result is written to this tensor, and so to its views."""
+    def prelu(self, weight: Tensor) -> Tensor:
+        """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+
+        >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))"""
     def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Product over dim (None = all); integers give int64."""
+    def put(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
+        """input with elements at positions among all elements replaced by those of source, or increased by them.
+
+        >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
+    def put_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `put`: the result is written to this tensor, and so to its views."""
+    def qr(self, some: builtins.bool = True) -> QR:
+        """As linalg.qr; some=False makes Q square."""
     def quantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
         """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
 
@@ -663,6 +953,12 @@ class Methods:
         ArgumentError, and in a tensor a DimensionError where the value is read."""
     def quantize(self, dtype: Any) -> Tensor:
         """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
+    def rad2deg(self) -> Tensor:
+        """Radians as degrees."""
+    def rad2deg_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
+    def random_(self, from_: builtins.int = 0, to: builtins.int | None = None, *, generator: Generator | None = None) -> Tensor:
+        """Uniform random integers on [from_, to), or [0, from_), or all that the dtype holds, in place of the value."""
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     def reciprocal(self) -> Tensor:
@@ -683,6 +979,12 @@ class Methods:
         """What floor division leaves; has the sign of the divisor, as a zero that of input."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
+    def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
+        """Slices along dim whose p-norm is above maxnorm scaled down to it.
+
+        >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)"""
+    def renorm_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `renorm`: the result is written to this tensor, and so to its views."""
     def repeat(self, *repeats: Any) -> Tensor:
         """The whole tensor repeated along each dimension; more numbers than dimensions add leading ones."""
     def repeat_as(self, other: Tensor) -> Tensor:
@@ -697,6 +999,8 @@ class Methods:
         """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
     def roll(self, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
+    def rot90(self, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
+        """Rotated k times by a quarter turn from the first towards the second of two dimensions."""
     def round(self, *, decimals: builtins.int = 0) -> Tensor:
         """The nearest multiple of 10 ** -decimals, halves to even."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -705,6 +1009,10 @@ class Methods:
         """The nearest integer, halves away from zero: GGML's ROUND."""
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
+    def rrelu(self, lower: builtins.float = 0.125, upper: builtins.float = 0.3333333333333333, training: builtins.bool = False) -> Tensor:
+        """input where positive, else times a slope: if training, a random one for each element, else the mean of both."""
+    def rrelu_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(input)."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -712,22 +1020,42 @@ class Methods:
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """other - alpha * input."""
     def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
-        """input * s + b."""
+        """input * s + b.
+
+        >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scale`: the result is written to this tensor, and so to its views."""
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
         """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
         reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
-        as in gather."""
+        as in gather.
+
+        >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
-        """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+        """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+
+        >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
+    def scatter_reduce(self, dim: builtins.int, index: Tensor, src: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
+        """input reduced with src[i][j] at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+        reduce: "sum", "prod", "mean", "amax" or "amin", of the elements of src alone unless include_self.
+
+        >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")"""
+    def scatter_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `scatter_reduce`: the result is written to this tensor, and so to its views."""
     def select(self, dim: Dims, index: builtins.int) -> Tensor:
-        """The slice at `index` along dim, without it."""
+        """The slice at `index` along dim, without it.
+
+        >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
+    def select_scatter(self, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
+        """input with the slice at a position along dim replaced by src.
+
+        >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)"""
     def selu(self) -> Tensor:
         """Scaled elu with the constants of Klambauer et al., 2017."""
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -735,7 +1063,9 @@ class Methods:
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
         """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
-        The indices repeat over leading dimensions."""
+        The indices repeat over leading dimensions.
+
+        >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
     def sgn(self) -> Tensor:
         """The same as sign, under the name that it has in GGML."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -750,6 +1080,10 @@ class Methods:
         """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sign`: the result is written to this tensor, and so to its views."""
+    def signbit(self) -> Tensor:
+        """Whether the sign is minus, which -0.0 has too."""
+    def signbit_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `signbit`: the result is written to this tensor, and so to its views."""
     def silu(self) -> Tensor:
         """input * sigmoid(input)."""
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -760,10 +1094,22 @@ class Methods:
         """Sine of radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sin`: the result is written to this tensor, and so to its views."""
+    def sinc(self) -> Tensor:
+        """sin(pi * input) / (pi * input); 1 at 0."""
+    def sinc_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `sinc`: the result is written to this tensor, and so to its views."""
     def sinh(self) -> Tensor:
         """Hyperbolic sine."""
     def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
+    def slice_scatter(self, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
+        """input with input[start:end:step] along dim replaced by src.
+
+        >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)"""
+    def slogdet(self) -> SignLogDet:
+        """Sign and logarithm of the magnitude of the determinant of square matrices.
+
+        >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
     def soft_max_ext(self, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
         """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 
@@ -775,6 +1121,10 @@ class Methods:
         """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
     def softplus_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softplus`: the result is written to this tensor, and so to its views."""
+    def softshrink(self, lambd: builtins.float = 0.5) -> Tensor:
+        """input moved toward zero by lambd; zero in between."""
+    def softshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `softshrink`: the result is written to this tensor, and so to its views."""
     def softsign(self) -> Tensor:
         """input / (1 + |input|)."""
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -783,6 +1133,10 @@ class Methods:
         """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
     def split(self, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """Parts of a given size along dim (the last may be smaller), or of given sizes."""
+    def split_with_sizes(self, split_sizes: Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+        """Parts of the given sizes along dim.
+
+        >>> nt.split_with_sizes(nt.arange(4), (1, 3))"""
     def sqrt(self) -> Tensor:
         """Square root; negative numbers give NaN."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -793,6 +1147,8 @@ class Methods:
         """In-place form of `square`: the result is written to this tensor, and so to its views."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Without the dimensions of extent 1, or without those of them that `dim` names."""
+    def squeeze_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `squeeze`: this tensor is that view of its memory from now on."""
     def std(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
         """Standard deviation over dim: sqrt(var)."""
     def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
@@ -817,18 +1173,34 @@ class Methods:
         """Sum over dim (None = all); integers give int64. float32 partial sums."""
     def sum_rows(self) -> Tensor:
         """Sum over the last dimension, which is kept with extent 1."""
+    def sum_to_size(self, *size: Any) -> Tensor:
+        """Summed over the dimensions in which a tensor of shape `size` would be expanded to input's."""
+    def svd(self, some: builtins.bool = True) -> builtins.tuple[Tensor, Tensor, Tensor]:
+        """U, S and V with input = U @ diag(S) @ V.mT; linalg.svd gives V.mT. some=False makes U and V square."""
     def swapaxes(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Dimensions dim0 and dim1 swapped."""
+    def swapaxes_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `swapaxes`: this tensor is that view of its memory from now on."""
     def swapdims(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Dimensions dim0 and dim1 swapped."""
+    def swapdims_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `swapdims`: this tensor is that view of its memory from now on."""
     def swiglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
     def swiglu_oai(self, gate: Tensor | None = None, *, alpha: builtins.float = 1.702, limit: builtins.float = 7.0, swapped: builtins.bool = False) -> Tensor:
         """x * sigmoid(alpha x) * (gate + 1) with x at most `limit` and gate in [-limit, limit]; halves as in swiglu."""
     def t(self) -> Tensor:
         """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
+    def t_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `t`: this tensor is that view of its memory from now on."""
+    def take(self, index: Tensor) -> Tensor:
+        """The elements at positions among all elements in row-major order; negative ones count from the end.
+
+        >>> nt.take(nt.tensor([[1, 2], [3, 4]]), nt.tensor([0, 3]))"""
     def take_along_dim(self, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
-        """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+        """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+
+        >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
     def tan(self) -> Tensor:
         """Tangent of radians."""
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -837,6 +1209,20 @@ class Methods:
         """Hyperbolic tangent."""
     def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tanh`: the result is written to this tensor, and so to its views."""
+    def tanhshrink(self) -> Tensor:
+        """input - tanh(input)."""
+    def tanhshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
+    def tensor_split(self, indices_or_sections: builtins.int | Sequence[builtins.int] | Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+        """So many parts along dim, the first ones larger by one where they are not equal, or parts between indices.
+
+        >>> nt.tensor_split(nt.arange(5), 2)"""
+    def threshold(self, threshold: builtins.float, value: builtins.float) -> Tensor:
+        """input where it is above the threshold, else value.
+
+        >>> nt.threshold(nt.tensor([0.5, 2.0]), 1.0, 0.0)"""
+    def threshold_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `threshold`: the result is written to this tensor, and so to its views."""
     def tile(self, *dims: Any) -> Tensor:
         """As repeat; fewer numbers than dimensions leave the leading ones alone."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False) -> Tensor:
@@ -844,6 +1230,8 @@ class Methods:
 
         Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
         `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device."""
+    def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
+        """The tensor itself. DeviceError for what is no device in use; `set_default_device` chooses what computes."""
     def top_k(self, k: builtins.int) -> Tensor:
         """int32 indices of the k largest elements of each row."""
     def topk(self, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
@@ -854,6 +1242,8 @@ class Methods:
         """Sum of the diagonal of a matrix."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Dimensions dim0 and dim1 swapped."""
+    def transpose_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `transpose`: this tensor is that view of its memory from now on."""
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -864,6 +1254,8 @@ class Methods:
         """In-place form of `triu`: the result is written to this tensor, and so to its views."""
     def true_divide(self, other: Operand) -> Tensor:
         """input / other; integers give float32."""
+    def true_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
     def trunc(self) -> Tensor:
         """The integer part, toward zero."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -875,33 +1267,55 @@ class Methods:
     def unbind(self, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """The slices along dim, without it."""
     def unflatten(self, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
-        """Dimension `dim` split into `sizes`, one of which may be -1."""
+        """Dimension `dim` split into `sizes`, one of which may be -1.
+
+        >>> nt.unflatten(nt.arange(6), 0, (2, 3))"""
+    def unfold(self, dimension_: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
+        """The slices of `size` elements along a dimension, each `step` after the one before; a view, size comes last."""
     def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Uniform random numbers on [from_, to) in place of the value; rounding to the dtype may give `to`."""
     def unique(self, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
         """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
 
         return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs."""
+    def unique_consecutive(self, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
+        """The elements, or slices along dim, that differ from the one before. Reads the value.
+
+        return_inverse: also where each one is in the result; return_counts: also how often each of the result is repeated."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """With a dimension of extent 1 before `dim`."""
+    def unsqueeze_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `unsqueeze`: this tensor is that view of its memory from now on."""
     def var(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
         """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
     def var_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Variance and mean over dim."""
     def vdot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of two vectors."""
+        """Sum of the products of two vectors.
+
+        >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def view(self, *shape: Any) -> Tensor:
         """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
     def view_as(self, other: Tensor) -> Tensor:
         """The same memory under the shape of other."""
+    def vsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
+        """Equal parts along dimension 0, or parts between indices, as `tensor_split`.
+
+        >>> nt.vsplit(nt.ones(2, 2, 2), 2)"""
     def where(self, condition: Tensor, other: Operand) -> Any:
         """This tensor where condition, else other."""
     def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
         """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
-        alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
+        alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
+
+        >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)"""
     def xielu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
+    def xlogy(self, other: Operand) -> Tensor:
+        """input * log(other); 0 where input is 0, unless other is NaN."""
+    def xlogy_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
     def zero_(self) -> Tensor:
         """Zeros in place of the value."""
     def _assign(self, result: Tensor) -> Tensor: ...

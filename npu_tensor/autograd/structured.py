@@ -305,15 +305,15 @@ def _trigamma(x: Tensor) -> Tensor:
 
 
 def _logcumsumexp(of: Recording, number: int) -> Tensor:
-    """exp(x) times the sums from each place on of gradient / exp(result), by logarithms for each sign of gradients."""
+    """exp(x) times the sums of gradient / exp(result) from each place on, by logarithms for each sign of it."""
     dim = of.call.attributes["dim"]
     x, result, gradient = of.operands[0], of.result, of.gradient
 
     def part(positive: Tensor) -> Tensor:
         logarithms = ops.where_op(positive > 0, positive.log() - result, -math.inf)
-        return (logarithms.flip(dim).logcumsumexp(dim).flip(dim) + x).exp()
+        return Tensor.exp(logarithms.flip(dim).logcumsumexp(dim).flip(dim) + x)
 
-    return (part(gradient) - part(-gradient)) if x.ndim else gradient
+    return part(gradient) - part(-gradient) if x.ndim else gradient
 
 
 def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:

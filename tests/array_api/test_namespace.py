@@ -17,6 +17,7 @@ FUNCTIONS = sorted(name for name, value in vars(xp).items() if callable(value) a
 NAMES = [name for name in FUNCTIONS if name not in ("isdtype", "of_numpy", "Tensor", "Final")]
 
 
+@pytest.mark.covers("__array_namespace__", "to_device")
 def test_tensors_name_it() -> None:
     x = nt.ones(2)
     assert x.__array_namespace__() is xp

@@ -139,6 +139,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "clamp": {"min": 1, "max": 3},
     "scale": {"s": -0.5, "b": 3.0},
     "elu": {"alpha": 0.5},
+    "threshold": {"threshold": 1, "value": 3},
     "xielu": {"alpha_n": 0.8, "alpha_p": 0.5, "beta": 0.5, "eps": -1e-6},
 }
 # bfloat16 and its neighbours on both generations; integers on one each, because every dtype takes seconds to compile.
@@ -155,6 +156,8 @@ UNDEFINED = {
 
 # Ops of the registry's kind "map" that need other operands than some tensors of one dtype; see the tests below.
 ELSEWHERE = {"where", "convert", "fill"}
+# Ops whose programs are larger than a core's program memory in some dtype; the CPU takes them.
+ELSEWHERE |= {"erfc", "erfinv", "lgamma", "digamma"}
 MAPS = [name for name, op in OPS.items() if op.kind == "map" and name not in ELSEWHERE]
 
 
