@@ -1,19 +1,31 @@
 """GGML's GET_ROWS: rows of a table at indices that are data.
 
 Access patterns cannot depend on data, so the table streams through the array and every core keeps the rows that its
-indices name. A row is cut into slices of words; a unit of work is one slice of a block of result rows, which the
-cores of a column share. The table is read once for each block of rows, however many there are on the array.
+indices name. A row is cut into slices of a power of two of words; a unit of work is one slice of a block of result
+rows, which the cores of a column share. The table is read once for each block of rows, however many there are on the
+array. All objects have the same size for every table: one configuration serves all, and its words say how many rows an
+object holds.
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.columns import Step, core_tiles, gather, pipeline, scatter
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
+from npu_tensor.dataflow.cost import RUN_BYTES
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    Configuration,
+    Design,
+    ObjectType,
+    SequenceBuilder,
+    Source,
+    range_,
+)
 from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
@@ -26,8 +38,10 @@ TABLE_WORDS: Final = 2048
 """Words of one object of the table, of which a core holds two."""
 RESULT_WORDS: Final = 8192
 """Words of the result rows that a core collects."""
-MOST_INDICES: Final = 1024
-"""Indices that a core looks for, twice; with the above and the stack they fill its memory."""
+OBJECT_WORDS: Final = 128
+"""Words of an object in which they leave it."""
+MOST_INDICES: Final = 256
+"""Indices of an object, of which a core looks for the first ones."""
 SHORTEST_SLICE: Final = 64
 """Words of a row that are read in one piece: host memory is slow with less."""
 MOST_WASTE: Final = 32
@@ -44,22 +58,27 @@ INDEX_CYCLES: Final = 6
 ROW_CYCLES: Final = 12
 VECTOR_CYCLES: Final = 4
 
-SOURCE: Final = """#include <nt/get_rows.hpp>
+SOURCE: Final = f"""#include <nt/get_rows.hpp>
 
-extern "C" void nt_start(int32 *position) { *position = 0; }
+extern "C" void nt_start(int32 *position) {{ position[0] = position[1] = 0; }}
 
-extern "C" void nt_get_rows(const int32 *table, const int32 *indices, int32 *result, int32 *position, int32 words,
-                            int32 rows, int32 count, int32 last) {
-    nt::get_rows(table, indices, result, position, words, rows, count, last);
-}
+extern "C" void nt_get_rows(const int32 *table, const int32 *indices, int32 *rows, int32 *position, int32 words,
+                            int32 chunk, int32 count, int32 last) {{
+    nt::get_rows(table, indices, rows, position, words, chunk, count, last);
+}}
+
+extern "C" void nt_leave(const int32 *rows, int32 *result, int32 *position) {{
+    nt::copy_words(rows + position[1], result, {OBJECT_WORDS});
+    position[1] += {OBJECT_WORDS};
+}}
 """
 
 
 class GetRowsPlan(NamedTuple):
     """Extents of the table and how the work is cut.
 
-    rows, words: of the table, in 32-bit words. results: result rows with those that only fill up the last block.
-    width: words of a slice. chunk: table rows of an object. share: result rows of one core in one unit. cores: of a
+    rows, words: of the table, in 32-bit words; at least the rows of an object. results: result rows with those that
+    only fill up the last block. width: words of a slice. share: result rows of one core in one unit. cores: of a
     column.
     """
 
@@ -67,9 +86,18 @@ class GetRowsPlan(NamedTuple):
     words: int
     results: int
     width: int
-    chunk: int
     share: int
     cores: int
+
+    @property
+    def chunk(self) -> int:
+        """Table rows of an object."""
+        return TABLE_WORDS // self.width
+
+    @property
+    def indices(self) -> int:
+        """Indices in the host buffer: objects of the last cores reach beyond their share."""
+        return self.results - self.share + MOST_INDICES
 
     @property
     def block(self) -> int:
@@ -92,10 +120,18 @@ class GetRowsPlan(NamedTuple):
         return 4 * self.passes * len(self.starts) * self.width * self.rows
 
     def slice(self, word: int, row: int, rows: int) -> AccessPattern:
-        """The words of a slice in some rows of the table or the result."""
+        """The words of a slice in some rows of the table."""
         words = pattern(row * self.words + word, [(rows, self.words), (self.width, 1)], 1)
         assert words is not None
         return words
+
+    def taken(self, word: int, row: int) -> AccessPattern | None:
+        """The words of a slice in a block of result rows, in the order in which they leave the cores."""
+        run = min(self.width, OBJECT_WORDS)
+        rows = OBJECT_WORDS // run
+        objects = [(self.share // rows, rows * self.words), (self.width // run, run)]
+        cores = (self.cores, self.share * self.words)
+        return pattern(row * self.words + word, [*objects, cores, (rows, self.words), (run, 1)], 1)
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
@@ -111,9 +147,10 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(f"get_rows: {plan.streamed} bytes would stream by for {useful} bytes of rows")
     if plan.passes * len(plan.starts) > MOST_UNITS:
         return Refusal(f"get_rows: {plan.passes * len(plan.starts)} slices of blocks, more than {MOST_UNITS}")
-    if pattern(0, [(max(plan.rows, plan.block), words), (plan.width, 1)], 1) is None:
+    if pattern(0, [(plan.rows, words), (plan.width, 1)], 1) is None or plan.taken(0, 0) is None:
         return Refusal(f"get_rows: rows of {words} words are too far apart for a DMA")
-    index = index._replace(padded=(plan.results,))
+    table = table._replace(padded=(plan.rows, table.padded[1]))
+    index = index._replace(padded=(plan.indices,))
     result = result._replace(padded=(plan.results, table.padded[1]))
     slices = f"passes over the table: {plan.passes}, in slices of {plan.width} words"
     reason = f"{slices}; result rows per core: {plan.share}"
@@ -160,77 +197,90 @@ def _plan(rows: int, words: int, results: int, target: Target) -> GetRowsPlan:
     """Slices for all columns, and short enough for a core to hold its part of all result rows, if rows allow both."""
     cores = target.array.core_rows
     slices = max(target.columns, -(-words * -(-results // cores) // RESULT_WORDS))
-    slices = max(-(-words // TABLE_WORDS), min(slices, words // SHORTEST_SLICE), 1)
-    most = min(2 * slices - 1, max(words // SHORTEST_SLICE, slices))
-    even = (number for number in range(slices, most + 1) if words % number == 0)
-    width = -(-words // next(even, slices))
-    share = min(-(-results // cores), RESULT_WORDS // width, MOST_INDICES)
-    passes = -(-results // (cores * share))
-    share = -(-results // (cores * passes))
-    return GetRowsPlan(rows, words, passes * cores * share, width, min(rows, TABLE_WORDS // width), share, cores)
-
-
-class _Streams(NamedTuple):
-    """The fifos of a column at the host."""
-
-    table: ObjectFifo
-    indices: ObjectFifo
-    result: ObjectFifo
+    longest = min(max(words // slices, SHORTEST_SLICE), words, TABLE_WORDS)
+    widths = [1 << bits for bits in range(longest.bit_length())]
+    # The last slice overlaps the one before it, and short runs of host memory cost more.
+    width = min(reversed(widths), key=lambda width: -(-words // width) * (4 * width + RUN_BYTES))
+    together = max(OBJECT_WORDS // width, 1)
+    most = min(RESULT_WORDS // width, MOST_INDICES)
+    passes = -(-results // (cores * most))
+    share = -(-results // (cores * passes * together)) * together
+    return GetRowsPlan(max(rows, TABLE_WORDS // width), words, passes * cores * share, width, share, cores)
 
 
 def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
-    builder = Builder(name, arch, columns)
-    table = builder.host_buffer("table", "int32", plan.rows * plan.words)
-    indices = builder.host_buffer("indices", "int32", plan.results)
-    result = builder.host_buffer("result", "int32", plan.results * plan.words)
     units = [(word, row) for word in plan.starts for row in range(0, plan.results, plan.block)]
     apart = [unit for unit in units if unit[0] % plan.width == 0]
     # The overlapping slice writes words of its neighbour again and waits for it.
     overlapping = [unit for unit in units if unit[0] % plan.width]
-    streams = [_column(builder, column, plan) for column in range(min(columns, len(apart)))]
+    columns = min(columns, 1 << len(apart).bit_length() - 1)  # No column may be idle; few numbers, few configurations.
+    configuration = _configuration(name, arch, columns, plan.cores)
+    sequence = SequenceBuilder(configuration)
+    table = sequence.host_buffer("table", "int32", plan.rows * plan.words)
+    indices = sequence.host_buffer("indices", "int32", plan.indices)
+    result = sequence.host_buffer("result", "int32", plan.results * plan.words)
+    chunks = -(-plan.rows // plan.chunk)
+    objects = plan.share * plan.width // OBJECT_WORDS
+    for parameter in configuration.parameters:
+        sequence.write(parameter, [plan.width, plan.chunk, plan.share, plan.rows - plan.chunk, chunks, objects])
+    names = ("indices", "table", "result")
+    streams = [[configuration.fifo(f"{fifo}_{column}") for fifo in names] for column in range(columns)]
     whole = plan.rows // plan.chunk * plan.chunk
 
     def transfers(units: list[tuple[int, int]]) -> list[Step]:
         steps = []
-        for fifos, (word, row) in zip(streams, units, strict=False):
-            steps.append(Step(fifos.indices, indices, AccessPattern.linear(plan.block, row)))
-            steps.append(Step(fifos.table, table, plan.slice(word, 0, whole)))
+        for (picks, rows, results), (word, row) in zip(streams, units, strict=False):
+            looked_for = pattern(row, [(plan.cores, plan.share), (MOST_INDICES, 1)], 1)
+            taken = plan.taken(word, row)
+            assert looked_for is not None
+            assert taken is not None
+            steps.append(Step(picks, indices, looked_for))
+            steps.append(Step(rows, table, plan.slice(word, 0, whole)))
             if whole != plan.rows:
-                steps.append(Step(fifos.table, table, plan.slice(word, plan.rows - plan.chunk, plan.chunk)))
-            steps.append(Step(fifos.result, result, plan.slice(word, row, plan.block)))
+                steps.append(Step(rows, table, plan.slice(word, plan.rows - plan.chunk, plan.chunk)))
+            steps.append(Step(results, result, taken))
         return steps
 
     for part in (apart, overlapping):
         starts = range(0, len(part), len(streams))
-        pipeline(builder, (transfers(part[start : start + len(streams)]) for start in starts), IN_FLIGHT)
-    return builder.build()
-
-
-def _column(builder: Builder, column: int, plan: GetRowsPlan) -> _Streams:
-    """Cores that see the same rows of the table and look for indices of their own."""
-    table, indices, result, position = (
-        ObjectType("int32", (size,)) for size in (plan.chunk * plan.width, plan.share, plan.share * plan.width, 1)
-    )
+        pipeline(sequence, (transfers(part[start : start + len(streams)]) for start in starts), IN_FLIGHT)
     copied = plan.share * (ROW_CYCLES + VECTOR_CYCLES * -(-plan.width // 16))
-    cycles = plan.share * INDEX_CYCLES + -(-copied // -(-plan.rows // plan.chunk))
+    return sequence.build({"nt_get_rows": plan.share * INDEX_CYCLES + -(-copied // chunks)})
+
+
+@lru_cache
+def _configuration(name: str, arch: Arch, columns: int, cores: int) -> Configuration:
+    """What serves all tables."""
+    builder = Builder(name, arch, columns, arguments=3)
+    table, indices, rows, result, position = (
+        ObjectType("int32", (size,)) for size in (TABLE_WORDS, MOST_INDICES, RESULT_WORDS, OBJECT_WORDS, 2)
+    )
     source = Source("get_rows", SOURCE)
     start = builder.function("nt_start", [position], source, 2)
-    take = builder.function("nt_get_rows", [table, indices, result, position, *["int32"] * 4], source, cycles)
-    cores = core_tiles(column, plan.cores)
-    rows = builder.fifo(f"table_{column}", table, Tile(column, 0), cores)
-    picks = scatter(builder, "indices", indices, cores)
-    results = gather(builder, "result", result, cores, depth=1)
+    take = builder.function("nt_get_rows", [table, indices, rows, position, *["int32"] * 4], source)
+    leave = builder.function("nt_leave", [rows, result, position], source, VECTOR_CYCLES * OBJECT_WORDS // 16)
 
-    def body(table: Any, indices: Any, result: Any, position: Any) -> None:
-        own, rows = indices.acquire(1), result.acquire(1)
+    def body(table: Any, indices: Any, result: Any, rows: Any, position: Any, words: Any) -> None:
+        own = indices.acquire(1)
         start(position)
-        for _ in range_(-(-plan.rows // plan.chunk)):
-            take(table.acquire(1), own, rows, position, plan.width, plan.chunk, plan.share, plan.rows - plan.chunk)
+        width, chunk, share, last, chunks, objects = (words[number] for number in range(6))
+        for _ in range_(chunks):
+            take(table.acquire(1), own, rows, position, width, chunk, share, last)
             table.release(1)
+        for _ in range_(objects):
+            leave(rows, result.acquire(1), position)
+            result.release(1)
         indices.release(1)
-        result.release(1)
 
-    for tile, own, collected in zip(cores, picks.cores, results.cores, strict=True):
-        counter = builder.core_buffer(f"position_{tile.column}_{tile.row}", tile, position)
-        builder.worker(tile, body, [rows, own, collected, counter])
-    return _Streams(rows, picks.host, results.host)
+    for column in range(columns):
+        tiles = core_tiles(column, cores)
+        # The cores of a column see the same rows of the table and look for indices of their own.
+        stream = builder.fifo(f"table_{column}", table, Tile(column, 0), tiles)
+        picks, results = scatter(builder, "indices", indices, tiles), gather(builder, "result", result, tiles)
+        for tile, own, collected in zip(tiles, picks.cores, results.cores, strict=True):
+            suffix = f"{tile.column}_{tile.row}"
+            memory = builder.core_buffer(f"rows_{suffix}", tile, rows)
+            place = builder.core_buffer(f"position_{suffix}", tile, position)
+            words = builder.parameter(f"extents_{suffix}", tile, 6)
+            builder.worker(tile, body, [stream, own, collected, memory, place, words])
+    return builder.configuration

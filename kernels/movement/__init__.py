@@ -16,7 +16,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.movement.copies import Copy, CopyLoop, collapse, in_words
 from npu_tensor.kernels.movement.design import LANES_PER_COLUMN, design
-from npu_tensor.kernels.movement.tiling import MOST_MOVES, CopyPlan, plan, plan_subword
+from npu_tensor.kernels.movement.tiling import MOST_MOVES, CopyPlan, plan, plan_subword, used_lanes
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -190,31 +190,29 @@ def _whole_words(copy: Copy, itemsize: int) -> Copy | None:
 
 
 def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
-    """Plans for several copies at once. Each has lanes of its own, or shares one with others of the same objects."""
-    elements = sum(copy.elements for copy in copies)
-    spare = lanes - len(copies)
+    """Plans for several copies at once. Those of the same objects share all lanes."""
     plans: list[CopyPlan] = []
     for copy in copies:
-        planned = plan(copy, 1 + spare * copy.elements // elements if spare > 0 else 1)
+        planned = plan(copy, lanes)
         if isinstance(planned, str):
             return planned
         plans.append(planned)
     moves = sum(one.moves for one in plans)
     if moves > MOST_MOVES:
         return f"it would take {moves} transfers, more than {MOST_MOVES}"
-    if len({(one.words, one.dims) for one in plans}) > lanes:
+    words = min(one.words for one in plans)
+    if words >= SMALLEST_OBJECT and not any(one.dims for one in plans):
         # Without an order of their own the objects may be cut anywhere.
-        words = math.gcd(*(one.words for one in plans))
-        if words < SMALLEST_OBJECT or any(one.dims for one in plans):
-            return f"{len(copies)} operands of different shapes on {lanes} pairs of shim channels"
-        plans = [one._replace(words=words) for one in plans]
+        return [one._replace(words=words) for one in plans]
+    if len({(one.words, one.dims) for one in plans}) > lanes:
+        return f"{len(copies)} operands of different shapes on {lanes} pairs of shim channels"
     return plans
 
 
 def _offer(task: Task, target: Target, pieces: list[tuple[CopyPlan, int]], operands: list[HostOperand]) -> Offer:
     """pieces: planned copies, each with the number of the host buffer that it reads."""
     lanes = LANES_PER_COLUMN * target.columns
-    used = min(sum(len(planned.lanes) for planned, _ in pieces), lanes)
+    used = used_lanes(sum(len(planned.lanes) for planned, _ in pieces), lanes)
     box = pieces[0][0].transpose
     how = f"cores transpose boxes of {box.rows} x {box.columns}" if box else "DMA only"
     dtype = task.outputs[0].dtype

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox
+from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox, used_lanes
 
 __all__ = ["LANES_PER_COLUMN", "design"]
 
@@ -82,12 +82,11 @@ def _lanes(pieces: Sequence[tuple[CopyPlan, int]], most: int) -> list[_Lane]:
         for plan, source in pieces
         for lane in plan.lanes
     ]
-    if len(lanes) <= most:
-        return lanes
+    used = used_lanes(len(lanes), most)
     alike: dict[tuple[int, tuple[tuple[int, int], ...]], list[_Lane]] = {}
     for lane in lanes:
         alike.setdefault((lane.plan.words, lane.plan.dims), []).append(lane)
-    each = most // len(alike)
+    each = max(used // len(alike), 1)
     return [
         _Lane(same[0].plan, tuple(move for lane in same[first::each] for move in lane.moves))
         for same in alike.values()

@@ -1,8 +1,9 @@
 """Plans of copies: boxes of equal size that pairs of shim channels move, transposed in memtiles or cores.
 
-One box is one object of a fifo, or a few. Where an extent is no multiple of the box the last box overlaps the one
-before it, which writes the same values again, in a later phase, and needs no second object size. Access patterns go
-over the boxes; loops that do not fit into their four dimensions become several transfers.
+One box is one object of a fifo, or a few. Its sides are powers of four, and its runs of two, so that few binaries serve
+all shapes. Where an extent is no multiple of the box the last box overlaps the one before it, which writes the same
+values again, in a later phase, and needs no second object size. Access patterns go over the boxes; loops that do not
+fit into their four dimensions become several transfers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,19 @@ from itertools import pairwise, product
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.kernels.movement.copies import LONGEST_RUN, Copy, CopyLoop, largest_divisor, pattern
+from npu_tensor.kernels.movement.copies import LONGEST_RUN, Copy, CopyLoop, pattern
 
-__all__ = ["MOST_MOVES", "TRANSPOSE_ROWS", "BoxMove", "BoxMoves", "CopyPlan", "TransposedBox", "plan", "plan_subword"]
+__all__ = [
+    "MOST_MOVES",
+    "TRANSPOSE_ROWS",
+    "BoxMove",
+    "BoxMoves",
+    "CopyPlan",
+    "TransposedBox",
+    "plan",
+    "plan_subword",
+    "used_lanes",
+]
 
 MOST_MOVES: Final = 1024
 """Pairs of transfers in one design: each is about 300 bytes of instructions, which the host sends with every run."""
@@ -23,6 +34,8 @@ BURST: Final = 64
 """Words of one access to host memory; shorter runs cost nearly as much, see dataflow.cost.RUN_BYTES."""
 SMALLEST_BOX, LARGEST_BOX = 256, 4096
 """Words of an object: enough to hide the locks, few enough to give every lane some."""
+TILE_COST: Final = 16
+"""Elements of a side that take as long as another box; of a run in words, as dataflow.cost.RUN_BYTES says."""
 LONGEST_SIDE: Final = 512
 """Rounds of one loop of a memtile's DMA."""
 CORE_BOX_BYTES, CHUNK_BYTES = 48 << 10, 4 << 10
@@ -97,21 +110,17 @@ class CopyPlan(NamedTuple):
         return sum(moves.length for lane in self.lanes for moves in lane)
 
 
-def _tile(extent: int, limit: int, multiple: int) -> int:
-    """A tile of at most `limit`: a divisor of the extent if there is a large one, else with little overlap.
+def _tile(extent: int, limit: int, least: int = 1, base: int = 4) -> int:
+    """A power of `base` of at most `limit`, and of at least `least` if there is one: large, and with little overlap."""
+    longest = min(extent, limit)
+    bits = base.bit_length() - 1
+    tiles = [1 << n for n in range(0, longest.bit_length(), bits) if 1 << n >= least] or [least]
+    return min(reversed(tiles), key=lambda tile: -(-extent // tile) * (tile + TILE_COST))
 
-    It is a multiple of `multiple`, a power of two, or of half of that and so on, unless it is the whole extent.
-    """
-    if extent <= limit:
-        return extent
-    while multiple > limit:
-        multiple //= 2
-    limit //= multiple
-    extent = -(-extent // multiple)
-    divisor = largest_divisor(extent, limit)
-    if 4 * divisor >= 3 * limit:
-        return divisor * multiple
-    return -(-extent // -(-extent // limit)) * multiple
+
+def used_lanes(lanes: int, most: int) -> int:
+    """How many are used where there is work for so many: all, or a power of four."""
+    return most if lanes >= most else 1 << (lanes.bit_length() - 1) // 2 * 2
 
 
 class _Box(NamedTuple):
@@ -205,10 +214,10 @@ def plan(copy: Copy, lanes: int) -> CopyPlan | str:
     limit = min(max(copy.elements // lanes, SMALLEST_BOX), LARGEST_BOX)
     crossing = _crossing(outer, run.extent) if run.extent < BURST else None
     if crossing:
-        return _transposing(copy, outer, crossing, run.extent, limit, lanes)
+        return _transposing(copy, outer, crossing, run, limit, lanes)
     rows = max((loop for loop in outer if loop.source > 0), default=None)
-    width = _tile(run.extent, LONGEST_RUN if outer else limit, 1)
-    height = _tile(rows.extent, min(max(limit // width, 1), LONGEST_RUN), 1) if rows else 1
+    width = _tile(run.extent, LONGEST_RUN if outer else limit, base=2)
+    height = _tile(rows.extent, min(max(limit // width, 1), LONGEST_RUN)) if rows else 1
     tiles = [(run, width)]
     fill, drain = [(width, 1)], [(width, 1)]
     if rows:
@@ -217,18 +226,23 @@ def plan(copy: Copy, lanes: int) -> CopyPlan | str:
         fill.insert(0, (height, rows.source))
         drain.insert(0, (height, rows.target))
     work = _lanes(copy, outer, tiles, _Box(tuple(fill), tuple(drain)), lanes, 1)
-    return _planned(width * height, work)
+    # In order, they may be cut anywhere.
+    return _planned(_tile(width * height, width * height), work)
 
 
 def _transposing(
-    copy: Copy, outer: list[CopyLoop], crossing: tuple[CopyLoop, CopyLoop], unit: int, limit: int, lanes: int
+    copy: Copy, outer: list[CopyLoop], crossing: tuple[CopyLoop, CopyLoop], run: CopyLoop, limit: int, lanes: int
 ) -> CopyPlan | str:
-    """Boxes that are read along the source's innermost loop and transposed in the memtile."""
+    """Boxes that are read along the source's innermost loop and transposed in the memtile, in units of a run."""
     column, row = crossing
+    unit = _tile(run.extent, run.extent, base=2)
     width, height = _sides(column.extent, row.extent, limit // unit, min(LONGEST_SIDE, LONGEST_RUN // unit))
-    box = _Box(((height, row.source), (width * unit, 1)), ((width, column.target), (height * unit, 1)))
+    inner = (unit, 1)
+    box = _Box(
+        ((height, row.source), (width, column.source), inner), ((width, column.target), (height, row.target), inner)
+    )
     rest = [loop for loop in outer if loop not in crossing]
-    work = _lanes(copy, rest, [(column, width), (row, height)], box, lanes, 1)
+    work = _lanes(copy, rest, [(column, width), (row, height), (run, unit)], box, lanes, 1)
     dims = ((width, unit), (height, width * unit), *([(unit, 1)] if unit > 1 else []))
     return _planned(width * height * unit, work, dims)
 
@@ -237,10 +251,10 @@ def _sides(columns: int, rows: int, limit: int, longest: int) -> tuple[int, int]
     """Width and height of a box of about `limit` units, square where both extents allow it."""
     side = min(math.isqrt(limit), longest)
     if columns <= rows:
-        width = _tile(columns, side, 1)
-        return width, _tile(rows, min(limit // width, longest), 1)
-    height = _tile(rows, side, 1)
-    return _tile(columns, min(limit // height, longest), 1), height
+        width = _tile(columns, side)
+        return width, _tile(rows, min(limit // width, longest))
+    height = _tile(rows, side)
+    return _tile(columns, min(limit // height, longest)), height
 
 
 def plan_subword(copy: Copy, itemsize: int, lanes: int) -> CopyPlan | str:
@@ -255,15 +269,11 @@ def plan_subword(copy: Copy, itemsize: int, lanes: int) -> CopyPlan | str:
     burst = BURST * per_word
     limit = min(max(copy.elements // lanes, TRANSPOSE_ROWS * CORE_LANES), CORE_BOX_BYTES // itemsize, burst * burst)
     side = min(-(-math.isqrt(limit) // CORE_LANES) * CORE_LANES, burst)
-    width = _tile(column.extent, side, CORE_LANES)
-    height = _tile(row.extent, min(limit // width, LONGEST_RUN), CORE_LANES)
-    if height >= TRANSPOSE_ROWS:
-        height -= height % TRANSPOSE_ROWS
-        most = max(CHUNK_BYTES // (TRANSPOSE_ROWS * width * itemsize), 1)
-        chunk = TRANSPOSE_ROWS * largest_divisor(height // TRANSPOSE_ROWS, most)
-    else:
-        chunk = height
-        width = _tile(column.extent, min(CHUNK_BYTES // (height * itemsize), LONGEST_RUN), CORE_LANES)
+    width = _tile(column.extent, side, per_word)
+    height = _tile(row.extent, min(limit // width, LONGEST_RUN), per_word)
+    if height < TRANSPOSE_ROWS:
+        width = _tile(column.extent, min(CHUNK_BYTES // (height * itemsize), LONGEST_RUN), per_word)
+    chunk = min(height, max(CHUNK_BYTES // (width * itemsize), TRANSPOSE_ROWS))
     box = _Box(((height, row.source), (width, 1)), ((width, column.target), (height, 1)))
     rest = [loop for loop in copy.loops if loop not in crossing]
     work = _lanes(copy, rest, [(column, width), (row, height)], box, lanes, per_word)

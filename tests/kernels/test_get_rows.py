@@ -97,7 +97,8 @@ def test_an_offer_is_a_design_that_runs(rows: int, length: int, number: int, dty
         assert simulate(task, answer, where, [table, index]).tobytes() == table[index].tobytes()
         return
     assert "would stream by" in answer.reason
-    assert table.nbytes * -(-number // 16) > max(2**20, 32 * number * length * dtype.itemsize)
+    # Slices of a row overlap by less than half of it.
+    assert 1.5 * table.nbytes * -(-number // 16) > max(2**20, 32 * number * length * dtype.itemsize)
 
 
 @settings(max_examples=100, deadline=None)

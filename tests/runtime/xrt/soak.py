@@ -1,8 +1,10 @@
 """python tests/runtime/xrt/soak.py: many launches on a faulty NPU, with all results compared with NumPy.
 
-The NPU is the stand-in for pyxrt; nothing runs on a real one. All values are small integers, which every dtype here
-holds exactly, so that a stale or torn read cannot hide within a tolerance. They are made by random kernels out of
-values that may still be under way, lie on the NPU for a while, are changed in place, and are read in any order.
+Launches are of single kernels and of programs of several kernels, of one configuration and, where the NPU takes full
+ELFs, of several. The NPU is the stand-in for pyxrt; nothing runs on a real one. All values are small integers, which
+every dtype here holds exactly, so that a stale or torn read cannot hide within a tolerance. They are made by random
+kernels out of values that may still be under way, lie on the NPU for a while, are changed in place, and are read in any
+order.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings, engines, faults, in_flight, launches, npu_engine, xrt_device
+from npu_tensor.runtime.xrt.launch_step import LaunchStep
 
 __all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
 
@@ -47,7 +50,10 @@ LIMITS: Final = (("RyzenAI-npu1", 6), ("RyzenAI-npu4", 16), ("RyzenAI-npu4", 32)
 
 SIDES: Final = (16, 32, 48)
 BOUND: Final = 4
-"""Of all values, so that the sum of a row is at most 192: bfloat16 holds the integers to 256."""
+"""Of all values, so that the sum of a row is at most 256: bfloat16 holds the integers to that."""
+
+UNPADDED: Final = 64
+"""Extents of a product whose result another kernel of the same launch can read: the host need not pad it."""
 
 bfloat16: Final = np.dtype(ml_dtypes.bfloat16)
 INTEGERS: Final = tuple(map(np.dtype, ("int8", "int16", "int32")))
@@ -127,11 +133,27 @@ def recipes() -> list[Recipe]:
     return found
 
 
+def programs() -> list[Recipe]:
+    """Those of which several kernels are one launch: of one configuration, and of two where the NPU takes that."""
+    shape = (UNPADDED, UNPADDED)
+    right, operands = _selection(*shape), [(bfloat16, shape)]
+    w = nt.from_numpy(right.astype(bfloat16))
+    return [
+        Recipe(operands, lambda x: x @ w @ w, lambda x: x @ right @ right),
+        Recipe(operands, lambda x: (x @ w).sum(-1), lambda x: (x @ right).sum(-1), chained=False),
+    ]
+
+
 @dataclass
 class Report:
-    """What was seen. lost: values that were on an NPU when it went away. resident: MB at equal distances."""
+    """What was seen. programs: launches of several kernels. elfs: those of them that have several configurations.
+
+    lost: values that were on an NPU when it went away. resident: MB at equal distances.
+    """
 
     launches: int = 0
+    programs: int = 0
+    elfs: int = 0
     kernels: int = 0
     contexts: int = 0
     most_contexts: int = 0
@@ -204,6 +226,7 @@ class _Soak:
         self.dice = random.Random(seed + 1)
         everything = recipes()
         self.recipes = self.random.sample(everything, min(kernels, len(everything)))
+        self.programs = programs()
         self.values: dict[tuple[np.dtype[Any], tuple[int, ...]], list[_Value]] = {}
         self.kept: list[_Value] = []
         self.report = Report()
@@ -215,7 +238,12 @@ class _Soak:
         found = next(iter(engines._engines.values()))
         if not found._batches:
             return None  # A run that is started as a fence, for launches that were given up.
-        careful = not (found._batches[-1].program.checked and found.health.trusted)
+        batch = found._batches[-1]
+        step = batch.launches[0].step
+        assert isinstance(step, LaunchStep)
+        self.report.programs += len(step.kernels) > 1
+        self.report.elfs += batch.program.is_elf
+        careful = not (batch.program.checked and found.health.trusted)
         if careful and self.dice.random() < 0.1:
             kind = Fault.GARBAGE
         elif self.dice.randrange(self.fault_every):
@@ -249,7 +277,7 @@ class _Soak:
 
     def kernel(self) -> None:
         """Run a recipe; its result is kept for later."""
-        recipe = self.random.choice(self.recipes)
+        recipe = self.random.choice(self.programs if self.random.random() < 0.2 else self.recipes)
         operands = [self.operand(*kind) for kind in recipe.operands]
         function = recipe.jitted if self.random.random() < 0.4 else recipe.ours
         result = function(*(operand.tensor for operand in operands))
@@ -381,7 +409,7 @@ def soak(
     """
     machine = Machine([Npu(npu[0], context_limit=npu[1])])
     library = library or KernelLibrary(StandinBackend())
-    settings = config.scope(launch_seconds=1, max_contexts=npu[1])
+    settings = config.scope(launch_seconds=1, max_contexts=npu[1], policy="always", launch_milliseconds=500)
     fresh = mock.patch.multiple(bindings, _opened={}, _opener=None, _failed=None)
     with install(machine), settings, fresh, mock.patch.object(xrt_device, "library", return_value=library):
         with warnings.catch_warnings(), virtual_time() as clock:

@@ -23,6 +23,7 @@ def test_every_value_is_right_and_nothing_leaks(npu: tuple[str, int], standin_li
     launches, recipes, fault_every = (33_334, 1000, 200) if ALL else (300, 8, 40)
     report = soak.soak(launches, recipes, fault_every, seed=npu[1], npu=npu, library=standin_library)
     assert report.launches >= launches
+    assert report.programs
     assert report.compared > launches / 4
     assert sum(report.faults.values()) > launches / fault_every / 2
     assert report.most_contexts <= npu[1]
