@@ -17,7 +17,7 @@ import npu_tensor as nt
 from npu_tensor.benchmarks.command import bench as bench_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
-from npu_tensor.cli.demo import demo as demo_command
+from npu_tensor.cli.demo_command import demo as demo_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.examples import examples as examples_command
 from npu_tensor.cli.generate_text import generate as generate_command

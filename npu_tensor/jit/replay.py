@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
-from npu_tensor.graph.history import leaves
+from npu_tensor.graph.history import leaf_node, leaf_of, leaves
 from npu_tensor.graph.nodes import Data, Node
 from npu_tensor.jit.trace import Derived, Result, Trace
 from npu_tensor.jit.trees import rebuild
@@ -81,8 +81,8 @@ def _value_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
     for item, tensor in trace.outside:
         names[item] = f"value{item}"
         if item in trace.replaced:
-            namespace |= {"overwritable": overwritable, f"outside{item}": tensor}
-            yield f"    value{item} = overwritable(outside{item})"
+            namespace["overwritable"] = overwritable
+            yield f"    value{item} = overwritable({_handle(tensor, f'outside{item}', namespace)})"
             continue
         # Another thread may let the handle name another node at any time, so it is asked once.
         yield f"    node = {_handle(tensor, f'outside{item}', namespace)}._node"
@@ -99,7 +99,8 @@ def overwritable(tensor: Tensor) -> Any:
     is_alone = sys.getrefcount(node) <= _ALONE and sys.getrefcount(value) <= _ALONE
     if not is_alone or not value.is_overwritable:
         value = value.copy()
-        tensor._name(Data(node.spec, value))
+        leaf, copied = leaf_of(node), Data(node.spec, value)
+        tensor._name(copied if leaf is None else leaf_node(copied, leaf))
     return value
 
 

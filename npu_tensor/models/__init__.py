@@ -9,7 +9,7 @@ import npu_tensor as nt
 from npu_tensor.models.decoder import ARCHITECTURES, Decoder, DecoderConfig
 from npu_tensor.models.encoder import Encoder
 from npu_tensor.models.generation import Generation
-from npu_tensor.models.sampling import Sampling
+from npu_tensor.models.token_sampling import Sampling
 from npu_tensor.models.tokenizer import Tokenizer
 
 __all__ = [

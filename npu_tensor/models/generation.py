@@ -10,7 +10,7 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.models.decoder import Decoder
-from npu_tensor.models.sampling import Sampling
+from npu_tensor.models.token_sampling import Sampling
 
 if TYPE_CHECKING:
     from npu_tensor.observe.explanation import Explanation

@@ -208,7 +208,10 @@ _quantize_rule.dtypes = "floats"  # type: ignore[attr-defined]
 
 @op(kind="data", rule=_quantize_rule, quantized=True)
 def quantize(input, /, dtype):
-    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
+    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does.
+
+    >>> nt.quantize(nt.ones(2, 32), "q8_0").dtype
+    """
     *lead, features = input.shape
     return _QUANTIZERS[dtype](input.reshape(-1, 32)).reshape(*lead, features // 32)
 

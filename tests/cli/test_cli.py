@@ -200,7 +200,7 @@ def test_ops_describes_those_that_fit_a_pattern() -> None:
     assert "softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor\n" in shown
     assert "It can run: CPU, compiled; NPU kernels, rowwise." in shown
     assert "log_softmax(input" in shown
-    assert "mul_mat(a: Tensor, b: Tensor) -> Tensor" in invoke("ops", "MUL_MAT").output
+    assert "mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor" in invoke("ops", "MUL_MAT").output
     unknown = invoke("ops", "softmx")
     assert unknown.exit_code == 1
     assert "softmax" in unknown.output
