@@ -64,7 +64,8 @@ def _attention(context: int) -> nt.Tensor:
     """Of one token over the cache."""
     queries = _zeros(CACHED_HEADS, HEADS // CACHED_HEADS, FEATURES)
     keys, values = _zeros(CACHED_HEADS, context, FEATURES), _zeros(CACHED_HEADS, context, FEATURES)
-    return (queries @ keys.transpose(1, 2) * FEATURES**-0.5).softmax(-1) @ values
+    result: nt.Tensor = (queries @ keys.transpose(1, 2) * FEATURES**-0.5).softmax(-1) @ values
+    return result
 
 
 def _after_attention() -> nt.Tensor:
@@ -92,6 +93,8 @@ def decode(context: int) -> Iterator[dict[str, Any]]:
     """What a token takes: a row for each way, with the seconds of the kernels, changes, launches and the processor."""
     array = SIMULATED["npu2"]
     device = SimulatedDevice("sim:npu2", Target(array, array.columns), allocator())
+    assert array.change_seconds is not None
+    change = array.change_seconds
     before = _part("before attention", device, *_before_attention())
     attention = _part("attention", device, _attention(context))
     after = _part("after attention", device, _after_attention())
@@ -103,7 +106,7 @@ def decode(context: int) -> Iterator[dict[str, Any]]:
         changes = sum(1 + sum(a != b for (a, _), (b, _) in pairwise(launch)) for launch in kernels)
         seconds = {
             "kernels": sum(busy for launch in kernels for _, busy in launch),
-            "changes": changes * device.switch.seconds,
+            "changes": changes * change,
             "launches": len(launches) * device.launch.seconds,
             "processor": processor,
         }

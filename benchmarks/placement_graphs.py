@@ -176,7 +176,9 @@ def random_graph(family: str, size: int, seed: int, devices: int = 1) -> Graph:
     resident = {value: left for value, left in growing.resident.items() if value in used}
     overheads = tuple(
         Overhead(
-            generator.choice((SWITCH, SWITCH, SWITCH, 1.2e-4)), generator.choice((0.0, 3e-4)), generator.random() < 0.5
+            generator.choice((SWITCH, SWITCH, SWITCH, 1.2e-4)),
+            generator.choice((0.0, 3e-4)),
+            generator.choice((None, 3.9e-5)),
         )
         for _ in range(devices)
     )

@@ -12,8 +12,9 @@ from .placement_graphs import Graph
 __all__ = ["best_weight", "rules"]
 
 
-_State = tuple[int, int, tuple[Hashable, ...], tuple[Hashable, ...]]
-"""Jobs that have run, as bits; the device of the last one; by device the first context and the last one."""
+_State = tuple[int, int, tuple[Hashable, ...], tuple[Hashable, ...], tuple[int, ...]]
+"""Jobs that have run, as bits; the device of the last one; by device the first context, the last one, and how many
+launches: 2 stands for more."""
 
 
 def best_weight(graph: Graph) -> float:
@@ -28,7 +29,11 @@ def best_weight(graph: Graph) -> float:
             {_context(jobs, devices, job) for job, on in enumerate(devices) if on == device}
             for device in range(len(free))
         ]
-        least = sum(o.switch * len(used) for o, used in zip(overheads, contexts, strict=True) if len(used) > 1)
+        least = sum(
+            (o.switch if o.change is None else min(o.change, o.switch)) * len(used)
+            for o, used in zip(overheads, contexts, strict=True)
+            if len(used) > 1
+        )
         bounds.append((own + least, own, devices))
     bounds.sort()
     best = bounds[0][1] + _least_overhead(jobs, overheads, bounds[0][2])
@@ -48,35 +53,42 @@ def _context(jobs: Sequence[Job], devices: Sequence[int], number: int) -> Hashab
 def _least_overhead(jobs: Sequence[Job], overheads: Sequence[Overhead], devices: Sequence[int]) -> float:
     """What launches and switches take in the best of all topological orders.
 
-    Orders that have run the same jobs, began and ended with the same contexts on all devices, and ended on the same
-    device, continue alike.
+    Orders that have run the same jobs, began and ended with the same contexts on all devices, ended on the same device,
+    and have one launch or several there, continue alike.
     """
     maker = {value: number for number, job in enumerate(jobs) for value in job.outputs}
     needs = [sum({1 << maker[value] for value in job.inputs if value in maker}) for job in jobs]
     nothing: tuple[Hashable, ...] = (None,) * len(overheads)
-    states: dict[_State, float] = {(0, len(overheads), nothing, nothing): 0.0}
+    states: dict[_State, float] = {(0, len(overheads), nothing, nothing, (0,) * len(overheads)): 0.0}
     for _ in jobs:
         following: dict[_State, float] = {}
-        for (done, before, first, last), spent in states.items():
+        for (done, before, first, last, counts), spent in states.items():
             for number, needed in enumerate(needs):
                 if done >> number & 1 or needed & ~done:
                     continue
-                device, now, begun, ended = devices[number], spent, first, last
+                device, now, begun, ended, started = devices[number], spent, first, last, counts
                 if device < len(overheads):
-                    context = _context(jobs, devices, number)
-                    if before != device or not (overheads[device].mixed or last[device] == context):
+                    context, change = _context(jobs, devices, number), overheads[device].change
+                    goes_on = before == device and (last[device] == context or change is not None)
+                    if not goes_on:
                         now += overheads[device].launch
+                        started = (*counts[:device], min(2, counts[device] + 1), *counts[device + 1 :])
                     if last[device] is None:
                         begun = (*first[:device], context, *first[device + 1 :])
                     elif last[device] != context:
-                        now += overheads[device].switch
+                        now += (change or 0.0) if goes_on else overheads[device].switch
                     ended = (*last[:device], context, *last[device + 1 :])
-                state = (done | 1 << number, device, begun, ended)
+                state = (done | 1 << number, device, begun, ended, started)
                 following[state] = min(now, following.get(state, now))
         states = following
     return min(
-        spent + sum(o.switch for o, one, other in zip(overheads, first, last, strict=True) if one != other)
-        for (_, _, first, last), spent in states.items()
+        spent
+        + sum(
+            o.switch if o.change is None or count > 1 else o.change
+            for o, one, other, count in zip(overheads, first, last, counts, strict=True)
+            if one != other
+        )
+        for (_, _, first, last, counts), spent in states.items()
     )
 
 

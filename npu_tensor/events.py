@@ -28,6 +28,7 @@ __all__ = [
     "KernelBuilt",
     "KernelRan",
     "KernelSimulated",
+    "LaunchDivided",
     "Part",
     "Phase",
     "PlanBuilt",
@@ -271,6 +272,15 @@ class Fallback(Event):
     """An op was not taken by the preferred kernel; `reason` says why."""
 
     op: str
+    device: str
+    reason: str
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LaunchDivided(Event):
+    """Kernels that could be one launch are launched one by one; `reason` says why. kernels: their ops."""
+
+    kernels: str
     device: str
     reason: str
 

@@ -25,9 +25,9 @@ __all__ = [
     "HostDevice",
     "Input",
     "Kernel",
-    "Launch",
     "Move",
     "Output",
+    "PlannedLaunch",
     "Prologue",
     "Refusal",
     "Step",
@@ -40,7 +40,7 @@ Step = Callable[[list[Any]], None]
 """A bound kernel: reads and writes the values of a plan, a list indexed by item."""
 
 
-class Launch(NamedTuple):
+class PlannedLaunch(NamedTuple):
     """What a step of a plan runs at once. kernels: how many. pending: whether it will be more when that is built."""
 
     kernels: int
@@ -269,12 +269,12 @@ class Accelerator(Device, Protocol):
 
     @property
     def switch(self) -> Expense:
-        """What it is predicted to take besides, if a kernel follows one of another context."""
+        """What it is predicted to take besides, if a launch follows one of another context."""
         ...
 
     @property
-    def mixes(self) -> bool:
-        """Whether kernels of several contexts can be one launch."""
+    def change(self) -> Expense | None:
+        """What another context within a launch is predicted to take; None if a launch has one."""
         ...
 
     def launches(
@@ -283,7 +283,7 @@ class Accelerator(Device, Protocol):
         steps: Sequence[Step],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
-    ) -> list[Launch]:
+    ) -> list[PlannedLaunch]:
         """Its bound kernels, which follow each other, in as few launches as it can.
 
         steps: of each kernel by itself. dying: by kernel, the items that nobody reads after it. A value that is made

@@ -29,6 +29,11 @@ MOST_TRANSFERS: Final = 1 << 14
 """Of one run: each takes 120 bytes of instructions."""
 
 
+MOST_APART: Final = 4
+"""Where a tensor has the elements of an operand among so many times as many others, the host brings them together: the
+buffer has all of them, from the first of the tensor on."""
+
+
 class Folded(NamedTuple):
     """The tensors of a product over a batch: extents of the batch, and layouts over it and the matrix."""
 
@@ -125,15 +130,17 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         )
         for number in numbers
     ]
+    c = HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result)
+    packed = any(host.padding is not None and host.padded[1:] != host.layout.shape[1:] for host in (a, b, c))
     return Offer(
         "gemm",
-        _reason(task, problem, tiling),
+        _reason(task, problem, tiling, packed),
         partial(design, problem, tiling, code, in_a, in_b, operands.batch),
         (
             a,
             b,
             *vectors,
-            HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result),
+            c,
         ),
         tuple((number, word) for number in reads.scalars),
         problem.operand == "bfp16",
@@ -195,10 +202,13 @@ def _read(
     """
     (*batch, rows, columns), (*steps, row, _) = layout.shape, layout.strides
     assert operand.dtype is not None
-    if operand.dtype.name == problem.stored and padded[depth] == problem.k and _walks(layout, padded, problem, run):
-        # What is read behind the last row, or behind the last column but of K, gives results that nobody reads.
-        last = layout.offset + sum((extent - 1) * step for extent, step in zip(batch, steps, strict=True))
-        used, elements = (last + (tall - 1) * row + wide for tall, wide in ((rows, columns), padded))
+    # What is read behind the last row, or behind the last column but of K, gives results that nobody reads.
+    last = layout.offset + sum((extent - 1) * step for extent, step in zip(batch, steps, strict=True))
+    used, elements = (last + (tall - 1) * row + wide for tall, wide in ((rows, columns), padded))
+    own = math.prod([extent for extent, step in zip((*batch, rows), (*steps, row), strict=True) if step]) * columns
+    is_dense = max(used, elements) <= MOST_APART * max(own, math.prod(padded))
+    whole = operand.dtype.name == problem.stored and padded[depth] == problem.k
+    if whole and is_dense and _walks(layout, padded, problem, run):
         host = HostOperand(number, False, Layout((used,), (1,)), (max(used, elements),), problem.stored, None)
         return host, Matrices(layout.offset, tuple(steps), row, host.padded[0])
     held = _without(layout, layout.strides, 0)
@@ -227,13 +237,13 @@ def _vector(operand: Input, dim: int) -> Layout:
     return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)
 
 
-def _reason(task: Task, problem: GemmProblem, tiling: Tiling) -> str:
-    """For `explain`: cores, tiles, what the host converts or copies."""
+def _reason(task: Task, problem: GemmProblem, tiling: Tiling, packed: bool) -> str:
+    """For `explain`: cores, tiles, what the host converts or copies. packed: whether it pads a matrix."""
     cores = tiling.rows * tiling.columns
     factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
     parts = [f"{factors} products on {cores} {'core' if cores == 1 else 'cores'}"]
     parts.append(f"tiles of {tiling.m} x {tiling.k} x {tiling.n} per core")
-    if tiling.padded(problem) != (problem.m, problem.n, problem.k):
+    if packed:
         parts.append("the host pads to {} x {} x {}".format(*tiling.padded(problem)))
     stored = task.inputs[0].dtype
     if stored is not None and stored.name != problem.stored:

@@ -23,8 +23,9 @@ __all__ = [
     "Tanh", "Unfold", "Upsample",
 ]
 
-_NO_OPTIONS = ("training", "dtype", "size_average", "reduce")
-"""Parameters of functions that are no options of modules: training is the mode of the module, others are deprecated."""
+_NO_OPTIONS = ("training", "dtype", "size_average", "reduce", "return_indices", "recompute_scale_factor", "antialias")
+"""Parameters of functions that are no options of modules: training is the mode of the module, others are deprecated,
+would change what a module returns, or are no options of PyTorch's modules."""
 
 
 class _Function(Module):

@@ -46,7 +46,10 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
     """What the plans of a graph's parts say about its ops."""
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
-    overheads = {device.uri: (device.launch.seconds, device.switch.seconds) for device in accelerators}
+    overheads = {
+        device.uri: (device.launch.seconds, device.switch.seconds, device.change and device.change.seconds)
+        for device in accelerators
+    }
     rank = {node: number for number, (_, node) in enumerate(graph.nodes)}
     members = []
     for part, each in planned:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast, overload
@@ -99,7 +99,7 @@ class Work:
     edges: between items.
     members: rows of each kernel, in the order of the plans.
     plans: one, or one for each part of a long graph.
-    overheads: seconds of a launch and of a change of the configuration, by NPU.
+    overheads: by NPU, seconds of a launch, of a change of the context between launches, and of one within a launch.
     """
 
     items: Sequence[int] = ()
@@ -107,7 +107,7 @@ class Work:
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
     plans: Sequence[Plan] = ()
-    overheads: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    overheads: Mapping[str, tuple[float, float, float | None]] = field(default_factory=dict)
 
 
 class Explanation(Sequence[Row]):
@@ -174,8 +174,11 @@ class Explanation(Sequence[Row]):
             costs = [placed[step].kernel.cost for step in steps]
             times = [time for step in steps if (time := seconds[step]) is not None]
             launches = [contexts for uri, contexts in launched if uri == device and device in self._work.overheads]
-            launching, switching = self._work.overheads.get(device, (0.0, 0.0))
+            launching, switch, change = self._work.overheads.get(device, (0.0, 0.0, None))
             switches = _changes([context for contexts in launches for context in contexts])
+            inside = sum(a != b for contexts in launches for a, b in pairwise(contexts))
+            if len(launches) == 1 and change is not None:
+                inside = switches  # It follows itself.
             own = [contexts[0] if len({*contexts}) == 1 else tuple(contexts) for contexts in launches]
             rows.append(
                 Total(
@@ -188,7 +191,7 @@ class Explanation(Sequence[Row]):
                     len(launches),
                     len(launches) * launching,
                     switches,
-                    switches * switching,
+                    inside * (change or 0.0) + (switches - inside) * switch,
                     _changes(own),
                 )
             )

@@ -187,7 +187,10 @@ _dequantize_rule.dtypes = "quantized"  # type: ignore[attr-defined]
 
 @op(kind="data", rule=_dequantize_rule, quantized=True)
 def dequantize(input, /):
-    """The numbers that a quantized tensor stands for, as float32."""
+    """The numbers that a quantized tensor stands for, as float32.
+
+    >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()
+    """
     *lead, blocks = input.shape
     dtype = as_dtype(input.dtype)
     return _MEANING[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)

@@ -18,7 +18,7 @@ from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.selection import before_reset
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import finish_builds
-from npu_tensor.task import AsynchronousDevice, Kernel, Launch, Refusal, Task
+from npu_tensor.task import AsynchronousDevice, Kernel, PlannedLaunch, Refusal, Task
 
 __all__ = ["bind", "prepare"]
 
@@ -73,15 +73,15 @@ def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) 
     )
 
 
-def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditions: Conditions) -> list[Launch]:
+def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditions: Conditions) -> list[PlannedLaunch]:
     """The launches of all kernels: on the processor one for each."""
     accelerators = {device.uri: device for device in conditions.accelerators}
-    launches: list[Launch] = []
+    launches: list[PlannedLaunch] = []
     for uri, group in groupby(range(len(placed)), key=lambda number: placed[number].kernel.device):
         numbers = [*group]
         device, steps = accelerators.get(uri), [placed[n].step for n in numbers]
         if device is None:
-            launches += [Launch(1, step) for step in steps]
+            launches += [PlannedLaunch(1, step) for step in steps]
         else:
             kernels, dead = [placed[n].kernel for n in numbers], [dying[n] for n in numbers]
             launches += device.launches(kernels, steps, dead, conditions.numbers)

@@ -91,7 +91,8 @@ def _scale(conditions: Conditions, measure: Measure) -> _Scale:
 
 def overhead(device: Accelerator, measure: Measure) -> Overhead:
     """What a device takes besides its kernels."""
-    return Overhead(measure.weigh(device.switch), measure.weigh(device.launch), device.mixes)
+    change = None if device.change is None else measure.weigh(device.change)
+    return Overhead(measure.weigh(device.switch), measure.weigh(device.launch), change)
 
 
 def _on_processor(cut: Cut, host: Sequence[Kernel], scale: _Scale) -> float:

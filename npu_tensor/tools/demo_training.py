@@ -13,10 +13,10 @@ from npu_tensor.examples import train_digits
 from npu_tensor.observe.explanation import NO_DEVICE, Row
 from npu_tensor.tools.demo import LEAST_ACCURACY, emulating
 
-__all__ = ["Part", "TrainingOutcome", "complaints", "parts_of", "train"]
+__all__ = ["StepPart", "TrainingOutcome", "complaints", "parts_of", "train"]
 
 
-class Part(NamedTuple):
+class StepPart(NamedTuple):
     """What a line of the step has recorded, as far as one device runs it. predicted: seconds of its kernels.
 
     A kernel counts for the line of its last op.
@@ -43,7 +43,7 @@ class TrainingOutcome(NamedTuple):
     accuracy: float
     first_seconds: float
     step_seconds: float
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
 
 
 def train(name: str, dtype: str, device: str, report: Callable[[float, float], None]) -> TrainingOutcome:
@@ -67,15 +67,15 @@ def train(name: str, dtype: str, device: str, report: Callable[[float, float], N
     return TrainingOutcome(name, dtype, trainer.steps, mean, accuracy, *times, parts_of(explanation))
 
 
-def parts_of(rows: Iterable[Row]) -> tuple[Part, ...]:
+def parts_of(rows: Iterable[Row]) -> tuple[StepPart, ...]:
     """The rows of a step by line and device, in the order of recording. Lines are those of examples/train_digits.py."""
-    parts: dict[tuple[str, str], Part] = {}
+    parts: dict[tuple[str, str], StepPart] = {}
     for row in rows:
         if row.device != NO_DEVICE:
             text = linecache.getline(train_digits.__file__, int(row.line.rpartition(":")[2])).strip()
-            part = parts.get((text, row.device), Part(text, row.device, 0, 0, 0.0))
+            part = parts.get((text, row.device), StepPart(text, row.device, 0, 0, 0.0))
             kernels, predicted = part.kernels + (row.predicted is not None), part.predicted + (row.predicted or 0)
-            parts[text, row.device] = Part(text, row.device, part.ops + 1, kernels, predicted)
+            parts[text, row.device] = StepPart(text, row.device, part.ops + 1, kernels, predicted)
     return tuple(parts.values())
 
 

@@ -33,7 +33,8 @@ def test_a_program_is_run_and_profiled(script: Path, tmp_path: Path) -> None:
     selection.reset_plans()  # Other tests may have made this plan.
     before = sys.argv, sys.path[:]
     trace = tmp_path / "trace.json"
-    result = CliRunner().invoke(profile, ["--by", "line", "--trace", str(trace), str(script), "first", "--second"])
+    command = ["--by", "line", "--trace", str(trace), str(script), "first", "--second"]
+    result = CliRunner().invoke(profile, command, env={"COLUMNS": "200"})
     assert (sys.argv, sys.path) == before
     assert result.exit_code == 0
     lines = result.output.splitlines()

@@ -270,6 +270,17 @@ def test_what_is_refused() -> None:
         assert reason in answer.reason
 
 
+def test_far_apart_elements_are_brought_together_by_the_host() -> None:
+    """The last token of each text: reading it in place would take all tokens along."""
+    x, weight = normal(2, 256, 2048)[:, -1], normal(64, 2048)
+    offer = gemm.claim(task_of(nt.linear(x, weight)), target("aie2p", 8))
+    assert isinstance(offer, Offer)
+    assert math.prod(offer.operands[0].padded) <= 64 * 2048
+    near = gemm.claim(task_of(nt.linear(normal(128, 2, 256)[:, 1], normal(64, 256))), target("aie2p", 8))
+    assert isinstance(near, Offer)
+    assert near.operands[0].padding is None
+
+
 # --- designs with given tiles: one compilation serves many extents
 
 

@@ -174,7 +174,7 @@ def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     contexts = random.Random(seed).choices("abc", k=seed % 6 + 1)
     placed = tuple(stand_in("npu", 0.0, context) for context in contexts)
     plan = Plan(placed, (), (1,) * len(placed), (), 0)
-    (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": (0.0, 1.0)})).totals
+    (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": (0.0, 1.0, None)})).totals
     jobs = [Job((), (), (Answer(0.0, context), Answer(0.0))) for context in contexts]
     assert total.switches == weight(jobs, (Overhead(1.0),), [0] * len(jobs), range(len(jobs)))
 

@@ -21,7 +21,9 @@ Places = dict[int, set[tuple[int, Hashable]]]
 def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> float:
     """What the second of two runs takes: it finds the contexts that the first one has left, but none of its values."""
     contexts: dict[int, Hashable] = {}
+    launches = [0 for _ in graph.overheads]
     for _ in range(2):
+        once, launches = [count == 1 for count in launches], [0 for _ in graph.overheads]
         taken, running = 0.0, len(graph.overheads)
         # By value: what bringing it back takes, and the places and forms in which it lies.
         back = {value: takes for value, (_, takes) in graph.resident.items()}
@@ -40,10 +42,15 @@ def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> flo
             assert answer is not None
             if device < len(graph.overheads):
                 overhead, changed = graph.overheads[device], contexts.get(device) not in (None, answer.context)
-                if running != device or (changed and not overhead.mixed):
+                if running != device or (changed and overhead.change is None):
                     taken += overhead.launch
+                    launches[device] += 1
+                    # What is launched alone again and again stays in its context.
+                    within = overhead.change is not None and once[device] and launches[device] == 1
+                else:
+                    within = True
                 if changed:
-                    taken += overhead.switch
+                    taken += overhead.change if within else overhead.switch  # type: ignore[operator]
                 contexts[device] = answer.context
             running = device
             for slot, value in enumerate(job.inputs):

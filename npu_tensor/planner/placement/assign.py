@@ -101,7 +101,7 @@ def _on_devices(
                         longer[key] = added
         kept = sorted(longer.values(), key=itemgetter(0))[:MOST_KEPT]
     totals = [  # The first job follows the last one.
-        (partial.weight + sum([o.switch for o, a, b in zip(overheads, *partial[2:4], strict=True) if a != b]), at)
+        (partial.weight + sum([_closing(o) for o, a, b in zip(overheads, *partial[2:4], strict=True) if a != b]), at)
         for at, partial in enumerate(kept)
     ]
     chosen = kept[min(totals)[1]].chosen
@@ -109,6 +109,11 @@ def _on_devices(
     for number in reversed(order):
         devices[number], chosen = chosen
     return tuple(devices)
+
+
+def _closing(overhead: Overhead) -> float:
+    """From the last job to the first one of another context, as if there were one launch."""
+    return overhead.switch if overhead.change is None else overhead.change
 
 
 def _with(
@@ -129,15 +134,14 @@ def _with(
     first, last = partial.first, partial.last
     if device != processor:
         overhead, same = overheads[device], last[device] == answer.context
-        previous = processor if partial.chosen is None else partial.chosen[0]
-        if previous != device or not (overhead.mixed or same):
+        goes_on = partial.chosen is not None and partial.chosen[0] == device and (same or overhead.change is not None)
+        if not goes_on:
             total += overhead.launch
-        if not same:
-            if last[device] is None:
-                first = (*first[:device], answer.context, *first[device + 1 :])
-            else:
-                total += overhead.switch
-            last = (*last[:device], answer.context, *last[device + 1 :])
+        if last[device] is None:
+            first = (*first[:device], answer.context, *first[device + 1 :])
+        elif not same:
+            total += (overhead.change or 0.0) if goes_on else overhead.switch
+        last = (*last[:device], answer.context, *last[device + 1 :])
     for slot, value in enumerate(inputs):
         place = changes.get(value) or lies.get(value)
         if device != processor:
@@ -191,7 +195,7 @@ def ordered(jobs: Sequence[Job], devices: Sequence[int], overheads: Sequence[Ove
         if not count:
             waiting.setdefault(labels[number], []).append(number)
     current = {processor[0]: processor}  # by device: what goes on without a switch
-    mixed = {number for number, overhead in enumerate(overheads) if overhead.mixed and overhead.launch}
+    mixed = {number for number, overhead in enumerate(overheads) if overhead.change is not None and overhead.launch}
     heights = _heights(readers, labels, processor)
     order: list[int] = []
     label: tuple[int, Hashable] | None = None

@@ -11,13 +11,13 @@ __all__ = ["Answer", "Job", "Movement", "Overhead", "Placement", "weight"]
 class Overhead(NamedTuple):
     """What a device that is not the processor takes besides its jobs.
 
-    switch: from a job of one context to one of another. launch: of jobs that follow each other on the device and on no
-    other between them. mixed: whether jobs of several contexts are one launch.
+    launch: of jobs that follow each other on the device and on no other between them. change: from a job of one context
+    to one of another within a launch; None if a launch has one context. switch: the same between launches.
     """
 
     switch: float
     launch: float = 0.0
-    mixed: bool = True
+    change: float | None = None
 
 
 class Movement(NamedTuple):
@@ -78,8 +78,8 @@ def weight(
 
     - Every job what it takes on its device.
     - Every launch: see `Overhead`.
-    - Every switch between jobs that follow each other on a device, in a plan that is run again and again: the first
-      job follows the last one.
+    - Every change and switch between jobs that follow each other on a device, in a plan that is run again and again:
+      the first job follows the last one, in the same launch if there is only one.
     - Every copy in a form that a device reads, once per value, device and form. There is none for form None if the
       value was left there in form None.
     - Every value that was left by a device that is not the processor and is read in any other way, also by the
@@ -93,6 +93,7 @@ def weight(
     processor = len(overheads)
     left = {value: (device, Movement(back)) for value, (device, back) in (resident or {}).items()}
     contexts: list[list[Hashable]] = [[] for _ in overheads]
+    launches = [0 for _ in overheads]
     before = processor
     copied: set[tuple[int, int, Hashable]] = set()
     back = {value for value in wanted if value in left}
@@ -108,8 +109,12 @@ def weight(
             back.update(value for value in job.inputs if value in left)
             continue
         used, overhead = contexts[device], overheads[device]
-        if previous != device or not (overhead.mixed or used[-1] == answer.context):
-            total += overhead.launch
+        same = not used or used[-1] == answer.context
+        if previous == device and (same or overhead.change is not None):
+            total += 0.0 if same else overhead.change or 0.0
+        else:
+            total += overhead.launch if same else overhead.launch + overhead.switch
+            launches[device] += 1
         used.append(answer.context)
         for value, movement in zip(job.inputs, answer.reads, strict=True):
             lies_at, lies_as = left.get(value, (processor, movement))
@@ -125,7 +130,7 @@ def weight(
             if value in wanted:
                 back.add(value)
     total += sum(left[value][1].weight for value in back)
-    for overhead, used in zip(overheads, contexts, strict=True):
-        changes = sum(one != following for one, following in zip(used, used[1:] + used[:1], strict=True))
-        total += overhead.switch * changes
+    for overhead, used, count in zip(overheads, contexts, launches, strict=True):
+        if used and used[0] != used[-1]:
+            total += overhead.switch if overhead.change is None or count > 1 else overhead.change
     return total

@@ -18,7 +18,7 @@ from npu_tensor import events
 from npu_tensor._util.forks import in_child, new_lock
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Launch, Refusal, Step, Task
+from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
 __all__ = ["LogicalDevice", "LogicalKernel", "Member"]
 
@@ -81,9 +81,9 @@ class LogicalDevice:
         return self.members[0].launch
 
     @property
-    def mixes(self) -> bool:
-        """Whether kernels of several contexts can be one launch."""
-        return self.members[0].mixes
+    def change(self) -> Expense | None:
+        """What another context within a launch is predicted to take; None if a launch has one."""
+        return self.members[0].change
 
     def launches(
         self,
@@ -91,17 +91,19 @@ class LogicalDevice:
         steps: Sequence[Step],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
-    ) -> list[Launch]:
+    ) -> list[PlannedLaunch]:
         """See `task.Accelerator`. Each launch goes to one member, divided as a member that has all kernels divides."""
         own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
         number = next((n for n in range(len(self.members)) if all(n in kernel.bound for kernel in own)), None)
         if number is None:
-            return [Launch(1, step) for step in steps]
-        launches: list[Launch] = []
+            return [PlannedLaunch(1, step) for step in steps]
+        launches: list[PlannedLaunch] = []
         first = 0
         for launch in self._on_member(number, own, dying, numbers):
             end = first + launch.kernels
-            step = steps[first] if launch.kernels == 1 else self._together(own[first:end], dying[first:end], numbers)
+            step = steps[first]
+            if launch.kernels > 1:
+                step = self._together(own[first:end], dying[first:end], numbers, {number: [launch]})
             launches.append(launch._replace(step=step))
             first = end
         return launches
@@ -112,18 +114,21 @@ class LogicalDevice:
         kernels: Sequence[LogicalKernel],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
-    ) -> list[Launch]:
+    ) -> list[PlannedLaunch]:
         """The launches of a member for kernels that it has."""
         own, steps = zip(*(kernel.bound[number] for kernel in kernels), strict=True)
         return self.members[number].launches(own, steps, dying, numbers)
 
     def _together(
-        self, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]], numbers: Mapping[int, Any]
+        self,
+        kernels: Sequence[LogicalKernel],
+        dying: Sequence[Sequence[int]],
+        numbers: Mapping[int, Any],
+        launches: dict[int, list[PlannedLaunch]],
     ) -> Step:
-        """The step that runs kernels on one member, with as few launches as that one needs."""
+        """The step that runs kernels on one member, with as few launches as that one needs: those, as far as known."""
         results = {output.item for kernel in kernels for output in kernel.task.outputs}
         read = dict.fromkeys(source.item for kernel in kernels for source in kernel.task.inputs)
-        launches: dict[int, list[Launch]] = {}
         refused: set[int] = set()
 
         def step_of(number: int) -> Step | None:

@@ -10,7 +10,7 @@ reads it afterwards, else in a part of the scratch buffer, which serves another 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -90,81 +90,120 @@ def launch_plans(
     launch ends before a kernel that reads what the host must look at or convert first, and where it would have more
     arguments or take longer than a launch may.
     """
-    plans, first = [], 0
-    for end in range(1, len(kernels) + 1):
-        if end == len(kernels) or not _continues(kernels[first:end], kernels[end], dying[first : end + 1], mixes):
-            plans.append(_together(kernels[first:end], dying[first:end], numbers))
-            first = end
-    return plans
-
-
-def _continues(
-    launch: Sequence[NpuKernel], kernel: NpuKernel, dying: Sequence[Sequence[int]], mixes: bool
-) -> bool:
-    """Whether a kernel can belong to the launch in front of it."""
-    longer = (*launch, kernel)
-    if not mixes and _configurations(longer) > 1:
-        return False
-    if sum(each.cost.expense.seconds for each in longer) > config.launch_milliseconds / 1e3:
-        return False
-    made = {
-        each.task.outputs[host.number].item: form_of(host, each.task.outputs[host.number].dtype)
-        for each in launch
-        for host in each.offer.operands
-        if host.output and host.number is not None
-    }
-    for host in kernel.offer.operands:
-        if host.output or host.number is None:
-            continue
-        source = kernel.task.inputs[host.number]
-        assert source.dtype is not None
-        if source.item in made and (host.indexes or made[source.item] or form_of(host, source.dtype)):
-            return False
-    values, _ = _values_of(longer, dying)
-    return len([value for value in values if not value.inside]) < HOST_BUFFERS  # One may be for scratch.
+    plans: list[LaunchPlan] = []
+    builder = _Builder(mixes, numbers)
+    for kernel, dies in zip(kernels, dying, strict=True):
+        if builder.kernels and not builder.takes(kernel, dies):
+            plans.append(builder.plan())
+            builder = _Builder(mixes, numbers)
+        builder.add(kernel, dies)
+    return [*plans, builder.plan()]
 
 
 @dataclass
 class _Value:
-    """What the runs of a launch from `first` to `last` use. inside: whether it lies in the scratch buffer."""
+    """What the runs of a launch from `first` to `last` use."""
 
     argument: Argument
-    inside: bool
     first: int
     last: int = 0
 
 
-def _configurations(kernels: Sequence[NpuKernel]) -> int:
-    return len({id(kernel.request.design.configuration) for kernel in kernels})
+class _Builder:
+    """A launch that kernels are added to."""
+
+    def __init__(self, mixes: bool, numbers: Mapping[int, Any]) -> None:
+        self.kernels: list[NpuKernel] = []
+        self._mixes, self._numbers = mixes, numbers
+        self._seconds = 0.0
+        self._configurations: set[int] = set()
+        self._dead: set[int] = set()
+        self._values: dict[Hashable, _Value] = {}
+        self._used: list[list[_Value]] = []
+
+    def takes(self, kernel: NpuKernel, dies: Sequence[int]) -> bool:
+        """Whether a kernel can belong to the launch."""
+        if not self._mixes and id(kernel.request.design.configuration) not in self._configurations:
+            return False
+        if self._seconds + kernel.cost.expense.seconds > config.launch_milliseconds / 1e3:
+            return False
+        places = self._places(kernel)
+        for key, argument in places:
+            value = self._values.get(key)
+            if value is None or argument.output or not value.argument.output:
+                continue
+            # What was made here stays in the NPU's memory, where the host neither looks at it nor converts it.
+            if argument.host.indexes or value.argument.form or argument.form:
+                return False
+        dead = {*self._dead, *dies}
+        arguments = [value.argument for value in self._values.values()]
+        arguments += [argument for key, argument in dict(places).items() if key not in self._values]
+        # One may be for scratch.
+        return sum(not _is_inside(argument, dead) for argument in arguments) < HOST_BUFFERS
+
+    def add(self, kernel: NpuKernel, dies: Sequence[int]) -> None:
+        """Run a kernel behind the others. dies: items that nobody reads after it."""
+        place = len(self.kernels)
+        self.kernels.append(kernel)
+        self._seconds += kernel.cost.expense.seconds
+        self._configurations.add(id(kernel.request.design.configuration))
+        self._dead |= {*dies}
+        used = []
+        for key, argument in self._places(kernel):
+            value = self._values.setdefault(key, _Value(argument, place))
+            value.argument = value.argument._replace(nbytes=max(value.argument.nbytes, argument.nbytes))
+            value.last = place
+            used.append(value)
+        self._used.append(used)
+
+    def _places(self, kernel: NpuKernel) -> list[tuple[Hashable, Argument]]:
+        """For each host buffer of a kernel's design: what stands for its contents, and what it would be alone."""
+        places: list[tuple[Hashable, Argument]] = []
+        for slot, (host, buffer) in enumerate(
+            zip(kernel.offer.operands, kernel.request.design.host_buffers, strict=True)
+        ):
+            argument = _argument(kernel, host, buffer.type.nbytes)
+            key: Hashable = ("made", argument.item)
+            if argument.item is None:
+                key = ("scratch", id(kernel), slot)
+            elif not argument.output and key not in self._values:
+                # In the tensor's own order its bytes are the same, whatever shape a kernel gives them.
+                key = (argument.item, argument.form or math.prod(host.layout.shape), host.indexes)
+            places.append((key, argument))
+        return places
+
+    def plan(self) -> LaunchPlan:
+        """The launch of the kernels that were added."""
+        kernels = self.kernels
+        if len(kernels) == 1:
+            return alone(kernels[0])
+        values = list(self._values.values())
+        outside = [value for value in values if not _is_inside(value.argument, self._dead)]
+        offsets, scratch = _laid_out([value for value in values if _is_inside(value.argument, self._dead)])
+        where = {id(value): HostSlice(number, 0) for number, value in enumerate(outside)}
+        where |= {number: HostSlice(len(outside), offset) for number, offset in offsets.items()}
+        arguments = [value.argument for value in outside]
+        if scratch:
+            host = HostOperand(None, True, Layout((scratch,), (1,)), (scratch,), "uint8", None)
+            arguments.append(Argument(None, True, host, None, scratch))
+        designs = [kernel.request.design for kernel in kernels]
+        words = None
+        if len(self._configurations) > 1:
+            each = [kernel.words(self._numbers) for kernel in kernels]
+            designs = [_with_words(design, own) for design, own in zip(designs, each, strict=True)]
+            words = tuple(chain.from_iterable(each))
+        runs = [
+            DesignRun(design, tuple([where[id(value)] for value in used]))
+            for design, used in zip(designs, self._used, strict=True)
+        ]
+        name = "+".join(kernel.task.name for kernel in kernels)
+        program = ArrayProgram(name, tuple(runs), tuple([argument.nbytes for argument in arguments]))
+        return LaunchPlan(tuple(kernels), tuple(arguments), program, words)
 
 
-def _together(
-    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], numbers: Mapping[int, Any]
-) -> LaunchPlan:
-    if len(kernels) == 1:
-        return alone(kernels[0])
-    values, used = _values_of(kernels, dying)
-    outside = [value for value in values if not value.inside]
-    offsets, scratch = _laid_out([value for value in values if value.inside])
-    where = {id(value): HostSlice(number, 0) for number, value in enumerate(outside)}
-    where |= {number: HostSlice(len(outside), offset) for number, offset in offsets.items()}
-    arguments = [value.argument for value in outside]
-    if scratch:
-        host = HostOperand(None, True, Layout((scratch,), (1,)), (scratch,), "uint8", None)
-        arguments.append(Argument(None, True, host, None, scratch))
-    designs = [kernel.request.design for kernel in kernels]
-    words = None
-    if _configurations(kernels) > 1:
-        each = [kernel.words(numbers) for kernel in kernels]
-        designs = [_with_words(design, own) for design, own in zip(designs, each, strict=True)]
-        words = tuple(chain.from_iterable(each))
-    runs = [
-        DesignRun(design, tuple([where[id(value)] for value in own]))
-        for design, own in zip(designs, used, strict=True)
-    ]
-    name = "+".join(kernel.task.name for kernel in kernels)
-    program = ArrayProgram(name, tuple(runs), tuple([argument.nbytes for argument in arguments]))
-    return LaunchPlan(tuple(kernels), tuple(arguments), program, words)
+def _is_inside(argument: Argument, dead: Container[int]) -> bool:
+    """Whether a value lies in the scratch buffer: nobody reads it after the launch."""
+    return argument.item is None or (argument.output and argument.item in dead)
 
 
 def _with_words(design: Design, words: Sequence[int]) -> Design:
@@ -173,32 +212,6 @@ def _with_words(design: Design, words: Sequence[int]) -> Design:
         return design
     values = [(parameter[number], word) for parameter in design.parameters for number, word in enumerate(words)]
     return replace(design, values=(*values, *design.values))
-
-
-def _values_of(
-    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]]
-) -> tuple[list[_Value], list[list[_Value]]]:
-    """What the kernels of a launch read and write, and by kernel what lies in each host buffer of its design."""
-    dead = {item for items in dying for item in items}
-    values: dict[Hashable, _Value] = {}
-    used: list[list[_Value]] = []
-    for place, kernel in enumerate(kernels):
-        used.append([])
-        buffers = kernel.request.design.host_buffers
-        for slot, (host, buffer) in enumerate(zip(kernel.offer.operands, buffers, strict=True)):
-            argument = _argument(kernel, host, buffer.type.nbytes)
-            key: Hashable = ("made", argument.item)
-            if argument.item is None:
-                key = ("scratch", place, slot)
-            elif not argument.output and key not in values:
-                # In the tensor's own order its bytes are the same, whatever shape a kernel gives them.
-                key = (argument.item, argument.form or math.prod(host.layout.shape), host.indexes)
-            inside = argument.item is None or (argument.output and argument.item in dead)
-            value = values.setdefault(key, _Value(argument, inside, place))
-            value.argument = value.argument._replace(nbytes=max(value.argument.nbytes, argument.nbytes))
-            value.last = place
-            used[-1].append(value)
-    return [*values.values()], used
 
 
 def _laid_out(values: Sequence[_Value]) -> tuple[dict[int, int], int]:

@@ -35,8 +35,13 @@ class NpuCosts:
 
     @property
     def switch(self) -> Expense:
-        """What another configuration takes, in the same launch or in another hardware context."""
-        return self._on_array(self.rates.switch_seconds if self.change_seconds is None else self.change_seconds)
+        """What another hardware context takes."""
+        return self._on_array(self.rates.switch_seconds)
+
+    @property
+    def change(self) -> Expense | None:
+        """What another configuration within a launch takes, if there can be one."""
+        return None if self.change_seconds is None else self._on_array(self.change_seconds)
 
     def fetch(self, nbytes: int) -> Expense:
         """What it takes until the host sees a result that it can read where it is."""

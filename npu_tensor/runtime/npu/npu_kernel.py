@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor._util.units import size
+from npu_tensor.config import config
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, DeviceError
@@ -24,7 +25,7 @@ from npu_tensor.runtime.npu.packing import word
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.task import Cost, Expense, Kernel, Launch, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
 __all__ = ["NpuDevice", "NpuKernel", "known_design", "summary"]
 
@@ -112,13 +113,13 @@ class NpuDevice(ABC):
 
     @property
     def switch(self) -> Expense:
-        """What it is predicted to take besides, if a kernel follows one of another configuration."""
+        """What it is predicted to take besides, if a launch follows one of another context."""
         return self.costs.switch
 
     @property
-    def mixes(self) -> bool:
-        """Whether kernels of several configurations can be one launch."""
-        return self.costs.change_seconds is not None
+    def change(self) -> Expense | None:
+        """What another configuration within a launch is predicted to take; None if a launch has one."""
+        return self.costs.change if config.launch_milliseconds else None
 
     def launches(
         self,
@@ -126,27 +127,27 @@ class NpuDevice(ABC):
         steps: Sequence[Step],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
-    ) -> list[Launch]:
+    ) -> list[PlannedLaunch]:
         """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
         own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
-        launches: list[Launch] = []
+        launches: list[PlannedLaunch] = []
         first = 0
-        for plan in launch_plans(own, dying, self.mixes, numbers):
+        for plan in launch_plans(own, dying, self.change is not None, numbers):
             count = len(plan.kernels)
             launches += self._launched(plan, steps[first : first + count])
             first += count
         return launches
 
-    def _launched(self, plan: LaunchPlan, steps: Sequence[Step]) -> list[Launch]:
+    def _launched(self, plan: LaunchPlan, steps: Sequence[Step]) -> list[PlannedLaunch]:
         if len(steps) == 1:
-            return [Launch(1, steps[0])]
+            return [PlannedLaunch(1, steps[0])]
         try:
-            return [Launch(len(steps), self.step(plan, [kernel.artifact for kernel in plan.kernels], steps))]
+            return [PlannedLaunch(len(steps), self.step(plan, [kernel.artifact for kernel in plan.kernels], steps))]
         except (BuildError, DeviceError) as error:
             if events.listeners:
-                events.emit(events.Fallback(plan.name, self.uri, f"launched one by one: {error}"))
+                events.emit(events.LaunchDivided(plan.name, self.uri, str(error)))
             pending = isinstance(error, BuildError) and error.pending
-            return [Launch(1, step, pending) for step in steps]
+            return [PlannedLaunch(1, step, pending) for step in steps]
 
     def fetch(self, nbytes: int) -> Expense:
         """What it is predicted to take to bring a value back that lies in its memory only."""

@@ -143,7 +143,7 @@ class KernelLibrary:
             raise _pending(request)
         if not build.reported:
             build.reported = True
-            warn(f"{request.name} could not be built in the background, so it stays on the CPU: {build.error}")
+            warn(f"{request.name} could not be built in the background: {build.error}")
         if build.transient:
             builds.forget(key)  # The next plan tries again.
         raise BuildError(build.error, transient=build.transient)

@@ -57,7 +57,7 @@ class LaunchStep(KernelStep):
         program: NpuProgram,
         checked: CheckedKernels,
         compute: Callable[[Task], Step],
-        steps: Sequence[Step] = (),
+        steps: Sequence[LaunchStep] = (),
     ) -> None:
         self.device = device
         self.engine = engine
@@ -70,7 +70,7 @@ class LaunchStep(KernelStep):
         tasks = [kernel.task for kernel in plan.kernels]
         super().__init__(tasks, program, [operand.output for operand in self.operands], compute)
 
-    def run(self, values: list[Any]) -> None:
+    def __call__(self, values: list[Any]) -> None:
         """What the plan calls."""
         if self.own_words and self._words(values) != self.own_words:
             self._one_by_one(values)
@@ -80,7 +80,8 @@ class LaunchStep(KernelStep):
             engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
         program.launches += 1
         if program.launches % CHECK_INTERVAL == 0 and config.self_check:
-            program.checked = False
+            for each in (self, *self.steps):
+                each.program.checked = False
         while program.checked and engine.health.trusted and engine.ready and not program.refused:
             try:
                 if self.launch(values) is not None:
@@ -172,6 +173,9 @@ class LaunchStep(KernelStep):
             self._leave(values, str(error))
             return
         except OutOfMemory as error:
+            if self.steps:  # Of which each needs less at once.
+                self._one_by_one(values)
+                return
             engine.decline(self.program, str(error))
             self.on_host(values)
             return

@@ -155,7 +155,8 @@ class XrtDevice(NpuDevice):
         program = self.engine.program(plan.program, artifact)
         if not config.self_check or program.key in self.checked:
             program.checked = True
-        return LaunchStep(plan, self, self.engine, program, self.checked, self.on_host, steps).run
+        single = [step for step in steps if isinstance(step, LaunchStep)]
+        return LaunchStep(plan, self, self.engine, program, self.checked, self.on_host, single)
 
     def submit(self) -> None:
         """Let what was launched begin."""

@@ -16,7 +16,7 @@ from npu_tensor.runtime.npu.launch_plan import Argument, _laid_out, _Value
 
 def value(nbytes: int, first: int, length: int) -> Any:
     host = HostOperand(0, True, Layout((nbytes,), (1,)), (nbytes,), "uint8")
-    return _Value(Argument(0, True, host, None, nbytes), True, first, first + length)
+    return _Value(Argument(0, True, host, None, nbytes), first, first + length)
 
 
 @dataclass
