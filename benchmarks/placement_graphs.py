@@ -178,7 +178,7 @@ def random_graph(family: str, size: int, seed: int, devices: int = 1) -> Graph:
         Overhead(
             generator.choice((SWITCH, SWITCH, SWITCH, 1.2e-4)),
             generator.choice((0.0, 3e-4)),
-            generator.choice((None, 3.9e-5)),
+            3.9e-5 if generator.random() < 0.5 else None,
         )
         for _ in range(devices)
     )

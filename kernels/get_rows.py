@@ -149,7 +149,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(f"get_rows: {plan.passes * len(plan.starts)} slices of blocks, more than {MOST_UNITS}")
     if pattern(0, [(plan.rows, words), (plan.width, 1)], 1) is None or plan.taken(0, 0) is None:
         return Refusal(f"get_rows: rows of {words} words are too far apart for a DMA")
-    table = table._replace(padded=(plan.rows, table.padded[1]))
+    # No index leads to the rows behind the table.
+    table = table._replace(padded=(plan.rows, table.padded[1]), padding=None)
     index = index._replace(padded=(plan.indices,))
     result = result._replace(padded=(plan.results, table.padded[1]))
     slices = f"passes over the table: {plan.passes}, in slices of {plan.width} words"

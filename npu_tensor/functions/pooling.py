@@ -317,6 +317,8 @@ def avg_pool3d(
 def _powers(
     input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool, places: int
 ) -> Tensor:
+    if not norm_type:
+        raise ArgumentError("norm_type must not be 0")
     kernel = each_place("kernel_size", kernel_size, places)
     means = _averaged(wide(input) ** norm_type, kernel, stride, 0, ceil_mode, True, places)
     # As in PyTorch, also where a window ends beyond the input and its mean is of fewer elements.

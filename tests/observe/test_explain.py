@@ -266,7 +266,7 @@ def small() -> Explanation:
         edges=((2, 4), (4, 5), (5, 6)),
         members=((0, 1), (3,)),
         plans=[plan],
-        overheads={"sim:npu2": (3.6e-4, 3.9e-5)},
+        overheads={"sim:npu2": (3.6e-4, 2.65e-3, 3.9e-5)},
     )
     explanation = Explanation(rows, work)
     with explanation.measure():
@@ -274,7 +274,8 @@ def small() -> Explanation:
     return explanation
 
 
-def test_text_of_a_small_graph() -> None:
+def test_text_of_a_small_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     expected = """\
 #  op        out            device    kernel         origin  predicted  measured     bytes  why  line
 0  contract  bf16[64, 128]  sim:npu2  fused into #1                                              a.py:3

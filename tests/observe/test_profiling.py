@@ -181,7 +181,8 @@ def test_rates_are_of_real_devices_only() -> None:
     assert "GFLOP/s" not in str(table)
 
 
-def test_the_table_as_text() -> None:
+def test_the_table_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     t = Teller()
     plan = made(("add", "cpu", 4_000_000))
     t.plan(plan, 0.003, 0.001, {"add": 0.001})

@@ -16,7 +16,7 @@ from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.planner import run, selection
 from npu_tensor.runtime.devices.host import host_step
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.task import Cost, Expense, Fusion, Kernel, Launches, Move, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, PlannedLaunch, Refusal, Step, Task
 
 MS = 1e-3
 
@@ -53,7 +53,7 @@ class Accelerator:
         self.launch = expense(launch)
         self.switch = expense(2.6 * MS)
         self.contexts = contexts or {}
-        self.mixes = mixes
+        self.change = expense(0.04 * MS) if mixes else None
         self.claims = 0
         self.ran: list[str] = []
         self.members = (self,)
@@ -61,8 +61,10 @@ class Accelerator:
     def fetch(self, nbytes: int) -> Expense:
         return self.fetch_expense
 
-    def launches(self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]) -> Launches:
-        return [(1, step) for step in steps]
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]], numbers: object
+    ) -> list[PlannedLaunch]:
+        return [PlannedLaunch(1, step) for step in steps]
 
     def claim(self, task: Task) -> Kernel | Refusal:
         self.claims += 1

@@ -148,12 +148,12 @@ def test_small_graphs_are_placed_nearly_as_well_as_possible(devices: int, sizes:
 @pytest.mark.parametrize(
     ("family", "size", "seed", "devices"),
     [
-        # The best of single contexts and of all lacks one.
-        ("diamonds", 5, 21, 2),
+        # A second round, in the order that the first one has found.
+        ("diamonds", 5, 3, 2),
         ("layered", 7, 23, 1),
         ("scattered", 7, 33, 1),
-        # Which context goes first decides how many switches follow.
-        ("diamonds", 8, 15, 1),
+        # Several partial placements that go on.
+        ("diamonds", 8, 2, 1),
         ("layered", 8, 21, 1),
     ],
 )

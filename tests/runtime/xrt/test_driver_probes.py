@@ -74,13 +74,13 @@ def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
 
 @pytest.mark.parametrize("run", ["first", "second"])
 def test_an_elf_that_fails(machine: Machine, run: str) -> None:
-    assert device().change is not None
+    assert device().costs.change is not None
     # Two launches by themselves, and a chain of two with one more, come before.
     machine.inject(Fault.GARBAGE, after=4 if run == "first" else 5)
     found = asked()["kernels in one ELF"]
     assert found == f"wrong in the {run} run, so that each is a launch of its own"
     assert device().checked.findings["elf"] == "fail"
-    assert device().change is None
+    assert device().costs.change is None
 
 
 def select_again(times: int) -> None:
