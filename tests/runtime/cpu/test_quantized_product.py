@@ -87,7 +87,9 @@ VNNI = CpuTarget(
 
 @each_type
 @pytest.mark.parametrize(
-    ("made_for", "instruction"), [(AARCH64, "smull"), (DOTPROD, "sdot"), (VNNI, "vpdpbusd")], ids=str
+    ("made_for", "instruction"),
+    [(AARCH64, "smull"), (DOTPROD, "sdot"), (VNNI, "vpdpbusd")],
+    ids=["aarch64", "dotprod", "vnni"],
 )
 def test_other_processors_get_their_instructions(dtype: DType, made_for: CpuTarget, instruction: str) -> None:
     module = llvm.parse_assembly(product_module("kernel", QuantizedSpec(dtype.name, False, 1), made_for))
