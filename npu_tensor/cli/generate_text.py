@@ -48,7 +48,7 @@ def generate(
     second, memory and where the kernels of a token run. Exit code 130 if Ctrl-C has ended it.
     """
     import npu_tensor as nt
-    from npu_tensor.models import Decoder, DecoderConfig, Generation, Sampling, Tokenizer
+    from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
 
     with device_errors(), failures():
         choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
@@ -57,12 +57,12 @@ def generate(
         tokenizer = Tokenizer(file.metadata)
         text = tokenizer.encode(tokenizer.chat([{"role": "user", "content": prompt}]) if chat else prompt)
         needed = -(-(len(text) + tokens) // ROUNDED) * ROUNDED
-        decoder = Decoder.of(file, min(needed, DecoderConfig.of(file.metadata, file.tensors).context))
+        decoder = Decoder.of(file, needed)
         run = Generation(decoder, text, tokens, choice, tokenizer.ends)
         pieces: list[str] = []
         interrupted = False
         try:
-            for piece in map(tokenizer.decoded(), run):
+            for piece in map(tokenizer.decoded(text), run):
                 pieces.append(piece)
                 if not as_json:
                     click.echo(piece, nl=False)
