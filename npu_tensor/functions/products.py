@@ -11,6 +11,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.neural import require_float
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
@@ -176,14 +177,14 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
 
     The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
-    `mul_mat`.
+    `mul_mat`; then input is of floats, and gradients pass through to input.
 
     >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
     """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     if weight.dtype.is_quantized:
-        product = ops.linear_quantized(input.to(float32), weight).to(input.dtype)
+        product = ops.linear_quantized(input.to(float32), weight).to(require_float(input))
     else:
         out_dtype = "float32" if input.dtype is float32 else None
         product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
@@ -429,8 +430,10 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
 
     For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
     q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower.
+    b must be of floats then, and its gradient is that of the product with a.dequantize().
     """
     if a.dtype.is_quantized:
+        require_float(b)
         return ops.linear_quantized(b.to(float32), a, exact)
     if a.ndim < 2 or b.ndim < 1:
         raise ShapeError("a needs two dimensions or more, b one")

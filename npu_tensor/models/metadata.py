@@ -1,4 +1,4 @@
-"""Values from the metadata of a GGUF file, with the types that their keys must have."""
+"""Values from the metadata of a GGUF file, or a file config.json, with the types that their keys must have."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def entry(metadata: Mapping[str, Any], key: str, kind: ValueType, default: Any =
     """
     if key not in metadata:
         if default is REQUIRED:
-            raise ArgumentError(f"the metadata of the file has no {key}")
+            raise ArgumentError(f"the file has no {key}")
         return default
     value = metadata[key]
     if not kind.has(value):

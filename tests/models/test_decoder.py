@@ -103,9 +103,9 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"general.architecture": "mamba"}, "the architecture is 'mamba'; there is a decoder for llama, qwen2, qwen3"),
-        ({"general.architecture": None}, "the metadata of the file has no general.architecture"),
+        ({"general.architecture": None}, "the file has no general.architecture"),
         ({"general.architecture": ["llama"]}, "general.architecture must be a string, not ['llama']"),
-        ({"llama.block_count": None}, "the metadata of the file has no llama.block_count"),
+        ({"llama.block_count": None}, "the file has no llama.block_count"),
         ({"llama.block_count": 1 << 40}, "the file has no matrix blk.1099511627775.ffn_down.weight"),
         ({"llama.attention.head_count": 0}, "llama.attention.head_count must be a positive integer, not 0"),
         ({"llama.attention.head_count_kv": np.array([2, 2])}, "head_count_kv must be a positive integer, not array"),
