@@ -49,7 +49,7 @@ def language_rows(only: frozenset[str], quick: bool) -> Iterator[Row]:
             list(run)
         weight = max(decoder.parameters(), key=lambda each: each.nbytes)
         for case, size, seconds, cold in (
-            ("prompt", count, [run.prompt_seconds for run in prompts], times[0] - start),
+            ("prompt", count, [run.prompt_seconds for run in prompts if run.prompt_seconds is not None], times[0] - start),
             ("decode", 1, np.diff(times[1:]).tolist(), None),  # for the token before, the decoder was captured
         ):
             if not only or case in only:

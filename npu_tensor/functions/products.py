@@ -176,8 +176,8 @@ def trace(input: Tensor) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
 
-    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
-    `mul_mat`; then input is of floats, and gradients pass through to input.
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32, or quantized where it
+    is of floats; see `mul_mat`.
 
     >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
     """
@@ -428,9 +428,9 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32.
 
-    For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
-    q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower.
-    b must be of floats then, and its gradient is that of the product with a.dequantize().
+    For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or
+    256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
+    slower. The gradient of b is that of its product with a.dequantize().
     """
     if a.dtype.is_quantized:
         require_float(b)

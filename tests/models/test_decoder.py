@@ -177,6 +177,7 @@ def test_greedy_text(length: int, model: tuple[dict[str, Any], dict[str, np.ndar
     run = Generation(decoder, prompt, 4)
     assert list(run) == greedy(metadata, weights, prompt, 4)
     assert run.count == 4
+    assert run.prompt_seconds is not None
     assert run.prompt_seconds > 0
 
 

@@ -160,6 +160,15 @@ def test_other_ops_say_how_to_go_on() -> None:
             make()
 
 
+def test_a_quantized_dtype_has_no_limits_and_no_size_of_an_element() -> None:
+    for limits in (nt.iinfo, nt.finfo):
+        with pytest.raises(nt.DTypeError, match=r"takes \w+ dtypes, not q4_0($|[^;])"):
+            limits(nt.q4_0)
+    with pytest.raises(nt.DTypeError, match=r"q8_0\[5, 512\] are stored in blocks"):
+        golden(nt.q8_0).element_size()
+    assert golden(nt.q8_0).itemsize == 34
+
+
 def test_what_does_not_fit() -> None:
     x, weights = nt.from_numpy(X), golden(nt.q8_0)
     with pytest.raises(nt.ShapeError, match="blocks of 32"):
