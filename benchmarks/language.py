@@ -47,9 +47,10 @@ def language_rows(only: frozenset[str], quick: bool) -> Iterator[Row]:
         prompts = [Generation(decoder, text, 1) for _ in range(REPEATS)]
         for run in prompts:
             list(run)
+        measured = [run.prompt_seconds for run in prompts if run.prompt_seconds is not None]
         weight = max(decoder.parameters(), key=lambda each: each.nbytes)
         for case, size, seconds, cold in (
-            ("prompt", count, [run.prompt_seconds for run in prompts], times[0] - start),
+            ("prompt", count, measured, times[0] - start),
             ("decode", 1, np.diff(times[1:]).tolist(), None),  # for the token before, the decoder was captured
         ):
             if not only or case in only:

@@ -567,7 +567,9 @@ def deg2rad(input: Operand) -> Tensor:
 def deg2rad_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
 def dequantize(input: Operand) -> Tensor:
-    """The numbers that a quantized tensor stands for, as float32."""
+    """The numbers that a quantized tensor stands for, as float32.
+
+    >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
 def det(A: Tensor) -> Tensor:
     """The determinant of square matrices.
 
@@ -1083,8 +1085,8 @@ def lgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
 
-    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
-    `mul_mat`.
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32, or quantized where it
+    is of floats; see `mul_mat`.
 
     >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))"""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -1272,8 +1274,9 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32.
 
-    For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
-    q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower."""
+    For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
+    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
+    slower. The gradient of b is that of its product with a.dequantize()."""
 def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     """`mul_mat` with the matrices of a (experts, m, k) at the indices ids (tokens, used): (tokens, used, m).
 
@@ -1449,7 +1452,9 @@ def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tenso
     interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
     ArgumentError, and in a tensor a DimensionError where the value is read."""
 def quantize(input: Operand, dtype: Any) -> Tensor:
-    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
+    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does.
+
+    >>> nt.quantize(nt.ones(2, 32), "q8_0").dtype"""
 def rad2deg(input: Operand) -> Tensor:
     """Radians as degrees."""
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -359,7 +359,9 @@ class Methods:
     def deg2rad_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
     def dequantize(self) -> Tensor:
-        """The numbers that a quantized tensor stands for, as float32."""
+        """The numbers that a quantized tensor stands for, as float32.
+
+        >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
     def det(self) -> Tensor:
         """The determinant of square matrices.
 
@@ -833,8 +835,9 @@ class Methods:
         Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
         Floats give float32, integers of up to 32 bits int32.
 
-        For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
-        q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower."""
+        For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
+        or 256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
+        slower. The gradient of b is that of its product with a.dequantize()."""
     def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
@@ -952,7 +955,9 @@ class Methods:
         interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
         ArgumentError, and in a tensor a DimensionError where the value is read."""
     def quantize(self, dtype: Any) -> Tensor:
-        """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does."""
+        """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does.
+
+        >>> nt.quantize(nt.ones(2, 32), "q8_0").dtype"""
     def rad2deg(self) -> Tensor:
         """Radians as degrees."""
     def rad2deg_(self, *args: Any, **kwargs: Any) -> Tensor:

@@ -123,7 +123,7 @@ class Tensor(Methods):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element; of a quantized tensor, of a block of them."""
         return self.dtype.itemsize
 
     @property
@@ -154,7 +154,9 @@ class Tensor(Methods):
         return self.shape if dim is None else self.shape[dim]
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element. DTypeError for a quantized tensor, whose blocks have `itemsize` bytes."""
+        if self.dtype.is_quantized:
+            raise DTypeError(f"elements of {self._node.spec} are stored in blocks; itemsize is that of a block")
         return self.itemsize
 
     def is_floating_point(self) -> bool:

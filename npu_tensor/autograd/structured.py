@@ -341,6 +341,7 @@ RULES: Final[dict[str, Rule]] = {
     "sum": _sum,
     "mean": _mean,
     "contract": _contract,
+    "linear_quantized": lambda of, number: of.gradient @ of.operands[1].dequantize(),
     "rotate": _rotate,
     "reshape": lambda of, number: of.gradient.reshape(*of.spec(number).shape),
     "permute": _permute,

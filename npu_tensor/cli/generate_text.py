@@ -6,6 +6,8 @@ import json
 import resource
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,21 +50,21 @@ def generate(
     second, memory and where the kernels of a token run. Exit code 130 if Ctrl-C has ended it.
     """
     import npu_tensor as nt
-    from npu_tensor.models import Decoder, DecoderConfig, Generation, Sampling, Tokenizer
+    from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
 
-    with device_errors(), failures():
+    with device_errors(), failures(), interrupts():
         choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
         nt.set_default_device(device)
         file = nt.load_gguf(model)
         tokenizer = Tokenizer(file.metadata)
         text = tokenizer.encode(tokenizer.chat([{"role": "user", "content": prompt}]) if chat else prompt)
         needed = -(-(len(text) + tokens) // ROUNDED) * ROUNDED
-        decoder = Decoder.of(file, min(needed, DecoderConfig.of(file.metadata, file.tensors).context))
+        decoder = Decoder.of(file, needed)
         run = Generation(decoder, text, tokens, choice, tokenizer.ends)
         pieces: list[str] = []
         interrupted = False
         try:
-            for piece in map(tokenizer.decoded(), run):
+            for piece in map(tokenizer.decoded(text), run):
                 pieces.append(piece)
                 if not as_json:
                     click.echo(piece, nl=False)
@@ -81,8 +83,18 @@ def generate(
         sys.exit(INTERRUPTED)
 
 
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Ctrl-C ends the command with its exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+
+
 def _figures(run: Generation) -> dict[str, int | float | None]:
-    """None for a rate of which nothing was measured."""
+    """None for what was not measured."""
     return {
         "prompt_tokens": len(run.prompt),
         "tokens": run.count,
@@ -98,9 +110,10 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
         value = figures[f"{name}_tokens_per_second"]
         return "not measured" if value is None else f"{value:.1f} tokens/s"
 
+    seconds = figures["first_token_seconds"]
+    first = "no token yet" if seconds is None else f"{rate('prompt')} with planning; first token after {seconds:.2f} s"
     text = (
-        f"{figures['prompt_tokens']} prompt tokens, {rate('prompt')} with planning; first token after "
-        f"{figures['first_token_seconds']:.2f} s; {figures['tokens']} tokens, {rate('decode')}; "
+        f"{figures['prompt_tokens']} prompt tokens, {first}; {figures['tokens']} tokens, {rate('decode')}; "
         f"peak memory {size(figures['peak_bytes'] or 0)}"
     )
     return f"interrupted; {text}" if interrupted else text

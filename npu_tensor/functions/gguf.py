@@ -37,6 +37,8 @@ _DTYPES: Final = {dtype.ggml_type: dtype for dtype in (*DTYPES, *QUANTIZED) if d
 _NUMBERS: Final = ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<f4", "?", None, None, "<u8", "<i8", "<f8")
 """The types of metadata, in the order of their numbers; the two without a NumPy type are these."""
 _STRING, _ARRAY = 8, 9
+_INTEGERS: Final = ("<u4", "<i4", "<i8", "<u8")
+"""The types of Python's integers in the metadata, in the order in which they are tried."""
 _TYPE_OF: Final = {np.dtype(kind): number for number, kind in enumerate(_NUMBERS) if kind is not None}
 
 
@@ -182,9 +184,9 @@ def _aligned(position: int, alignment: int) -> int:
 
 def _alignment(metadata: Mapping[str, Any]) -> int:
     alignment = metadata.get(_ALIGNMENT, _USUAL_ALIGNMENT)
-    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+    if type(alignment) not in (int, np.uint32) or alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"{_ALIGNMENT} must be a power of two, and is {alignment!r:.80}")
-    return alignment
+    return int(alignment)
 
 
 def _read(data: np.ndarray[Any, Any]) -> GGUF:
@@ -238,9 +240,11 @@ def save_gguf(
 ) -> None:
     """Write tensors and metadata to a GGUF file, which replaces one that is there; computes the tensors.
 
-    metadata: strings, bools, numbers, and one-dimensional arrays or lists of one of these. Python's integers become
-    uint32, int32 or 64 bits, as they need, and floats float32; NumPy's scalars and arrays keep their type. Raises
-    ArgumentError for values and names that the format does not have.
+    metadata: strings, bools, numbers, and one-dimensional arrays or lists of one of these. NumPy's scalars and arrays
+    keep their type. Python's floats, and lists with one, become float32; integers, and lists of them, become the first
+    of uint32, int32, int64 and uint64 that holds all. As `load_gguf` gives Python's numbers, those are the types after
+    a round trip, whatever they were in the file; arrays keep theirs. Raises ArgumentError for values, keys and names
+    that the format does not have, and for floats beyond float32, which numpy.float64 stores.
     """
     metadata = dict(metadata or {})
     try:
@@ -287,6 +291,8 @@ def _counted(text: bytes) -> bytes:
 def _described(entries: list[_Stored], metadata: Mapping[str, Any], alignment: int) -> Iterator[bytes]:
     yield _MAGIC + struct.pack("<IQQ", _VERSIONS[-1], len(entries), len(metadata))
     for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise ValueError(f"keys of the metadata are strings, not {key!r:.80}")
         yield _counted(_bytes(key))
         yield _typed(key, value)
     offset = 0
@@ -302,16 +308,30 @@ def _typed(key: str, value: Any) -> bytes:
         return struct.pack("<I", _STRING) + _counted(_bytes(value))
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return b"".join([struct.pack("<IIQ", _ARRAY, _STRING, len(value)), *(_counted(_bytes(text)) for text in value)])
-    array = np.asarray(value)
-    if type(value) is float:
-        array = array.astype("<f4")
-    elif type(value) is int:
-        array = array.astype(next((each for each in ("<u4", "<i4") if _fits(value, each)), array.dtype))
+    array = _array(value)
     kind = _TYPE_OF.get(array.dtype.newbyteorder("<"))
     if kind is None or array.ndim > 1:
         raise ValueError(f"the format has no metadata such as {value!r:.80}, of key {key!r}")
     contents = array.astype(array.dtype.newbyteorder("<")).tobytes()
     return (struct.pack("<I", kind) if array.ndim == 0 else struct.pack("<IIQ", _ARRAY, kind, array.size)) + contents
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    """Numbers in the type in which they are stored; an array of another type if there is none."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)
+    numbers = value if isinstance(value, (list, tuple)) else [value]
+    if all(type(number) is int for number in numbers):
+        dtypes = (dtype for dtype in _INTEGERS if all(_fits(number, dtype) for number in numbers))
+        return np.array(value, next(dtypes, np.object_))
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float32)
+    if (np.isinf(narrow) & np.isfinite(array)).any():
+        raise ValueError(f"{value!r:.80} is too large for float32; pass numpy.float64")
+    return narrow
 
 
 def _fits(value: int, dtype: str) -> bool:

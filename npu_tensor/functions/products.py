@@ -11,6 +11,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.neural import require_float
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
@@ -175,15 +176,15 @@ def trace(input: Tensor) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
 
-    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32. For quantized ones see
-    `mul_mat`.
+    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32, or quantized where it
+    is of floats; see `mul_mat`.
 
     >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
     """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     if weight.dtype.is_quantized:
-        product = ops.linear_quantized(input.to(float32), weight).to(input.dtype)
+        product = ops.linear_quantized(input.to(float32), weight).to(require_float(input))
     else:
         out_dtype = "float32" if input.dtype is float32 else None
         product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
@@ -427,10 +428,12 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32.
 
-    For a quantized a (m, k), b is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row, or 256 for
-    q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is slower.
+    For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
+    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
+    slower. The gradient of b is that of its product with a.dequantize().
     """
     if a.dtype.is_quantized:
+        require_float(b)
         return ops.linear_quantized(b.to(float32), a, exact)
     if a.ndim < 2 or b.ndim < 1:
         raise ShapeError("a needs two dimensions or more, b one")

@@ -157,7 +157,7 @@ def finfo(type: Any = None) -> FloatLimits:
     """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
     dtype = as_dtype(type or default_dtype(float))
     if not dtype.is_floating_point:
-        raise DTypeError(f"takes float dtypes, not {dtype.name}; use iinfo")
+        raise DTypeError(f"takes float dtypes, not {dtype.name}{'; use iinfo' if dtype.is_integer else ''}")
     limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     tiny = float(limits.smallest_normal)
     numbers = (float(limits.eps), float(limits.max), float(limits.min), tiny, tiny, float(limits.resolution))
@@ -171,7 +171,7 @@ def iinfo(type: Any) -> IntegerLimits:
     >>> nt.iinfo(nt.int8)
     """
     dtype = as_dtype(type)
-    if dtype.is_floating_point or dtype is bool_:
+    if not dtype.is_integer:
         raise DTypeError(f"takes integer dtypes, not {dtype.name}")
     limits = np.iinfo(dtype.numpy)
     return IntegerLimits(limits.bits, limits.max, limits.min, dtype.name)

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, cast
 import numpy as np
 
 from npu_tensor.dtypes import DTYPES, bfloat16
-from npu_tensor.errors import ArgumentError, NpuTensorError, written
+from npu_tensor.errors import ArgumentError, DTypeError, NpuTensorError, written
 from npu_tensor.runtime.store.files import atomic_file
 from npu_tensor.tensor import Tensor, from_array
 
@@ -54,12 +54,12 @@ def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
     is safetensors if the name ends so, which needs names of tensors, and NumPy's otherwise. A file that is there under
     a path is replaced once the new one is complete, so tensors that were loaded from it can be saved to it. Raises
     ArgumentError for names that files do not keep: with NUL, with halves of surrogate pairs or of more than 65,531
-    bytes.
+    bytes; DTypeError for quantized tensors, which `save_gguf` stores.
     """
     if isinstance(obj, Tensor):
         if _is_safetensors(f):
             raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
-        array = obj.numpy()
+        array = _numbers(obj, "the tensor")
         with _opened_to_write(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
@@ -182,7 +182,13 @@ def _name(name: object) -> str:
 def _array(name: object, value: object) -> Array:
     if not isinstance(value, (Tensor, np.ndarray)):
         raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}")
-    return (value if isinstance(value, Tensor) else from_array(value)).numpy()
+    return _numbers(value if isinstance(value, Tensor) else from_array(value), repr(name))
+
+
+def _numbers(tensor: Tensor, what: str) -> Array:
+    if tensor.dtype.is_quantized:
+        raise DTypeError(f"save: {what} is {tensor.dtype.name}, which the file cannot hold; save_gguf stores it")
+    return tensor.numpy()
 
 
 def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:

@@ -37,7 +37,8 @@ class LanguageModel(NamedTuple):
 
     def generate(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling()) -> str:  # noqa: B008
         """The text that continues a text, by at most so many tokens."""
-        return self.tokenizer.decode(list(self.generation(prompt, tokens, sampling)))
+        run = self.generation(prompt, tokens, sampling)
+        return self.tokenizer.decode(list(run), run.prompt)
 
 
 def load(path: str | os.PathLike[str], context: int = 2048) -> LanguageModel:
@@ -46,6 +47,4 @@ def load(path: str | os.PathLike[str], context: int = 2048) -> LanguageModel:
     Raises what `npu_tensor.load_gguf`, `Decoder.of` and `Tokenizer` raise.
     """
     file = nt.load_gguf(path)
-    tokenizer = Tokenizer(file.metadata)
-    longest = DecoderConfig.of(file.metadata, file.tensors).context
-    return LanguageModel(Decoder.of(file, min(context, longest)), tokenizer)
+    return LanguageModel(Decoder.of(file, context), Tokenizer(file.metadata))

@@ -6,12 +6,14 @@ architectures do differently is a row of `ARCHITECTURES`; sizes and rotation com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor import nn
+from npu_tensor.functions.gguf import GGUF
+from npu_tensor.models.metadata import COUNT, NUMBER, REQUIRED, STRING, ValueType, entry
 from npu_tensor.nn import functional as F
 
 __all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig"]
@@ -60,21 +62,16 @@ class DecoderConfig:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], tensors: Mapping[str, nt.Tensor]) -> DecoderConfig:
-        """Raises ArgumentError for another architecture, and where something that is needed is missing."""
-        name = metadata.get("general.architecture")
+        """Raises ArgumentError for another architecture, and for metadata or matrices that are missing or wrong."""
+        name = entry(metadata, "general.architecture", STRING)
         if name not in ARCHITECTURES:
             raise nt.ArgumentError(f"the architecture is {name!r}; there is a decoder for {', '.join(ARCHITECTURES)}")
 
-        def value(key: str, default: Any = None) -> Any:
-            found = metadata.get(f"{name}.{key}", default)
-            if found is None:
-                raise nt.ArgumentError(f"the metadata has no {name}.{key}")
-            if not isinstance(found, str) and not (isinstance(found, (int, float)) and found > 0):
-                raise nt.ArgumentError(f"{name}.{key} must be a positive number, not {found!r:.80}")
-            return found
+        def value(key: str, kind: ValueType = COUNT, default: Any = REQUIRED) -> Any:
+            return entry(metadata, f"{name}.{key}", kind, default)
 
         features, heads, layers = value("embedding_length"), value("attention.head_count"), value("block_count")
-        head_features = value("attention.key_length", features // heads)
+        head_features = value("attention.key_length", default=features // heads)
         for needed in ("token_embd.weight", f"blk.{layers - 1}.ffn_down.weight"):
             if needed not in tensors or tensors[needed].ndim != 2:
                 raise nt.ArgumentError(f"the file has no matrix {needed}")
@@ -86,29 +83,32 @@ class DecoderConfig:
             features=features,
             hidden=value("feed_forward_length"),
             heads=heads,
-            kv_heads=value("attention.head_count_kv", heads),
+            kv_heads=value("attention.head_count_kv", default=heads),
             head_features=head_features,
-            epsilon=value("attention.layer_norm_rms_epsilon"),
+            epsilon=value("attention.layer_norm_rms_epsilon", NUMBER),
             rotation=_rotation(value, ARCHITECTURES[name].pairs, head_features),
             has_head="output.weight" in tensors,
             has_factors="rope_freqs.weight" in tensors,
         )
 
 
-def _rotation(value: Any, pairs: str, head_features: int) -> dict[str, Any]:
-    """The arguments of `rope`, with the scaling of GGUF's types "linear" and "yarn"."""
+def _rotation(value: Callable[..., Any], pairs: str, head_features: int) -> dict[str, Any]:
+    """The arguments of `rope`, with the scaling of GGUF's types "linear" and "yarn", and llama.cpp's defaults."""
     rotation = {
         "mode": pairs,
-        "n_dims": value("rope.dimension_count", head_features),
-        "freq_base": value("rope.freq_base", 10000.0),
+        "n_dims": value("rope.dimension_count", default=head_features),
+        "freq_base": value("rope.freq_base", NUMBER, 10000.0),
+        "attn_factor": value("rope.scaling.attn_factor", NUMBER, 1.0),
     }
-    scaling = value("rope.scaling.type", "none")
+    scaling = value("rope.scaling.type", STRING, "linear")
     if scaling not in ("none", "linear", "yarn"):
         raise nt.ArgumentError(f"rope.scaling.type is {scaling!r}; none, linear and yarn are known")
     if scaling != "none":
-        rotation["freq_scale"] = 1 / value("rope.scaling.factor")
+        old = value("rope.scale_linear", NUMBER, 1.0)  # The key of older files.
+        rotation["freq_scale"] = 1 / value("rope.scaling.factor", NUMBER, old)
     if scaling == "yarn":
-        rotation["n_ctx_orig"], rotation["ext_factor"] = value("rope.scaling.original_context_length"), 1.0
+        rotation["n_ctx_orig"] = value("rope.scaling.original_context_length", default=value("context_length"))
+        rotation["ext_factor"] = 1.0
     return rotation
 
 
@@ -171,22 +171,23 @@ class Decoder(nn.Module):
         self.rope_freqs.register_buffer("weight", factors)
 
     @classmethod
-    def of(cls, file: Any, context: int, cache_dtype: Any = nt.float16) -> Decoder:
+    def of(cls, file: GGUF, context: int, cache_dtype: Any = nt.float16) -> Decoder:
         """The model in a file that `npu_tensor.load_gguf` has read, for inference.
 
-        context: at most what the model was trained for. cache_dtype: of keys and values. Raises ArgumentError for an
-        architecture that is not known and for a file that does not have the tensors of its architecture.
+        context: tokens of a text; as many as the model was trained for if these are fewer. cache_dtype: of keys and
+        values. Raises ArgumentError for an architecture that is not known and for a file that does not have the tensors
+        of its architecture.
         """
         config = DecoderConfig.of(file.metadata, file.tensors)
-        if not 0 < context <= config.context:
-            raise nt.ArgumentError(f"the context must be 1 to {config.context} tokens, not {context}")
-        decoder = cls(config, context, cache_dtype).requires_grad_(False)
+        if context < 1:
+            raise nt.ArgumentError(f"the context must have room for a token, not {context}")
+        decoder = cls(config, min(context, config.context), cache_dtype).requires_grad_(False)
         decoder.load_state_dict(file.tensors, assign=True)
         return decoder
 
     def forward(self, tokens: nt.Tensor, positions: nt.Tensor, window: int) -> Any:
         """Features (tokens, features) of tokens (tokens,) at positions (tokens,), which are below `window`."""
-        x = self.token_embd(tokens)
+        x = self.token_embd(tokens).float()
         mask = nt.arange(window) <= positions.unsqueeze(1)
         for block in self.blk:
             x = block(x, positions, mask, self.rope_freqs.weight)

@@ -30,8 +30,8 @@ class Generation:
     It ends after `tokens` of them, before one of `ends`, or where the decoder's context is full. Raises ArgumentError
     for an empty prompt, for one that leaves no room for a token, and if the decoder has begun another text meanwhile.
 
-    count: of tokens so far. prompt_seconds: to the first of them. seconds, timed: of further tokens, and of how many:
-    all but those for which the decoder had to be captured.
+    count: of tokens so far. prompt_seconds: to the first of them; None before it. seconds, timed: of further tokens,
+    and of how many: all but those for which the decoder had to be captured.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class Generation:
             )
         self.decoder, self.prompt, self.sampling, self.ends = decoder, list(prompt), sampling, ends
         self.most = min(tokens, decoder.context - len(prompt))
-        self.count, self.timed, self.prompt_seconds, self.seconds = 0, 0, 0.0, 0.0
+        self.count, self.timed, self.seconds = 0, 0, 0.0
+        self.prompt_seconds: float | None = None
         self._tokens = self._generated()
 
     def __iter__(self) -> Iterator[int]:

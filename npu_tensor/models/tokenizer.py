@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.models.metadata import FLAG, INTEGERS, NUMBERS, STRING, STRINGS, TOKEN, entry
 
 __all__ = ["Tokenizer"]
 
 _LETTERS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
-PATTERNS: Final[Mapping[str, str | None]] = {
-    "gpt-2": None,
-    "smollm": r"\p{N}",
-    "llama-bpe": rf"{_LETTERS}|\p{{N}}{{1,3}}|{_REST}",
-    "qwen2": rf"{_LETTERS}|\p{{N}}|{_REST}",
-}
-"""By `tokenizer.ggml.pre`: the pieces of a text inside which tokens are merged. Those of GPT-2 are part of
-`tokenizers`, and for SmolLM digits are pieces of their own before. The patterns are those of the models' publishers."""
 
-_OF_GPT2: Final = ("gpt-2", "smollm")
+class PreTokenizer(NamedTuple):
+    """How a text is cut into the pieces inside which tokens are merged.
+
+    pattern: of the pieces. as_gpt2: whether they are then cut as by GPT-2, whose pattern is part of `tokenizers`.
+    whole: whether a piece that is a token needs no merges that lead to it. adds_first: whether texts begin with a
+    token of their own unless the metadata says otherwise.
+    """
+
+    pattern: str | None = None
+    as_gpt2: bool = False
+    whole: bool = False
+    adds_first: bool = False
+
+
+PRE_TOKENIZERS: Final = {
+    "gpt-2": PreTokenizer(as_gpt2=True),
+    "smollm": PreTokenizer(r"\p{N}", as_gpt2=True),
+    "llama-bpe": PreTokenizer(rf"{_LETTERS}|\p{{N}}{{1,3}}|{_REST}", whole=True, adds_first=True),
+    "qwen2": PreTokenizer(rf"{_LETTERS}|\p{{N}}|{_REST}"),
+}
+"""By `tokenizer.ggml.pre`. The patterns are those of the models' publishers."""
 
 CONTROL, USER_DEFINED, BYTE = 3, 4, 6
 """Of `tokenizer.ggml.token_type`."""
@@ -33,8 +46,8 @@ ENDS: Final = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end
 class Tokenizer:
     """Text as tokens and back. ends: tokens that end a text.
 
-    Raises ArgumentError for metadata without a vocabulary or with one of a kind that is not known, ImportError
-    without the package `tokenizers`.
+    Raises ArgumentError for metadata without a vocabulary, with one of a kind that is not known, or of wrong types;
+    ImportError without the package `tokenizers`. A special token whose number is not in the vocabulary is none.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
@@ -42,35 +55,39 @@ class Tokenizer:
             import tokenizers
         except ImportError:
             raise ImportError("text needs the package tokenizers: in a checkout, pip install '.[models]'") from None
-        kind, self._vocabulary = _value(metadata, "model"), _value(metadata, "tokens")
+        kind = entry(metadata, _MODEL, STRING, None)
+        if kind is None:
+            raise ArgumentError(f"the file has no tokenizer (no {_MODEL} in its metadata); choose another file of it")
         if kind not in _MODELS:
             raise ArgumentError(f"tokenizer.ggml.model is {kind!r}; {' and '.join(_MODELS)} are known")
-        self._template: str | None = metadata.get("tokenizer.chat_template")
+        self._vocabulary = entry(metadata, "tokenizer.ggml.tokens", STRINGS)
+        types = entry(metadata, "tokenizer.ggml.token_type", INTEGERS, ())
+        self._template: str | None = entry(metadata, "tokenizer.chat_template", STRING, None)
         try:
-            self._library = _MODELS[kind](metadata, self._vocabulary)
+            self._library, adds_first = _MODELS[kind](metadata, self._vocabulary)
+            self._library.add_tokens(
+                [
+                    tokenizers.AddedToken(text, normalized=False, special=kind == CONTROL)
+                    for text, kind in zip(self._vocabulary, types, strict=False)
+                    if kind in (CONTROL, USER_DEFINED)
+                ]
+            )
         except ArgumentError:
             raise
         except Exception as error:  # what the library raises for merges of no tokens and the like has no common type
             raise ArgumentError(f"the tokenizer in the file is damaged: {error}") from error
-        types = metadata.get("tokenizer.ggml.token_type", ())
-        added = [
-            tokenizers.AddedToken(text, normalized=False, special=kind == CONTROL)
-            for text, kind in zip(self._vocabulary, types, strict=False)
-            if kind in (CONTROL, USER_DEFINED)
-        ]
-        self._library.add_tokens(added)
-        first = kind == "llama" or metadata.get("tokenizer.ggml.pre") == "llama-bpe"
-        adds_first = metadata.get("tokenizer.ggml.add_bos_token", first)
-        self._first = metadata.get("tokenizer.ggml.bos_token_id") if adds_first else None
-        self._names = {name: self._text_of(metadata, name) for name in ("bos", "eos")}
-        named = (metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom"))
-        self.ends = frozenset(
-            token for token in (*named, *map(self._library.token_to_id, ENDS)) if token is not None
-        )
+        special = {name: self._special(metadata, name) for name in ("bos", "eos", "eot", "eom")}
+        adds_first = entry(metadata, "tokenizer.ggml.add_bos_token", FLAG, adds_first)
+        self._first = special["bos"] if adds_first else None
+        self._names = {
+            f"{name}_token": "" if special[name] is None else self._vocabulary[special[name]] for name in ("bos", "eos")
+        }
+        ends = (special["eos"], special["eot"], special["eom"], *map(self._library.token_to_id, ENDS))
+        self.ends = frozenset(token for token in ends if token is not None)
 
-    def _text_of(self, metadata: Mapping[str, Any], name: str) -> str:
-        token = metadata.get(f"tokenizer.ggml.{name}_token_id")
-        return self._vocabulary[token] if token in range(len(self._vocabulary)) else ""
+    def _special(self, metadata: Mapping[str, Any], name: str) -> Any:
+        token = entry(metadata, f"tokenizer.ggml.{name}_token_id", TOKEN, None)
+        return token if token in range(len(self._vocabulary)) else None
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, in which names of control tokens stand for these; first the one that begins texts."""
@@ -81,16 +98,28 @@ class Tokenizer:
         tokens: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return tokens if self._first is None or tokens[:1] == [self._first] else [self._first, *tokens]
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, without control tokens."""
-        return str(self._library.decode(tokens))
+    def decode(self, tokens: Sequence[int], before: Sequence[int] = ()) -> str:
+        """The text that tokens add to that of the tokens before, without control tokens."""
+        text: str = self._library.decode([*before, *tokens])
+        return text[len(self._library.decode(before)) :]
 
-    def decoded(self) -> Callable[[int], str]:
-        """A function that takes the tokens of a text one by one and returns what each adds: whole characters."""
-        from tokenizers.decoders import DecodeStream
+    def decoded(self, before: Sequence[int] = ()) -> Callable[[int], str]:
+        """A function that takes the tokens of a text one by one and returns what each adds: whole characters.
 
-        stream = DecodeStream(skip_special_tokens=True)
-        return lambda token: stream.step(self._library, token) or ""
+        before: tokens of what they continue. Whether the first token begins with a space can depend on it.
+        """
+        text, pending = before, list[int]()
+
+        def added(token: int) -> str:
+            nonlocal text, pending
+            pending.append(token)
+            piece = self.decode(pending, text)
+            if not piece or piece.endswith("\ufffd"):  # What stands for bytes of which more may follow.
+                return ""
+            text, pending = pending, []
+            return piece
+
+        return added
 
     def chat(self, messages: Iterable[Mapping[str, str]]) -> str:
         """Messages, each with `role` and `content`, as the text that the model continues with its answer.
@@ -110,49 +139,40 @@ class Tokenizer:
 
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = raise_exception
-        names = {f"{name}_token": text for name, text in self._names.items()}
         try:
             template = environment.from_string(self._template)
-            return template.render(messages=list(messages), add_generation_prompt=True, **names)
+            return template.render(messages=list(messages), add_generation_prompt=True, **self._names)
         except Exception as error:  # a template may compute anything
             raise ArgumentError(f"the chat template of the file fails: {error}") from error
 
 
-def _value(metadata: Mapping[str, Any], name: str) -> Any:
-    key = f"tokenizer.ggml.{name}"
-    if key not in metadata:
-        raise ArgumentError(f"the file has no tokenizer (no {key} in its metadata); another file of the model may")
-    return metadata[key]
-
-
-def _bytes(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> Any:
+def _byte_pairs(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> tuple[Any, bool]:
     """Byte-pair encoding of bytes, as in GPT-2."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    name = metadata.get("tokenizer.ggml.pre", "gpt-2")
-    if name not in PATTERNS:
-        raise ArgumentError(f"tokenizer.ggml.pre is {name!r}; {', '.join(PATTERNS)} are known")
-    merges = [tuple(merge.split(" ", 1)) for merge in _value(metadata, "merges")]
+    name = entry(metadata, "tokenizer.ggml.pre", STRING, "gpt-2")
+    if name not in PRE_TOKENIZERS:
+        raise ArgumentError(f"tokenizer.ggml.pre is {name!r}; {', '.join(PRE_TOKENIZERS)} are known")
+    pre = PRE_TOKENIZERS[name]
+    merges = [tuple(merge.split(" ", 1)) for merge in entry(metadata, "tokenizer.ggml.merges", STRINGS)]
     tokens = {text: number for number, text in enumerate(vocabulary)}
-    # A piece that is a token needs no merges that lead to it: so it is in Llama 3's own tokenizer.
-    library = Tokenizer(models.BPE(tokens, merges, ignore_merges=name == "llama-bpe"))
-    bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=name in _OF_GPT2)
-    pattern = PATTERNS[name]
-    split = [] if pattern is None else [pre_tokenizers.Split(Regex(pattern), "isolated")]
+    library = Tokenizer(models.BPE(tokens, merges, ignore_merges=pre.whole))
+    split = [] if pre.pattern is None else [pre_tokenizers.Split(Regex(pre.pattern), "isolated")]
+    bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre.as_gpt2)
     library.pre_tokenizer = pre_tokenizers.Sequence([*split, bytes_of])
     library.decoder = decoders.ByteLevel()
-    return library
+    return library, pre.adds_first
 
 
 SPACE: Final = "\u2581"
 """What stands for a space in vocabularies of SentencePiece."""
 
 
-def _sentence_piece(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> Any:
+def _sentence_piece(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> tuple[Any, bool]:
     """Byte-pair encoding of characters, as in SentencePiece: of two tokens that can be merged, the better result."""
     from tokenizers import Tokenizer, decoders, models, normalizers
 
-    scores = _value(metadata, "scores")
+    scores = entry(metadata, "tokenizer.ggml.scores", NUMBERS)
     tokens = {text: number for number, text in enumerate(vocabulary)}
     merges = []
     for number, text in enumerate(vocabulary):
@@ -160,21 +180,22 @@ def _sentence_piece(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> A
             left, right = text[:middle], text[middle:]
             if left in tokens and right in tokens:
                 merges.append((-scores[number], tokens[left], tokens[right], (left, right)))
-    unknown = vocabulary[metadata.get("tokenizer.ggml.unknown_token_id", 0)]
+    unknown = vocabulary[entry(metadata, "tokenizer.ggml.unknown_token_id", TOKEN, 0)]
     in_order = [merge for *_, merge in sorted(merges)]
     library = Tokenizer(models.BPE(tokens, in_order, unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    has_prefix = metadata.get("tokenizer.ggml.add_space_prefix", True)
+    has_prefix = entry(metadata, "tokenizer.ggml.add_space_prefix", FLAG, True)
     before = [normalizers.Prepend(SPACE)] if has_prefix else []
     library.normalizer = normalizers.Sequence([*before, normalizers.Replace(" ", SPACE)])
     first = [decoders.Strip(" ", 1, 0)] if has_prefix else []
     library.decoder = decoders.Sequence(
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *first]
     )
-    return library
+    return library, True
 
 
-_MODELS: Final[Mapping[str, Callable[[Mapping[str, Any], Sequence[str]], Any]]] = {
-    "gpt2": _bytes,
+_MODEL: Final = "tokenizer.ggml.model"
+_MODELS: Final[Mapping[str, Callable[[Mapping[str, Any], Sequence[str]], tuple[Any, bool]]]] = {
+    "gpt2": _byte_pairs,
     "llama": _sentence_piece,
 }
-"""By `tokenizer.ggml.model`."""
+"""By `tokenizer.ggml.model`: the tokenizer, and whether texts begin with a token of their own by default."""

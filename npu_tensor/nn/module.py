@@ -152,7 +152,7 @@ class Module:
 
         Raises ArgumentError if shapes differ, and if strict for names that are missing or unexpected; then nothing is
         written. Values are converted to the dtypes of the module. assign: they become the parameters and buffers
-        instead and keep their dtypes.
+        instead and keep their dtypes; as after `to`, functions that `jit` has captured before keep the former ones.
         """
         own = dict(self._named(Module._own_state, "", True, False))
         keys = IncompatibleKeys(

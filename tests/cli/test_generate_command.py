@@ -83,6 +83,34 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_before_the_first_token(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no figures of what was not measured."""
+
+    def interrupted(*arguments: object) -> nt.Tensor:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Generation, "_step", interrupted)
+    result = run(str(made_up_model.FILE), "the thing", *(["--json"] if as_json else []))
+    assert result.exit_code == 130
+    if as_json:
+        figures = json.loads(result.stdout)
+        assert figures["tokens"] == 0
+        assert {figures[name] for name in figures if "second" in name} == {None}
+    else:
+        assert result.stderr.startswith("interrupted; 6 prompt tokens, no token yet; 0 tokens, not measured;")
+
+
+@pytest.mark.parametrize("function", ["npu_tensor.load_gguf", "npu_tensor.models.Decoder.of"])
+def test_ctrl_c_while_the_model_is_loaded(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(function, interrupted)
+    result = run(str(made_up_model.FILE), "the thing")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("metadata", "arguments", "said"),
     [
@@ -90,7 +118,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"tokenizer.ggml.model": None}, (), "the file has no tokenizer"),
         ({"tokenizer.chat_template": None}, ("--chat",), "the file has no chat template"),
         ({"llama.context_length": 4}, (), "the prompt has 6 tokens, and the context of 4 must have room for one more"),
-        ({}, ("--temperature", "-1"), "temperature must be 0 or more, not -1.0"),
+        ({}, ("--temperature", "-1"), "temperature must be 0 or more and finite, not -1.0"),
         ({}, ("--device", "npu:7"), "npu:7"),
     ],
 )

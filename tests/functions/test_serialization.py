@@ -191,6 +191,17 @@ def test_only_tensors_are_saved(value: Any, tmp_path: Path) -> None:
         nt.save(nt.ones(2), tmp_path / "x.safetensors")
 
 
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
+def test_quantized_tensors_belong_to_another_format(name: str, tmp_path: Path) -> None:
+    weights = nt.quantize(nt.ones(2, 32), "q4_0")
+    with pytest.raises(nt.DTypeError, match=r"save: 'up.weight' is q4_0, .*; save_gguf stores it"):
+        nt.save({"up.weight": weights}, tmp_path / name)
+    if name == "x.npy":
+        with pytest.raises(nt.DTypeError, match=r"save: the tensor is q4_0, .*; save_gguf stores it"):
+            nt.save(weights, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for name in ("x.npy", "x.safetensors"):
         with pytest.raises(FileNotFoundError):

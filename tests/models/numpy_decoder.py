@@ -34,8 +34,8 @@ def logits(metadata: Mapping[str, Any], weights: Mapping[str, Array], tokens: Se
     epsilon = value["attention.layer_norm_rms_epsilon"]
     width = value.get("attention.key_length", value["embedding_length"] // heads)
     rates = value["rope.freq_base"] ** (-np.arange(0, width, 2) / width) / w.get("rope_freqs.weight", 1)
-    if value.get("rope.scaling.type") == "linear":
-        rates = rates / value["rope.scaling.factor"]
+    if value.get("rope.scaling.type", "linear") == "linear":
+        rates = rates / value.get("rope.scaling.factor", value.get("rope.scale_linear", 1))
     angles = np.outer(np.arange(len(tokens)), rates)
 
     x = w["token_embd.weight"][list(tokens)]
@@ -53,7 +53,7 @@ def logits(metadata: Mapping[str, Any], weights: Mapping[str, Array], tokens: Se
         k, v = (of(part, h).reshape(len(tokens), kv_heads, width) for part in ("attn_k", "attn_v"))
         if f"blk.{layer}.attn_q_norm.weight" in w:
             q, k = norm("attn_q_norm", q), norm("attn_k_norm", k)
-        q, k = rotated(q, angles, PAIRS[name]), rotated(k, angles, PAIRS[name])
+        q, k = (rotated(each, angles, PAIRS[name]) * value.get("rope.scaling.attn_factor", 1) for each in (q, k))
         mixed = np.zeros_like(q)
         for head in range(heads):
             group = head // (heads // kv_heads)

@@ -18,6 +18,17 @@ VARIANTS: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "llama": ("llama", False, {}),
     "llama with a head": ("llama", True, {}),
     "llama, linear scaling": ("llama", True, {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}),
+    "llama, a factor alone is linear": ("llama", False, {"llama.rope.scaling.factor": 4.0}),
+    "llama, the old key of the factor": ("llama", False, {"llama.rope.scale_linear": 4.0}),
+    "llama, no scaling but of attention": (
+        "llama",
+        False,
+        {
+            "llama.rope.scaling.type": "none",
+            "llama.rope.scaling.factor": 4.0,
+            "llama.rope.scaling.attn_factor": 1.5,
+        },
+    ),
     "qwen2": ("qwen2", False, {}),
     "qwen3": ("qwen3", True, {"qwen3.attention.key_length": 16}),
 }
@@ -49,8 +60,22 @@ def steps(decoder: Decoder, tokens: list[int], sizes: tuple[int, ...]) -> np.nda
 def test_architectures(variant: str, tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", variant)
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
-    found = steps(decoder, TEXT, (5, 1, 1, 1, 1))
-    np.testing.assert_allclose(found, logits(metadata, weights, TEXT)[4:], rtol=1e-4, atol=1e-4)
+    result = steps(decoder, TEXT, (5, 1, 1, 1, 1))
+    np.testing.assert_allclose(result, logits(metadata, weights, TEXT)[4:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [nt.float16, nt.bfloat16])
+def test_matrices_of_16_bits(dtype: nt.DType, tmp_path: Path) -> None:
+    """Features between the matrices are float32: here they are larger than float16 can be."""
+    metadata, _ = saved(tmp_path / "model.gguf", "llama with a head")
+    file = nt.load_gguf(tmp_path / "model.gguf")
+    tensors = {name: each.to(dtype) if each.ndim == 2 else each for name, each in file.tensors.items()}
+    tensors["blk.0.ffn_down.weight"] = (tensors["blk.0.ffn_down.weight"].float() * 1e4).to(dtype)
+    tensors["blk.0.ffn_norm.weight"] = tensors["blk.0.ffn_norm.weight"] * 100
+    nt.save_gguf(tmp_path / "narrow.gguf", tensors, metadata)
+    decoder = Decoder.of(nt.load_gguf(tmp_path / "narrow.gguf"), CONTEXT, nt.float32)
+    expected = logits(metadata, {name: each.float().numpy() for name, each in tensors.items()}, TEXT)
+    np.testing.assert_allclose(steps(decoder, TEXT, (5, 4)), expected[[4, 8]], rtol=1e-4, atol=1e-4)
 
 
 def test_all_architectures_are_tested() -> None:
@@ -60,34 +85,37 @@ def test_all_architectures_are_tested() -> None:
 def test_factors_of_frequencies_as_in_llama_3(tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", "llama", factors=True)
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
-    found = steps(decoder, TEXT, (len(TEXT),))
-    np.testing.assert_allclose(found[0], logits(metadata, weights, TEXT)[-1], rtol=1e-4, atol=1e-4)
+    result = steps(decoder, TEXT, (len(TEXT),))
+    np.testing.assert_allclose(result[0], logits(metadata, weights, TEXT)[-1], rtol=1e-4, atol=1e-4)
 
 
 def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", "llama")
     file = nt.load_gguf(tmp_path / "model.gguf")
-    tensors = {
-        name: nt.quantize(each, "q8_0") if each.ndim == 2 else each for name, each in file.tensors.items()
-    }
+    tensors = {name: nt.quantize(each, "q8_0") if each.ndim == 2 else each for name, each in file.tensors.items()}
     decoder = Decoder.of(file._replace(tensors=tensors), CONTEXT)
-    found = steps(decoder, TEXT, (4, 5))
+    result = steps(decoder, TEXT, (4, 5))
     expected = logits(metadata, weights, TEXT)[[3, 8]]
-    assert ((found - expected) ** 2).sum() < 1e-3 * (expected**2).sum()
+    assert ((result - expected) ** 2).sum() < 1e-3 * (expected**2).sum()
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"general.architecture": "mamba"}, "the architecture is 'mamba'; there is a decoder for llama, qwen2, qwen3"),
-        ({"general.architecture": None}, "the architecture is None"),
-        ({"llama.block_count": None}, "the metadata has no llama.block_count"),
+        ({"general.architecture": None}, "the file has no general.architecture"),
+        ({"general.architecture": ["llama"]}, "general.architecture must be a string, not ['llama']"),
+        ({"llama.block_count": None}, "the file has no llama.block_count"),
         ({"llama.block_count": 1 << 40}, "the file has no matrix blk.1099511627775.ffn_down.weight"),
-        ({"llama.attention.head_count": 0}, "llama.attention.head_count must be a positive number, not 0"),
-        ({"llama.attention.head_count_kv": np.array([2, 2])}, "head_count_kv must be a positive number, not array"),
+        ({"llama.attention.head_count": 0}, "llama.attention.head_count must be a positive integer, not 0"),
+        ({"llama.attention.head_count_kv": np.array([2, 2])}, "head_count_kv must be a positive integer, not array"),
+        ({"llama.attention.head_count": 4.0}, "llama.attention.head_count must be a positive integer, not 4.0"),
+        ({"llama.block_count": True}, "llama.block_count must be a positive integer, not True"),
+        ({"llama.embedding_length": "64"}, "llama.embedding_length must be a positive integer, not '64'"),
+        ({"llama.rope.freq_base": float("inf")}, "llama.rope.freq_base must be a positive number, not inf"),
+        ({"llama.rope.scaling.type": 2}, "llama.rope.scaling.type must be a string, not 2"),
         ({"llama.block_count": 1}, 'Unexpected key(s) in state_dict: "blk.1.attn_norm.weight"'),
         ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; none, linear and yarn are known"),
-        ({"llama.context_length": 10}, "the context must be 1 to 10 tokens, not 64"),
         ({"llama.feed_forward_length": 64}, "size mismatch for blk.0.ffn_gate.weight"),
     ],
 )
@@ -99,14 +127,22 @@ def test_files_that_are_no_such_model(change: dict[str, Any], said: str) -> None
     assert said in str(caught.value)
 
 
-def test_yarn() -> None:
-    metadata = made_up_model.metadata() | {
-        "llama.rope.scaling.type": "yarn",
-        "llama.rope.scaling.factor": 4.0,
-        "llama.rope.scaling.original_context_length": 128,
-    }
+@pytest.mark.parametrize(("original", "expected"), [(128, 128), (None, made_up_model.CONTEXT)])
+def test_yarn(original: int | None, expected: int) -> None:
+    """Without the context before the scaling, it is that of the model, as in llama.cpp."""
+    metadata = made_up_model.metadata() | {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}
+    if original is not None:
+        metadata["llama.rope.scaling.original_context_length"] = original
     rotation = DecoderConfig.of(metadata, nt.load_gguf(made_up_model.FILE).tensors).rotation
-    assert (rotation["freq_scale"], rotation["ext_factor"], rotation["n_ctx_orig"]) == (0.25, 1.0, 128)
+    assert (rotation["freq_scale"], rotation["ext_factor"], rotation["n_ctx_orig"]) == (0.25, 1.0, expected)
+
+
+def test_the_context_is_at_most_that_of_the_model() -> None:
+    file = nt.load_gguf(made_up_model.FILE)
+    assert Decoder.of(file, 1 << 40).context == made_up_model.CONTEXT
+    assert Decoder.of(file, CONTEXT).context == CONTEXT
+    with pytest.raises(nt.ArgumentError, match="the context must have room for a token, not 0"):
+        Decoder.of(file, 0)
 
 
 def test_the_file_that_ships_is_what_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +177,7 @@ def test_greedy_text(length: int, model: tuple[dict[str, Any], dict[str, np.ndar
     run = Generation(decoder, prompt, 4)
     assert list(run) == greedy(metadata, weights, prompt, 4)
     assert run.count == 4
+    assert run.prompt_seconds is not None
     assert run.prompt_seconds > 0
 
 

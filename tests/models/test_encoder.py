@@ -1,6 +1,7 @@
 """The encoder of the BERT class against PyTorch's."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import npu_tensor as nt
 from npu_tensor.examples.embeddings import embeddings
 from npu_tensor.models import Encoder
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
+    "model_type": "bert",
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_attention_heads": 4,
@@ -74,6 +76,42 @@ def test_embeddings(directory: Path) -> None:
     tokens = np.where(mask, np.random.default_rng(1).integers(0, 20, mask.shape), 0)
     found = Encoder.load(directory).embed(nt.from_numpy(tokens), nt.from_numpy(mask))
     np.testing.assert_allclose(found.numpy(), expected(torch, directory, tokens, mask), atol=1e-5)
+
+
+def test_a_text_without_tokens_is_zero(directory: Path) -> None:
+    mask = nt.tensor([[True, True], [False, False]])
+    rows = Encoder.load(directory).embed(nt.tensor([[3, 4], [0, 0]]), mask).numpy()
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=-1), [1, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta'; 'bert' is known"),
+        ({"model_type": None}, "the file has no model_type"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'; 'gelu' is known"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'; 'absolute' is known"),
+        ({"vocab_size": None}, "the file has no vocab_size"),
+        ({"vocab_size": "20"}, "vocab_size must be a positive integer, not '20'"),
+        ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
+        ({"num_attention_heads": 5}, "hidden_size 32 is not divisible by num_attention_heads 5"),
+        ({"layer_norm_eps": [1]}, "layer_norm_eps must be a positive number, not [1]"),
+    ],
+)
+def test_configurations_of_other_models(change: dict[str, Any], said: str, directory: Path) -> None:
+    config = {key: value for key, value in (CONFIG | change).items() if value is not None}
+    (directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(nt.ArgumentError, match=re.escape(f"{directory / 'config.json'}: {said}")):
+        Encoder.load(directory)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"{", "Expecting property name"), (b"\xff", "can't decode"), (b"[]", "no JSON object")]
+)
+def test_a_damaged_configuration(content: bytes, said: str, directory: Path) -> None:
+    (directory / "config.json").write_bytes(content)
+    with pytest.raises(nt.ArgumentError, match=rf"config\.json: .*{said}"):
+        Encoder.load(directory)
 
 
 def test_a_weight_that_is_missing(directory: Path) -> None:

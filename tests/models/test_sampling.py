@@ -57,13 +57,52 @@ def test_a_temperature_that_is_next_to_nothing() -> None:
     np.testing.assert_array_equal(Sampling(temperature=1e-320).probabilities(LOGITS), [0, 0, 0, 1, 0])
 
 
-def test_logits_that_are_no_numbers() -> None:
-    with pytest.raises(nt.ArgumentError, match="logits are NaN"):
-        Sampling().choose(np.array([1, np.nan], np.float32), [], np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("logits", "said"),
+    [
+        ([1, np.nan], "NaN"),
+        ([np.nan, -np.inf], "NaN"),
+        ([1, np.inf], "at most inf"),
+        ([-np.inf, -np.inf], "at most -inf"),
+        ([], "at most -inf"),
+    ],
+)
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1, top_k=1, top_p=0.5)], ids=["greedy", "drawn"])
+def test_logits_that_are_no_numbers(logits: list[float], said: str, sampling: Sampling) -> None:
+    with pytest.raises(nt.ArgumentError, match=f"logits are {said}:"):
+        sampling.choose(np.array(logits, np.float32), [], np.random.default_rng(0))
+
+
+def test_tokens_that_are_ruled_out() -> None:
+    logits = np.array([-np.inf, 2, 1, -np.inf], np.float32)
+    sampling = Sampling(temperature=0.5, top_k=3, repetition_penalty=2.0)
+    np.testing.assert_allclose(sampling.probabilities(logits, [0, 1]), [0, 0.5, 0.5, 0])
+    assert Sampling().choose(logits, [], np.random.default_rng(0)) == 1
+
+
+def test_the_temperature_0_has_no_probabilities() -> None:
+    with pytest.raises(nt.ArgumentError, match="with the temperature 0 there are no probabilities"):
+        Sampling().probabilities(LOGITS)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"repetition_penalty": 0}, {"seed": -1}]
+    "wrong",
+    [
+        {"temperature": -1},
+        {"temperature": np.nan},
+        {"temperature": np.inf},
+        {"top_k": -1},
+        {"top_k": 2.5},
+        {"top_k": "2"},
+        {"top_p": 0},
+        {"top_p": 1.5},
+        {"repetition_penalty": 0},
+        {"repetition_penalty": 1e-320},
+        {"repetition_penalty": np.inf},
+        {"seed": -1},
+        {"seed": 0.0},
+    ],
+    ids=str,
 )
 def test_what_cannot_be(wrong: dict[str, float]) -> None:
     with pytest.raises(nt.ArgumentError, match=next(iter(wrong))):

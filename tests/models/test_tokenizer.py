@@ -127,6 +127,35 @@ def test_sentence_piece(text: str) -> None:
     assert tokenizer.decode(tokens) == text
 
 
+def whole_prefixes(tokens: list[int], tokenizer: Tokenizer) -> list[int]:
+    """Where the text of the tokens so far has whole characters only."""
+    return [n for n in range(1, len(tokens)) if not tokenizer.decode(tokens[:n]).endswith("\ufffd")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [(SENTENCE_PIECE, "the hé a thing  in"), (SENTENCE_PIECE, " the the"), (METADATA, "the thin é answer")],
+)
+def test_what_continues_a_prompt_keeps_its_spaces(metadata: dict[str, Any], text: str) -> None:
+    tokenizer = Tokenizer(metadata)
+    tokens = tokenizer.encode(text)
+    places = whole_prefixes(tokens, tokenizer)
+    assert any(tokenizer.decode(tokens).startswith(" ", len(tokenizer.decode(tokens[:place]))) for place in places)
+    for place in places:
+        prompt, rest = tokens[:place], tokens[place:]
+        assert tokenizer.decode(prompt) + tokenizer.decode(rest, prompt) == tokenizer.decode(tokens) == text
+        assert tokenizer.decode(prompt) + "".join(map(tokenizer.decoded(prompt), rest)) == text
+
+
+def test_a_byte_that_follows_no_character() -> None:
+    """SentencePiece's decoder reads a run of bytes together; the text so far stays as it is."""
+    tokenizer = Tokenizer(SENTENCE_PIECE)
+    piece = tokenizer.decoded()
+    th = list(PIECES).index("th")
+    assert [piece(token) for token in (th, 3, 4, 3)] == ["th", "", "é", ""]
+    assert piece(th).endswith("th")
+
+
 def test_characters_that_are_no_token_are_bytes() -> None:
     tokenizer = Tokenizer(SENTENCE_PIECE)
     tokens = tokenizer.encode("thé")
@@ -171,12 +200,29 @@ def without(*keys: str) -> dict[str, Any]:
         (without("ggml.tokens"), "no tokenizer.ggml.tokens"),
         (METADATA | {"tokenizer.ggml.merges": ["no pair"]}, "the tokenizer in the file is damaged"),
         (METADATA | {"tokenizer.ggml.model": "rwkv"}, "'rwkv'; gpt2 and llama are known"),
+        (METADATA | {"tokenizer.ggml.model": ["gpt2"]}, r"model must be a string, not \['gpt2'\]"),
+        (METADATA | {"tokenizer.ggml.tokens": [1, 2]}, r"tokens must be a list of strings, not \[1, 2\]"),
+        (METADATA | {"tokenizer.ggml.tokens": [*made_up_model.TOKENS, "\udcff"]}, "is damaged"),
+        (METADATA | {"tokenizer.ggml.token_type": ["a"]}, "token_type must be an array of integers, not"),
+        (METADATA | {"tokenizer.ggml.eos_token_id": "2"}, "eos_token_id must be the number of a token, not '2'"),
+        (METADATA | {"tokenizer.ggml.add_bos_token": 1}, "add_bos_token must be true or false, not 1"),
+        (METADATA | {"tokenizer.ggml.pre": 3}, "pre must be a string, not 3"),
+        (METADATA | {"tokenizer.chat_template": True}, "chat_template must be a string, not True"),
+        (SENTENCE_PIECE | {"tokenizer.ggml.scores": ["a"]}, "scores must be an array of numbers, not"),
+        (SENTENCE_PIECE | {"tokenizer.ggml.scores": np.zeros(2)}, "is damaged"),
+        (SENTENCE_PIECE | {"tokenizer.ggml.unknown_token_id": 1.5}, "must be the number of a token, not 1.5"),
         (METADATA | {"tokenizer.ggml.pre": "dbrx"}, "'dbrx'; gpt-2, smollm, llama-bpe, qwen2 are known"),
     ],
 )
 def test_vocabularies_that_cannot_be_used(metadata: dict[str, Any], said: str) -> None:
     with pytest.raises(nt.ArgumentError, match=said):
         Tokenizer(metadata)
+
+
+def test_special_tokens_that_are_not_in_the_vocabulary_are_none() -> None:
+    tokenizer = Tokenizer(METADATA | {"tokenizer.ggml.bos_token_id": -1, "tokenizer.ggml.eos_token_id": 1 << 40})
+    assert tokenizer.encode("<|im_start|>") == Tokenizer(METADATA).encode("<|im_start|>")
+    assert tokenizer.ends == {0, 2}  # by their names
 
 
 def test_files_without_a_template() -> None:

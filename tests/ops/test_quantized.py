@@ -92,6 +92,23 @@ def test_linear_has_the_dtype_of_its_input_and_leading_dimensions() -> None:
     assert F.linear(x[0, 0], weights).shape == (5,)
 
 
+@pytest.mark.parametrize("dtype", [nt.int32, nt.bool, nt.uint8], ids=str)
+def test_products_take_floats(dtype: DType) -> None:
+    for product in (F.linear, lambda x, weights: nt.mul_mat(weights, x)):
+        with pytest.raises(nt.DTypeError, match=f"takes floats, not {dtype.name}"):
+            product(nt.ones(2, 512, dtype=dtype), golden(nt.q8_0))
+
+
+@pytest.mark.parametrize("shape", [(3, 512), (2, 3, 512), (512,)], ids=str)
+def test_the_gradient_of_an_input(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(3)
+    x, weights = nt.from_numpy(random.standard_normal(shape, np.float32)).requires_grad_(), golden(nt.q4_1)
+    gradient = random.standard_normal((*shape[:-1], 5), np.float32)
+    F.linear(x, weights).backward(nt.from_numpy(gradient))
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), gradient @ GOLDEN["q4_1/numbers"], rtol=1e-4, atol=1e-5)
+
+
 @each_type
 @pytest.mark.covers("take")
 def test_rows_by_index(dtype: DType) -> None:
@@ -141,6 +158,15 @@ def test_other_ops_say_how_to_go_on() -> None:
     for make in (lambda: nt.zeros(32, dtype=nt.q8_0), lambda: nt.tensor([1.0] * 32, dtype="q8_0")):
         with pytest.raises(nt.DTypeError, match=r"quantize\(x, 'q8_0'\)"):
             make()
+
+
+def test_a_quantized_dtype_has_no_limits_and_no_size_of_an_element() -> None:
+    for limits in (nt.iinfo, nt.finfo):
+        with pytest.raises(nt.DTypeError, match=r"takes \w+ dtypes, not q4_0($|[^;])"):
+            limits(nt.q4_0)
+    with pytest.raises(nt.DTypeError, match=r"q8_0\[5, 512\] are stored in blocks"):
+        golden(nt.q8_0).element_size()
+    assert golden(nt.q8_0).itemsize == 34
 
 
 def test_what_does_not_fit() -> None:
