@@ -268,6 +268,16 @@ def _logaddexp(a: Any, b: Any) -> tuple[Any, Any]:
     return ops.sigmoid(a - b), ops.sigmoid(b - a)
 
 
+def _logaddexp2(a: Any, b: Any) -> tuple[Any, Any]:
+    return ops.sigmoid((a - b) * math.log(2)), ops.sigmoid((b - a) * math.log(2))
+
+
+def _xlogy(x: Any, y: Any) -> tuple[Any, Any]:
+    """log(y) also where x is 0 and the product has a gap, but not where log(y) is infinite or NaN, as in PyTorch."""
+    gap = (x == 0) & (y <= 0)
+    return ops.where_op(gap, 0.0, ops.xlogy(1.0, ops.where_op(gap, 1.0, y))), x / y
+
+
 def _softplus(of: Recording, number: int) -> Tensor:
     scaled, threshold = of.operands[0] * of.call.attributes["beta"], of.call.attributes["threshold"]
     return of.gradient * ops.where_op(scaled > threshold, 1.0, scaled.sigmoid())
@@ -283,7 +293,8 @@ def _sinc(x: Tensor) -> Tensor:
     angle = x * math.pi
     square = angle * angle
     near = angle * (-math.pi / 3) * (1 - square / 10 + square * square / 280 - square * square * square / 15120)
-    return ops.where_op(x.abs() < 0.03, near, (angle.cos() * angle - angle.sin()) / (angle * x))
+    turned = (x - 2 * (x * 0.5).round()) * math.pi  # by whole turns, as in the op itself
+    return ops.where_op(x.abs() < 0.03, near, (turned.cos() - x.sinc()) / x)
 
 
 _TRIGAMMA: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -335,8 +346,10 @@ RULES: Final[dict[str, Rule]] = {
     "logit": _logit,
     "sinc": _from(_sinc),
     "logaddexp": _of_both(_logaddexp),
+    "logaddexp2": _of_both(_logaddexp2),
     "logsigmoid": _from(lambda x: (-x).sigmoid()),
     "sinh": _from(lambda x: x.cosh()),
+    "xlogy": _of_both(_xlogy),
     "softplus": _softplus,
     "sum": _sum,
     "mean": _mean,
