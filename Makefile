@@ -14,6 +14,8 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n auto
 VENV := .venv
 BIN := $(VENV)/bin
+# What a gradient records are ops that are tested here.
+AGAIN := tests/ops tests/functions --ignore=tests/functions/test_gradients.py
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: help venv demo check types reference compiled test bench docs clean
@@ -63,8 +65,8 @@ test: $(VENV)/.installed-test
 		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 	@echo 'the ops again: NumPy reference only, then the oldest instruction set'
-	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops tests/functions
-	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops tests/functions
+	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) $(AGAIN)
+	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q $(PYTEST_ARGS) $(AGAIN)
 
 bench: $(VENV)/.installed-bench $(VENV)/.installed-peers
 	mkdir -p build

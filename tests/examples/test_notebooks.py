@@ -190,5 +190,5 @@ def test_how_it_is_stored(path: Path) -> None:
     assert not re.search(r"(?:/home|/root|/tmp|/Users|/work)/|[A-Z]:\\\\", text)
 
 
-def test_there_are_six() -> None:
-    assert [path.stem[:3] for path in NOTEBOOKS] == ["01_", "02_", "03_", "04_", "05_", "06_"]
+def test_there_are_seven() -> None:
+    assert [path.stem[:3] for path in NOTEBOOKS] == ["01_", "02_", "03_", "04_", "05_", "06_", "07_"]
