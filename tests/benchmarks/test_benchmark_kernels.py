@@ -28,7 +28,7 @@ def test_what_is_asked_is_predicted(arch: str, columns: int) -> None:
     simple = [row for row in rows if row["kernel"] in ("add", "mul", "relu", "a*b+c, relu")]
     assert len(products) == 1
     assert products[0]["tera_per_second"] >= {"aie2": 2.3, "aie2p": 2.0}[arch]
-    assert products[0]["array_limit"] in ("compute", "stream", "ddr")
+    assert products[0]["limit"] in ("compute", "stream", "ddr")
     assert len(simple) == 4
     assert all(row["roofline_fraction"] >= 0.8 for row in simple)
     assert all(kernels._met(arch, row) for row in (*products, *simple))

@@ -46,6 +46,8 @@ ATTRIBUTES = {
 ELSEWHERE = {"where", "fill", "rotate", "concat", "take", "contract"}
 # Float results that exist in no NPU dtype, or functions that the array has no primitive for; checked to be refused.
 CPU_ONLY = {"pow_integer", "floor_divide", "remainder", "fmod"}
+# Ops whose programs are larger than a core's program memory in some dtype; the CPU takes them.
+TOO_LONG = {"erfc", "erfinv", "lgamma", "digamma"}
 
 # A bfloat16 rounded the other way costs its square, 1.5e-5 of the value's, but is rare.
 LARGEST_NMSE = {"bfloat16": 1e-6, "float16": 1e-6, "float32": 1e-12}
@@ -164,7 +166,8 @@ def test_op(op: Op, uri: str) -> None:
             row = nt.explain(tensor)[-1]
             found = tensor.numpy().astype(np.float64)
         if row.device == "cpu":
-            assert dtype is not nt.bfloat16 or op.name in CPU_ONLY, row.why
+            too_long = op.name in TOO_LONG and "bytes of machine code, and a core has" in row.why
+            assert too_long or dtype is not nt.bfloat16 or op.name in CPU_ONLY, row.why
             continue
         if tensor.dtype.is_floating_point:
             assert nmse(found, expected) <= LARGEST_NMSE[tensor.dtype.name], (dtype, row.why)

@@ -56,12 +56,14 @@ def close(got: nt.Tensor | Array, expected: Array) -> None:
 
 
 def joined(number: int, seed: int = 0) -> tuple[nt.Tensor, Array]:
-    """Rows of two matrices side by side: a kernel of its own for every number, without code for the cores.
+    """Vectors one after the other: a configuration of its own for every number below 18, without code for the cores.
 
+    Their lengths decide the sizes of the objects that pass through memtiles; other numbers may share a configuration.
     The tensor is recorded and not computed; the array is what it must become.
     """
-    left, right = normal(8 + 8 * number, 32, seed=seed), normal(8 + 8 * number, 32, seed=seed + 1)
-    return nt.cat([nt.from_numpy(left), nt.from_numpy(right)], 1), np.concatenate([left, right], 1)
+    lengths = [2 * 4 ** (number % 2), 2 * 4 ** (number // 2 % 6), *[2 * 4**3] * (number // 12)]
+    vectors = [normal(length, seed=seed + place) for place, length in enumerate(lengths)]
+    return nt.cat([nt.from_numpy(vector) for vector in vectors]), np.concatenate(vectors)
 
 
 def errors_of(machine: Machine) -> list[str]:
