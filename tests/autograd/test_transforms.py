@@ -319,7 +319,8 @@ def test_what_has_no_gradient_is_named() -> None:
     functions["linalg.multi_dot"] = lambda x: nt.linalg.multi_dot([x, x])
     functions["linalg.solve_triangular"] = lambda x: nt.linalg.solve_triangular(x, x, upper=True)
     named_by = {"linalg.eigvalsh": "linalg.eigh", "linalg.matrix_norm": "linalg.norm"}
-    for name, function in {**functions, "unique": nt.unique, "unique_consecutive": nt.unique_consecutive}.items():
+    functions |= {name: getattr(nt, name) for name in ("qr", "svd", "unique", "unique_consecutive")}
+    for name, function in functions.items():
         operands = 2 if name in ("linalg.solve", "linalg.lstsq", "linalg.tensorsolve") else 1
         refused = rf"{named_by.get(name, name)} has no derivative; pass x.detach\(\).*test_transforms.py:"
         with pytest.raises(GradientError, match=refused):
