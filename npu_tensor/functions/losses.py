@@ -321,19 +321,19 @@ def ctc_loss(
     path = stack([full_like(labels, blank), labels], -1).reshape(batch, 2 * longest)
     path = joined([path, full_like(path[:, :1] if longest else zeros(batch, 1, dtype=path.dtype), blank)], 1)
     skips = (path != blank) & (path != path.roll(2, 1)) & (arange(2 * longest + 1) > 1)
-    emitted = ops.gather_along(scores, path.expand(scores.shape[0], *path.shape), 2, "target")
-    alpha = ops.where_op(arange(2 * longest + 1) < 2, emitted[0], -math.inf)
+    # A finite number stands for log(0), since logaddexp of two infinities has no gradient; sums of it stay in float32.
+    never = -1e30
+    emitted = ops.gather_along(scores, path.expand(scores.shape[0], *path.shape), 2, "target").clamp(min=never)
+    alpha = ops.where_op(arange(2 * longest + 1) < 2, emitted[0], never)
     last = from_array(times)
     for time in range(1, scores.shape[0]):
-        once = pad(alpha, (1, 0), value=-math.inf)[:, :-1]
-        twice = ops.where_op(skips, pad(once, (1, 0), value=-math.inf)[:, :-1], -math.inf)
+        once = pad(alpha, (1, 0), value=never)[:, :-1]
+        twice = ops.where_op(skips, pad(once, (1, 0), value=never)[:, :-1], never)
         present = ops.logaddexp(ops.logaddexp(alpha, once), twice) + emitted[time]
         alpha = ops.where_op((last > time).unsqueeze(1), present, alpha)
     ends = ops.gather_along(alpha, from_array(np.stack([2 * goals, np.maximum(2 * goals - 1, 0)], 1)), 1)
     likelihood = ops.where_op(from_array(goals) == 0, ends[:, 0], ops.logaddexp(ends[:, 0], ends[:, 1]))
-    losses = -likelihood
-    if zero_infinity:
-        losses = ops.where_op(losses == math.inf, 0.0, losses)
+    losses = ops.where_op(likelihood <= 0.5 * never, 0.0 if zero_infinity else math.inf, -likelihood)
     if reduction == "mean":
         losses = losses / from_array(np.maximum(goals, 1))
     return reduced(losses.reshape(()) if single else losses, reduction).to(require_float(log_probs))

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from comparison import TORCH_DTYPES, from_torch
 from op_examples import Case
-from test_functional import CASES, identifier, mapped, resolve
+from test_functional import CASES, IN_PLACE, identifier, mapped, resolve
 
 import npu_tensor as nt
 from npu_tensor.ops import OPS, registry
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*(deprecated|in beta):UserWarning")  # of PyTorch
 
 
 def floats_in(value: Any) -> Iterator[Any]:
@@ -58,12 +59,30 @@ PYTORCH_DIFFERS = {
     "interpolate([1,1,2,2,2] scale_factor=2.3)": SCALED,
 }
 """Cases with other gradients than PyTorch's, and why."""
+NO_DERIVATIVE = {
+    *("cholesky", "cholesky_inverse", "cholesky_solve", "det", "frexp", "inverse", "logdet", "matrix_exp"),
+    *("matrix_power", "pinverse", "qr", "slogdet", "svd"),
+}
+"""Functions that raise GradientError, those of docs/gradients.md."""
+
+
+def is_refused(case: Case) -> bool:
+    """Whether the case raises GradientError, of all functions or of some reductions of them."""
+    name, arguments, keywords = case
+    if name == "index_reduce":
+        return arguments[4] != "mean"
+    return name in NO_DERIVATIVE or (name == "embedding_bag" and keywords.get("mode") == "max")
+
+
+def of_logits(function: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's gradient of ctc_loss is that of logits: right only behind log_softmax."""
+    return lambda logits, *arguments, **keywords: function(logits.log_softmax(-1), *arguments, **keywords)
 
 
 def gradients(case: Case, dtype: str) -> list[tuple[nt.Tensor, Any]]:
     """Ours, and those of PyTorch in float64 for what the dtype holds, by the operands for which PyTorch has one."""
     name, arguments, keywords = case
-    ours, theirs = resolve(name)
+    ours, theirs = map(of_logits, resolve(name)) if name == "ctc_loss" else resolve(name)
     narrow = [each.to(TORCH_DTYPES[dtype]) for each in floats_in([*arguments, keywords])]
 
     def pytorch(count: int) -> tuple[list[Any], list[Any]]:
@@ -94,12 +113,16 @@ def gradients(case: Case, dtype: str) -> list[tuple[nt.Tensor, Any]]:
         return [every[number] for number in numbers]
 
     _, pull_back = nt.vjp(function, *map(from_torch, narrow[: len(leaves)]))
-    exact = [torch.zeros(leaf.shape) if e is None else e for leaf, e in zip(leaves, expected, strict=True)]
+    exact = [torch.zeros(leaf.shape) if e is None else e.detach() for leaf, e in zip(leaves, expected, strict=True)]
     return list(zip(pull_back(list(map(from_torch, seeds))), exact, strict=True))
 
 
 def check(case: Case, dtype: str, tolerance: float) -> None:
     torch.manual_seed(0)
+    if is_refused(case):
+        with pytest.raises(nt.GradientError, match="has no derivative"):
+            gradients(case, dtype)
+        return
     for actual, exact in gradients(case, dtype):
         assert actual.dtype.name == dtype
         largest = abs(np.nan_to_num(exact.numpy())).max(initial=1)
@@ -212,16 +235,71 @@ def test_functions_of_ggml(name: str) -> None:
         np.testing.assert_allclose(actual.numpy(), other.numpy(), 1e-4, 1e-5)
 
 
+IDS = nt.tensor([[0, 2], [1, 1]])
+HEAD, STATE = (3, 1, 2), (1, 1, 2, 2)
+DIFFERENCES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "acc": (lambda x, y: nt.acc(x, y, (1, 0)), ((3, 4), (2, 2))),
+    "add_id": (lambda x, y: nt.add_id(x, y, IDS), ((2, 2, 3), (3, 3))),
+    "add_rel_pos": (nt.add_rel_pos, ((1, 4, 4), (1, 2, 2, 2), (1, 2, 2, 2))),
+    "flash_attn_ext": (
+        lambda *x: nt.flash_attn_ext(*x, scale=0.5, logit_softcap=2.0), ((1, 2, 3, 4), (1, 1, 5, 4), (1, 1, 5, 2))
+    ),
+    "gated_delta_net": (nt.gated_delta_net, ((1, 3, 1, 2),) * 3 + ((1, 3, 1, 1),) * 2 + (STATE,)),
+    "gated_linear_attn": (nt.gated_linear_attn, (HEAD,) * 4 + (STATE,)),
+    "get_rel_pos": (lambda x: nt.get_rel_pos(x, 2, 3), ((5, 2),)),
+    "im2col": (lambda x: nt.im2col(x, (2, 2), padding=1), ((1, 2, 3, 4),)),
+    "mul_mat_id": (lambda a, b: nt.mul_mat_id(a, b, IDS), ((3, 5, 4), (2, 2, 4))),
+    "rwkv_wkv6": (nt.rwkv_wkv6, (HEAD, HEAD, HEAD, (1, 2), HEAD, STATE)),
+    "rwkv_wkv7": (nt.rwkv_wkv7, (HEAD,) * 6 + (STATE,)),
+    "set": (lambda x, y: nt.set(x, y, (1, 0)), ((3, 4), (2, 2))),
+    "solve_tri": (nt.solve_tri, ((2, 3, 3), (2, 3, 2))),
+    "ssm_conv": (nt.ssm_conv, ((1, 3, 6), (3, 4))),
+    "ssm_scan": (
+        lambda state, x, dt, a, b, c: nt.ssm_scan(state, x, dt, -a.abs(), b, c, nt.tensor([0])),
+        ((1, 2, 3, 4), (1, 3, 2, 3), (1, 3, 2), (2, 4), (1, 3, 1, 4), (1, 3, 1, 4)),
+    ),
+    "timestep_embedding": (lambda x: nt.timestep_embedding(x, 4), ((3,),)),
+    "win_part": (lambda x: nt.win_part(x, 2), ((3, 5, 2),)),
+    "win_unpart": (lambda x: nt.win_unpart(x, 5, 3, 2), ((6, 2, 2, 2),)),
+}  # fmt: skip
+"""Functions of GGML that PyTorch has in no form."""
+IN_FLOAT32 = {"flash_attn_ext", "timestep_embedding"}
+"""Those that compute in float32 whatever they take: their differences need a wider step, and are less exact."""
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_against_differences(name: str) -> None:
+    """The slope along a random direction, against the central difference of float64 values."""
+    function, shapes = DIFFERENCES[name]
+    rng = np.random.default_rng(0)
+    values, direction = ([rng.standard_normal(shape) for shape in shapes] for _ in range(2))
+
+    def total(*operands: nt.Tensor) -> nt.Tensor:
+        return sum((each.double().sin().sum() for each in floats_in([function(*operands)])), nt.zeros(()).double())
+
+    def along(step: float) -> float:
+        return total(*(nt.from_numpy(x + step * d) for x, d in zip(values, direction, strict=True))).item()
+
+    _, pull_back = nt.vjp(total, *map(nt.from_numpy, values))
+    parts = zip(pull_back(nt.tensor(1.0, dtype=nt.float64)), direction, strict=True)
+    slope = sum((gradient.numpy() * d).sum() for gradient, d in parts)
+    step, tolerance = (1e-2, 1e-3) if name in IN_FLOAT32 else (1e-5, 1e-5)
+    assert slope == pytest.approx((along(step) - along(-step)) / (2 * step), rel=tolerance)
+
+
 NO_FLOATS = {
     *("enable_grad", "finfo", "from_dlpack", "from_numpy", "iinfo", "inference_mode", "is_grad_enabled", "is_tensor"),
-    *("no_grad", "numel", "set_grad_enabled", "top_k"),
+    *("get_default_dtype", "initial_seed", "is_signed", "no_grad", "numel", "seed", "set_default_dtype"),
+    *("set_grad_enabled", "top_k"),
 }
 """Functions that take or give no floats of which a gradient could be taken."""
-DRAWS = {"bernoulli", "multinomial", "normal"}
+DRAWS = {"bernoulli", "binomial", "gumbel_softmax", "multinomial", "normal", "poisson"}
 
 
 def test_every_function_has_a_case() -> None:
-    """Functions that are ops are those of tests/autograd."""
-    rest = {*registry.functions()} - {case[0] for case in CASES} - set(OPS) - set(GGML) - DRAWS
+    """Functions that are ops, and forms in place, are those of tests/autograd."""
+    compared = {case[0] for case in CASES} | set(GGML) | set(DIFFERENCES) | {f"{name}_" for name in IN_PLACE}
+    rest = {*registry.functions()} - compared - set(OPS) - NO_DERIVATIVE - DRAWS
     creates = {name for name in rest if "requires_grad" in inspect.signature(getattr(nt, name)).parameters}
     assert rest - creates == NO_FLOATS

@@ -149,6 +149,7 @@ ATTRIBUTES = {
     "xielu": {"alpha_n": 0.8, "alpha_p": 0.5, "beta": 0.5, "eps": -1e-6},
     "convert": {"dtype": nt.float32},
     "fill": {"shape": (4,), "dtype": nt.bfloat16},
+    "threshold": {"threshold": 0.5, "value": -1.0},
 }
 
 
