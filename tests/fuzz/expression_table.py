@@ -219,8 +219,8 @@ NOT_DRAWN = {
     "operands of shapes and values that are not drawn": "conv_transpose1d conv_transpose2d cosine_embedding_loss",
     "uninitialized, or not of tensors": "empty_like rand_like randn_like empty as_tensor tensor finfo iinfo "
     "from_dlpack from_numpy manual_seed no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled "
-    "asarray broadcast_shapes can_cast dequantize get_default_dtype is_floating_point is_nonzero is_same_size is_signed "
-    "promote_types result_type scalar_tensor set_default_dtype",
+    "asarray broadcast_shapes can_cast dequantize get_default_dtype is_floating_point is_nonzero is_same_size "
+    "is_signed promote_types result_type scalar_tensor set_default_dtype",
     "compared by tests/functions alone": "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
     "adaptive_max_pool3d addbmm addr affine_grid atleast_1d atleast_2d atleast_3d avg_pool3d bartlett_window "
     "bilinear blackman_window block_diag celu channel_shuffle cholesky cholesky_inverse cholesky_solve "
