@@ -283,7 +283,8 @@ def test_what_fails_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the report
 
 
-def test_a_report_as_text_and_as_json() -> None:
+def test_a_report_as_text_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     rows = (
         CaseRow("gemm", "batch", "contract", "bf16", "a -> b", "pass", 1.5e-7, 2e-4, 1e-4, "by the book"),
         CaseRow("gemm", "padded", "contract", "f32", "a -> b", "wrong", float("inf"), 3e-3, 1e-4, "2 of 3\nare wrong"),
