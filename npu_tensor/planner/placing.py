@@ -57,7 +57,7 @@ def _in_long_launches(cut: Cut, accelerators: Sequence[Accelerator]) -> Cut:
             kernel = answers[takers[0]]
             assert not isinstance(kernel, (Refusal, Declined))
             options[takers[0]] = _option(task, kernel.cost, measure, frozenset())
-        jobs.append(Job(_read(task), _made(task), (*options, Option(0.0))))
+        jobs.append(Job(_operand_items(task), _result_items(task), (*options, Option(0.0))))
     orders = [range(len(jobs)), ordered(jobs, devices, overheads)]
     best = min(orders, key=lambda order: weight(jobs, overheads, devices, order))
     return Cut(cut.tasks._replace(tasks=[tasks[number] for number in best]), [cut.answers[number] for number in best])
@@ -196,14 +196,14 @@ def job(
         None if isinstance(each, (Refusal, Declined)) else _option(task, each.cost, measure, persistent)
         for each in answers
     ]
-    return Job(_read(task), _made(task), (*options, Option(measure.weigh(host.cost.expense))))
+    return Job(_operand_items(task), _result_items(task), (*options, Option(measure.weigh(host.cost.expense))))
 
 
-def _read(task: Task) -> tuple[int, ...]:
+def _operand_items(task: Task) -> tuple[int, ...]:
     return tuple([operand.item for operand in task.inputs])
 
 
-def _made(task: Task) -> tuple[int, ...]:
+def _result_items(task: Task) -> tuple[int, ...]:
     return tuple([output.item for output in task.outputs])
 
 

@@ -93,10 +93,10 @@ def launch_plans(
     plans: list[LaunchPlan] = []
     builder = _Builder(mixes, numbers)
     for kernel, dies in zip(kernels, dying, strict=True):
-        if builder.kernels and not builder.takes(kernel, dies):
+        if not builder.add(kernel, dies):
             plans.append(builder.plan())
             builder = _Builder(mixes, numbers)
-        builder.add(kernel, dies)
+            builder.add(kernel, dies)
     return [*plans, builder.plan()]
 
 
@@ -121,13 +121,12 @@ class _Builder:
         self._values: dict[Hashable, _Value] = {}
         self._used: list[list[_Value]] = []
 
-    def takes(self, kernel: NpuKernel, dies: Sequence[int]) -> bool:
-        """Whether a kernel can belong to the launch."""
+    def _takes(self, kernel: NpuKernel, places: Sequence[tuple[Hashable, Argument]], dies: Sequence[int]) -> bool:
+        """Whether a kernel with these host buffers can belong to the launch."""
         if not self._mixes and id(kernel.request.design.configuration) not in self._configurations:
             return False
         if self._seconds + kernel.cost.expense.seconds > config.launch_milliseconds / 1e3:
             return False
-        places = self._places(kernel)
         for key, argument in places:
             value = self._values.get(key)
             if value is None or argument.output or not value.argument.output:
@@ -141,20 +140,24 @@ class _Builder:
         # One may be for scratch.
         return sum(not _is_inside(argument, dead) for argument in arguments) < HOST_BUFFERS
 
-    def add(self, kernel: NpuKernel, dies: Sequence[int]) -> None:
-        """Run a kernel behind the others. dies: items that nobody reads after it."""
+    def add(self, kernel: NpuKernel, dies: Sequence[int]) -> bool:
+        """Run a kernel behind the others; False if it cannot belong to them. dies: items that nobody reads after it."""
+        places = self._places(kernel)
+        if self.kernels and not self._takes(kernel, places, dies):
+            return False
         place = len(self.kernels)
         self.kernels.append(kernel)
         self._seconds += kernel.cost.expense.seconds
         self._configurations.add(id(kernel.request.design.configuration))
         self._dead |= {*dies}
         used = []
-        for key, argument in self._places(kernel):
+        for key, argument in places:
             value = self._values.setdefault(key, _Value(argument, place))
             value.argument = value.argument._replace(nbytes=max(value.argument.nbytes, argument.nbytes))
             value.last = place
             used.append(value)
         self._used.append(used)
+        return True
 
     def _places(self, kernel: NpuKernel) -> list[tuple[Hashable, Argument]]:
         """For each host buffer of a kernel's design: what stands for its contents, and what it would be alone."""
