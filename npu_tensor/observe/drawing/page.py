@@ -44,7 +44,7 @@ def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Con
     styles = [
         f"vertical-align:top;padding:2px 6px;text-align:{'right' if column[0] in figures else 'left'};"
         f"white-space:{'nowrap' if column[0] in figures else 'normal'};"
-        f"{'min-width:6em;overflow-wrap:anywhere' if column[0] in prose else ''}"
+        f"{'min-width:4em;overflow-wrap:anywhere' if column[0] in prose else ''}"
         for column in columns
     ]
 
