@@ -2,14 +2,14 @@
 // process when it does something that the array does not take.
 //
 // Host implementations of the array's API call `fail`. The simulator compiles a source together with one
-// NT_HOST_ENTRY per declared function and calls the entries.
+// NT_HOST_ENTRY per declared function and calls the entries. What the standard library has in <algorithm>, <iterator>
+// and <stdexcept> is not used: reading them would take as long as compiling a kernel.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <stdexcept>
 #include <type_traits>
 
 #if defined(__x86_64__)
@@ -26,12 +26,16 @@ namespace nt_host {
 
 using namespace nt_host_without_state;
 
-class Failure : public std::runtime_error {
+class Failure : public std::exception {
   public:
-    using std::runtime_error::runtime_error;
+    explicit Failure(const char *message) : message_(message) {}
+    const char *what() const noexcept override { return message_; }
+
+  private:
+    const char *message_;
 };
 
-// End the function that the array called; the simulator reports `message`. Destructors run.
+// End the function that the array called; the simulator reports `message`, which must stay. Destructors run.
 [[noreturn]] inline void fail(const char *message) { throw Failure(message); }
 
 // The array flushes float32 denormals to zero, operands and results alike. Only while an object of this class lives.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <iterator>
 
 #include "vector.hpp"
 
@@ -72,11 +71,6 @@ class vector_iterator {
       private:
         T *pointer_;
     };
-    using iterator_category = std::random_access_iterator_tag;
-    using value_type = vector<Value, N>;
-    using difference_type = std::ptrdiff_t;
-    using pointer = void;
-
     explicit vector_iterator(T *pointer) : pointer_(pointer) {}
     auto operator*() const {
         if constexpr (std::is_const_v<T>) {

@@ -1,8 +1,6 @@
 // Products of small matrices, the shapes that each generation has.
 #pragma once
 
-#include <algorithm>
-
 #include "accum.hpp"
 
 // As in aie_api: products of 8x8x8 bfloat16 on aie2p multiply block floats if a program says so before it includes this.
@@ -78,7 +76,7 @@ inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, uns
         const float value = static_cast<float>(from[i * stride]);
         std::memcpy(&bits[i], &value, 4);
         exponents[i] = static_cast<int>(bits[i] >> 23 & 0xff);
-        largest = std::max(largest, exponents[i]);
+        if (exponents[i] > largest) largest = exponents[i];
     }
     std::int64_t mantissas[8];
     for (bool fits = false; !fits; largest += !fits) {
@@ -86,8 +84,8 @@ inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, uns
         for (unsigned i = 0; i < 8; ++i) {
             // 1.fraction with 7 bits; the shift by one leaves 6. More than 20 places are as good as all.
             const std::int64_t magnitude = exponents[i] ? 0x80 | (bits[i] >> 16 & 0x7f) : 0;
-            mantissas[i] =
-                shifted<mode>(bits[i] >> 31 ? -magnitude : magnitude, std::min(1 + largest - exponents[i], 20));
+            const int places = 1 + largest - exponents[i];
+            mantissas[i] = shifted<mode>(bits[i] >> 31 ? -magnitude : magnitude, places < 20 ? places : 20);
             fits = fits && mantissas[i] <= 127;
         }
     }
