@@ -9,13 +9,24 @@ itself. Tokens and heads are not in the binary: there are two sizes of objects.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.columns import core_tiles, gather, scatter
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, KernelFunction, ObjectType, Source, range_
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    Configuration,
+    Design,
+    KernelFunction,
+    ObjectType,
+    SequenceBuilder,
+    Source,
+    range_,
+)
 from npu_tensor.dtypes import bfloat16, float16, float32
 from npu_tensor.kernels.codegen.cycles import CASTS, CYCLES
 from npu_tensor.kernels.movement.copies import pattern
@@ -53,16 +64,17 @@ PROGRAM_BYTES: Final = 8192
 class RopePlan(NamedTuple):
     """How the rows are cut.
 
-    features, heads: of one segment. segments: of one object, which a core takes at a time. cores: of a column. rounds:
-    objects for all of these; the columns share them. output: dtype of the result.
+    features, heads: of one segment. segments: of one object, which a core takes at a time. cores: of a column. output:
+    dtype of the result. rounds: objects for all of these, which the columns share; the configuration does not depend
+    on them.
     """
 
     features: int
     heads: int
     segments: int
     cores: int
-    rounds: int
     output: str
+    rounds: int = 0
 
     @property
     def elements(self) -> int:
@@ -81,7 +93,7 @@ class Angles(NamedTuple):
     the turns.
     """
 
-    turns: np.ndarray[Any, np.dtype[np.float64]]
+    turns: tuple[float, ...]
     magnitude: float
     n_dims: int
     neighbours: bool
@@ -95,7 +107,7 @@ class Angles(NamedTuple):
     def whole_turns(self) -> bytes:
         """The turns in units of 2^-32, without whole ones."""
         steps = np.zeros(self.pairs, np.uint64)
-        steps[: len(self.turns)] = np.rint(self.turns % 1 * 2**32)
+        steps[: len(self.turns)] = np.rint(np.array(self.turns) % 1 * 2**32)
         return steps.astype(np.uint32).tobytes()
 
     def floats(self) -> bytes:
@@ -161,7 +173,8 @@ def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
         return None
     if not (np.isfinite(rates).all() and math.isfinite(magnitude)):
         return None
-    return Angles(rates / (2 * np.pi), float(magnitude), attributes["n_dims"], attributes["mode"] == "normal", divided)
+    turns = tuple((rates / (2 * np.pi)).tolist())
+    return Angles(turns, float(magnitude), attributes["n_dims"], attributes["mode"] == "normal", divided)
 
 
 def _heads(heads: int, features: int) -> int | None:
@@ -181,7 +194,7 @@ def _plan(segments: int, heads: int, features: int, target: Target, output: str)
 
     def plan(number: int) -> RopePlan:
         rounds = max(target.columns, -(-segments // (cores * number)))
-        return RopePlan(features, heads, number, cores, rounds, output)
+        return RopePlan(features, heads, number, cores, output, rounds)
 
     def passing(plan: RopePlan) -> int:
         """Segments that pass through a core, with those that it could have turned while it changed objects."""
@@ -196,36 +209,58 @@ def _place_words(plan: RopePlan, angles: Angles) -> int:
 
 
 def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: list[int]) -> Design:
-    builder = Builder(name, target.array.arch, target.columns)
-    x = builder.host_buffer("x", "bfloat16", sizes[0])
-    places = builder.host_buffer("positions", "int32", sizes[1])
-    factors = builder.host_buffer("factors", "float32", sizes[2]) if angles.divided else None
-    y = builder.host_buffer("y", plan.output, sizes[-1])
-    rotate, divide = _functions(builder, plan, angles, target.array.arch)
+    columns = target.columns
+    configuration = _configuration(name, target.array.arch, columns, plan._replace(rounds=0), angles)
+    sequence = SequenceBuilder(configuration)
+    x = sequence.host_buffer("x", "bfloat16", sizes[0])
+    places = sequence.host_buffer("positions", "int32", sizes[1])
+    factors = sequence.host_buffer("factors", "float32", sizes[2]) if angles.divided else None
+    y = sequence.host_buffer("y", plan.output, sizes[-1])
     words, elements = _place_words(plan, angles), plan.cores * plan.elements
-    place_type, (turns, table) = ObjectType("int32", (words,)), _core_types(angles)
+    firsts = [plan.rounds * column // columns for column in range(columns + 1)]
+    for column, first in enumerate(firsts[:-1]):
+        rounds = firsts[column + 1] - first
+        rows, positions, results = (configuration.fifo(f"{fifo}_{column}") for fifo in ("x", "positions", "y"))
+        if factors is not None:
+            sequence.fill(positions, factors, AccessPattern.linear(words))
+        objects = pattern(first * plan.places, [(rounds, plan.places), (words, 1)], 1)
+        assert objects is not None
+        share = AccessPattern.linear(rounds * elements, first * elements)
+        sequence.fill(positions, places, objects)
+        sequence.fill(rows, x, share)
+        sequence.drain(results, y, share)
+    for parameter in configuration.parameters:
+        column = parameter.tile.column
+        sequence.write(parameter, [firsts[column + 1] - firsts[column]])
+    return sequence.build()
+
+
+@lru_cache(maxsize=64)
+def _configuration(name: str, arch: Arch, columns: int, plan: RopePlan, angles: Angles) -> Configuration:
+    """What serves any number of rounds."""
+    builder = Builder(name, arch, columns, arguments=4 if angles.divided else 3)
+    rotate, divide = _functions(builder, plan, angles, arch)
+    place_type, (turns, table) = ObjectType("int32", (_place_words(plan, angles),)), _core_types(angles)
     constants = plan.segments, plan.heads, plan.features, angles.n_dims, angles.pairs, angles.magnitude
-    columns, first = target.columns, 0
+
+    def body(
+        x: Any, positions: Any, y: Any, table: Any, turns: Any, first: int, rates: Any = None, words: Any = None
+    ) -> None:
+        if divide:
+            divide(positions.acquire(1), rates, turns, angles.pairs)
+            positions.release(1)
+        # Without factors a round is all that the body has to do.
+        for _ in range_(words[0]) if divide else [0]:
+            rotate(x.acquire(1), positions.acquire(1), y.acquire(1), turns, table, first, *constants)
+            for end in (x, positions, y):
+                end.release(1)
+
     for column in range(columns):
-        rounds = plan.rounds * (column + 1) // columns - first
         cores = core_tiles(column, plan.cores)
         rows = scatter(builder, "x", ObjectType("bfloat16", (plan.elements,)), cores)
         results = gather(builder, "y", ObjectType(plan.output, (plan.elements,)), cores)
         # A memtile has too few channels to part the positions too, so every core sees all of its column.
         positions = builder.fifo(f"positions_{column}", place_type, Tile(column, 0), cores)
-
-        def body(
-            x: Any, positions: Any, y: Any, table: Any, turns: Any, first: int, rates: Any = None, words: Any = None
-        ) -> None:
-            if divide:
-                divide(positions.acquire(1), rates, turns, angles.pairs)
-                positions.release(1)
-            # Without factors a round is all that the body has to do.
-            for _ in range_(words[0]) if divide else [0]:
-                rotate(x.acquire(1), positions.acquire(1), y.acquire(1), turns, table, first, *constants)
-                for end in (x, positions, y):
-                    end.release(1)
-
         for row, (tile, source, result) in enumerate(zip(cores, rows.cores, results.cores, strict=True)):
             suffix = f"{tile.column}_{tile.row}"
             arguments: list[Any] = [
@@ -237,18 +272,8 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
                 rates = ObjectType("float32", turns.shape)
                 arguments.append(builder.core_buffer(f"rates_{suffix}", tile, rates, angles.floats()))
                 arguments.append(builder.parameter(f"rounds_{suffix}", tile, 1))
-                builder.write(arguments[-1], [rounds])
             builder.worker(tile, body, [source, positions, result, *arguments])
-        if factors is not None:
-            builder.fill(positions, factors, AccessPattern.linear(words))
-        objects = pattern(first * plan.places, [(rounds, plan.places), (words, 1)], 1)
-        assert objects is not None
-        share = AccessPattern.linear(rounds * elements, first * elements)
-        builder.fill(positions, places, objects)
-        builder.fill(rows.host, x, share)
-        builder.drain(results.host, y, share)
-        first += rounds
-    return builder.build()
+    return builder.configuration
 
 
 def _core_types(angles: Angles) -> tuple[ObjectType, ObjectType]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Final
 
 from npu_tensor.dataflow.array import Arch, Tile
@@ -16,12 +16,14 @@ from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, 
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
+    Configuration,
     CoreBuffer,
     Design,
     HostBuffer,
     KernelFunction,
     ObjectType,
     RuntimeParameter,
+    SequenceBuilder,
     Source,
     Word,
     range_,
@@ -38,41 +40,43 @@ LONGEST_NAME: Final = 100
 
 def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
     """The design of a plan; its host buffers are the plan's operands."""
-    return (_WholeDesign(plan, arch) if isinstance(plan, WholeRows) else _ChunkedDesign(plan, arch)).builder.build()
+    if isinstance(plan, ChunkedRows):
+        return _ChunkedSequence(plan, _ChunkedConfiguration(plan, arch).builder.configuration).builder.build()
+    sequence = _WholeSequence(plan, _whole_configuration(plan.form, arch))
+    return sequence.builder.build({"nt_rows": plan.batch * plan.cycles(arch)})
 
 
-class _RowwiseDesign:
-    """What the designs have in common: host buffers, streams, resident inputs.
+@lru_cache(maxsize=256)
+def _whole_configuration(form: WholeRows, arch: Arch) -> Configuration:
+    """What serves all plans of a form."""
+    return _WholeConfiguration(form, arch).builder.configuration
+
+
+class _RowwiseConfiguration:
+    """What the configurations have in common: streams, resident inputs.
 
     streams: of every column, those of the inputs by slot and then those of the outputs. counts: words of runtime
-    parameters that the sequence writes, by name, behind those of a run.
+    parameters that the sequence writes, behind those of a run.
     """
 
-    counts: Mapping[str, int] = MappingProxyType({})
+    counts: Sequence[str] = ()
 
     def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
         self.plan = plan
         row = self.row = plan.row
-        self.columns = range(plan.columns)
-        self.builder = Builder(plan.task.name[:LONGEST_NAME], arch, plan.columns)
-        self.inputs: dict[int | None, HostBuffer] = {}
-        self.outputs: dict[int | None, HostBuffer] = {}
-        for operand in plan.operands():
-            name = "scratch" if operand.number is None else f"{'output' if operand.output else 'input'}{operand.number}"
-            buffer = self.builder.host_buffer(name, operand.dtype, math.prod(operand.padded))
-            (self.outputs if operand.output else self.inputs)[operand.number] = buffer
+        self.builder = Builder(plan.task.name[:LONGEST_NAME], arch, plan.columns, plan.arguments)
         types = {slot: plan.object_type(row.inputs[slot], output=False) for slot in row.streams}
         self.results = [plan.object_type(output, output=True) for output in row.outputs]
         self.streams: list[tuple[dict[int, ColumnStream], list[ColumnStream]]] = []
-        for column in self.columns:
+        for column in range(plan.columns):
             cores = core_tiles(column, plan.cores)
             inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}
             outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
             self.streams.append((inputs, outputs))
         words = len(row.numbers) + len(self.counts)
         # mlir-aie adds a word per fifo; which of two buffers of equal size it puts first is not known.
-        self.spare = [0] * (words == len(types) + len(self.results))
-        self.words = [ObjectType("int32", (words + len(self.spare),))] if words else []
+        spare = words == len(types) + len(self.results)
+        self.words = [ObjectType("int32", (words + spare,))] if words else []
         self.pointers_to_words = self.words if row.numbers else []
         self.source = source
         carrier = plan.carrier_type
@@ -94,8 +98,6 @@ class _RowwiseDesign:
         types = {slot: self.plan.resident_type(slot) for slot in self.keep}
         resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
         words = [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
-        for parameter in words:
-            self.builder.write(parameter, [*self.counts.values(), *self.spare])
         counts = {name: words[0][len(self.row.numbers) + place] for place, name in enumerate(self.counts)}
         return resident, words if self.row.numbers else [], counts
 
@@ -115,13 +117,30 @@ class _RowwiseDesign:
         for slot, buffer in resident.items():
             load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
 
+
+class _RowwiseSequence:
+    """What the sequences have in common: host buffers, transfers, resident inputs."""
+
+    def __init__(self, plan: WholeRows | ChunkedRows, configuration: Configuration) -> None:
+        self.row = plan.row
+        self.carrier = plan.carrier
+        self.columns = range(plan.columns)
+        self.configuration = configuration
+        self.builder = SequenceBuilder(configuration)
+        self.inputs: dict[int | None, HostBuffer] = {}
+        self.outputs: dict[int | None, HostBuffer] = {}
+        for operand in plan.operands():
+            name = "scratch" if operand.number is None else f"{'output' if operand.output else 'input'}{operand.number}"
+            buffer = self.builder.host_buffer(name, operand.dtype, math.prod(operand.padded))
+            (self.outputs if operand.output else self.inputs)[operand.number] = buffer
+
     def fill(self, slot: int, column: int, pattern: AccessPattern) -> Step:
         """Into the stream of an input."""
-        return Step(self.streams[column][0][slot].host, self.inputs[slot], pattern)
+        return Step(self.configuration.fifo(f"in{slot}_{column}"), self.inputs[slot], pattern)
 
     def drain(self, output: int, column: int, pattern: AccessPattern) -> Step:
         """Out of the stream of an output."""
-        return Step(self.streams[column][1][output].host, self.outputs[output], pattern)
+        return Step(self.configuration.fifo(f"out{output}_{column}"), self.outputs[output], pattern)
 
     def send_resident(self, patterns: Iterable[tuple[int, AccessPattern]]) -> None:
         """Send resident inputs to all columns, as much at a time as the queues of the shim channels take."""
@@ -130,8 +149,8 @@ class _RowwiseDesign:
             if number % QUEUE_DEPTH == 0:
                 rounds.append([])
             for column in self.columns:
-                stream = self.streams[column][0][self.plan.carrier]
-                rounds[-1].append(Step(stream.host, self.inputs[slot], pattern, wait=True))
+                step = self.fill(self.carrier, column, pattern)
+                rounds[-1].append(step._replace(buffer=self.inputs[slot], wait=True))
         pipeline(self.builder, rounds, 1)
 
     def schedule(self, rounds: Iterable[Iterable[Step]]) -> None:
@@ -151,29 +170,21 @@ class _RowwiseDesign:
         pipeline(self.builder, map(chain.from_iterable, groups), 2 if size > 1 else 1)
 
 
-class _WholeDesign(_RowwiseDesign):
-    """Rows that fit into a core's memory."""
+class _WholeConfiguration(_RowwiseConfiguration):
+    """For rows that fit into a core's memory."""
 
     plan: WholeRows
 
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
-        self.counts = {"length": plan.task.length, **({"rounds": plan.rounds} if row.kept else {})}
+        self.counts = plan.counts
         length, lanes = plan.task.length, row.lanes
         source = rows_source(row, length % lanes == 0, plan.shortest >= LONG * lanes, plan.carrier, plan.values)
         super().__init__(plan, arch, source, plan.depth)
         pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
         pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.pointers_to_words]
-        self.rows = self.function("rows", pointers, 4, plan.batch * plan.cycles(arch), plan.program_bytes)
+        self.rows = self.function("rows", pointers, 4, 0, plan.program_bytes)
         self.workers()
-        patterns = []
-        for slot in row.kept:
-            elements = plan.resident_type(slot).elements // plan.resident_objects(slot)
-            for number in range(plan.resident_objects(slot)):
-                pattern = AccessPattern(number * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
-                patterns.append((slot, pattern))
-        self.send_resident(patterns)
-        self.schedule([self._transfers()])
 
     def body(self, tile: Tile) -> Callable[..., None]:
         plan, (resident, words, counts) = self.plan, self.core_memory(tile)
@@ -193,6 +204,27 @@ class _WholeDesign(_RowwiseDesign):
 
         return body
 
+
+class _WholeSequence(_RowwiseSequence):
+    """The transfers of rows that fit into a core's memory."""
+
+    def __init__(self, plan: WholeRows, configuration: Configuration) -> None:
+        super().__init__(plan, configuration)
+        self.plan = plan
+        counts = {"length": plan.task.length, "rounds": plan.rounds}
+        for parameter in configuration.parameters:
+            words = [0] * (parameter.words - len(self.row.numbers))
+            words[: len(plan.counts)] = [counts[name] for name in plan.counts]
+            self.builder.write(parameter, words)
+        patterns = []
+        for slot in self.row.kept:
+            elements = plan.resident_type(slot).elements // plan.resident_objects(slot)
+            for number in range(plan.resident_objects(slot)):
+                pattern = AccessPattern(number * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
+                patterns.append((slot, pattern))
+        self.send_resident(patterns)
+        self.schedule([self._transfers()])
+
     def _transfers(self) -> list[Step]:
         plan, steps = self.plan, list[Step]()
         for column in self.columns:
@@ -209,8 +241,8 @@ class _WholeDesign(_RowwiseDesign):
         return steps
 
 
-class _ChunkedDesign(_RowwiseDesign):
-    """Rows that pass through the cores in chunks."""
+class _ChunkedConfiguration(_RowwiseConfiguration):
+    """For rows that pass through the cores in chunks."""
 
     plan: ChunkedRows
 
@@ -219,24 +251,12 @@ class _ChunkedDesign(_RowwiseDesign):
         whole, long = plan.task.length % row.lanes == 0, plan.shortest >= LONG * row.lanes
         super().__init__(plan, arch, chunks_source(row, whole, long), 2)
         self.state = ObjectType("int32", (state_bytes(row) // 4,))
-        self.per_row = [slot for slot in row.streams if row.inputs[slot].access == "row"]
-        self.stored = [number for number, output in enumerate(row.outputs) if output.access == "row"]
         self.functions = self._functions(arch)
         self.workers()
-        patterns = []
-        for slot in row.kept:  # The host buffer has it once for each core of a column.
-            objects, elements = plan.resident_objects(slot), plan.resident_type(slot).elements
-            part = elements // objects
-            patterns.append((slot, AccessPattern(0, (1, objects, plan.cores, part), (0, part, elements, 1))))
-        self.send_resident(patterns)
-        if not plan.group:
-            self.schedule([self._round(number) for number in range(plan.rounds)])
-        else:
-            pipeline(self.builder, (steps for number in range(plan.rounds) for steps in self._shared_round(number)), 1)
 
     def _functions(self, arch: Arch) -> dict[str, KernelFunction]:
         plan, row = self.plan, self.row
-        per_row = [plan.input_type(slot) for slot in self.per_row]
+        per_row = [plan.input_type(slot) for slot in plan.per_row]
         state = [self.state, *self.words]
         functions: dict[str, KernelFunction] = {}
 
@@ -252,8 +272,8 @@ class _ChunkedDesign(_RowwiseDesign):
             if number in plan.exchanges:
                 declare(f"give{number}", [self.state, plan.result_type], 0, 50, 256)
                 declare(f"merge{number}", [plan.carrier_type, self.state], 1, 20 * plan.members, 256)
-        if self.stored:
-            declare("store", [*per_row, *(self.results[number] for number in self.stored), *state], 1, 200, 1024)
+        if plan.stored:
+            declare("store", [*per_row, *(self.results[number] for number in plan.stored), *state], 1, 200, 1024)
         return functions
 
     def body(self, tile: Tile) -> Callable[..., None]:
@@ -272,7 +292,7 @@ class _ChunkedDesign(_RowwiseDesign):
             carrier = inputs[plan.carrier]
             self.load(carrier, resident)
             for _ in range_(plan.rounds):
-                per_row = {slot: inputs[slot].acquire(1) for slot in self.per_row}
+                per_row = {slot: inputs[slot].acquire(1) for slot in plan.per_row}
                 for number, walk in enumerate(plan.walks):
                     slots = pass_inputs(row, walk)
                     streamed = [slot for slot in slots if row.inputs[slot].access == "full"]
@@ -291,17 +311,33 @@ class _ChunkedDesign(_RowwiseDesign):
                             functions[f"merge{number}"](carrier.acquire(1), state, min(states, plan.members - merged))
                             carrier.release(1)
                     functions[f"total{number}"](*per_row.values(), state, *words, plan.task.length)
-                if self.stored:
-                    results = [outputs[output].acquire(1) for output in self.stored]
+                if plan.stored:
+                    results = [outputs[output].acquire(1) for output in plan.stored]
                     functions["store"](*per_row.values(), *results, state, *words, plan.task.length)
-                    for output in self.stored:
+                    for output in plan.stored:
                         outputs[output].release(1)
                 for slot in per_row:
                     inputs[slot].release(1)
 
         return body
 
-    # --- transfers
+
+class _ChunkedSequence(_RowwiseSequence):
+    """The transfers of rows that pass through the cores in chunks."""
+
+    def __init__(self, plan: ChunkedRows, configuration: Configuration) -> None:
+        super().__init__(plan, configuration)
+        self.plan = plan
+        patterns = []
+        for slot in self.row.kept:  # The host buffer has it once for each core of a column.
+            objects, elements = plan.resident_objects(slot), plan.resident_type(slot).elements
+            part = elements // objects
+            patterns.append((slot, AccessPattern(0, (1, objects, plan.cores, part), (0, part, elements, 1))))
+        self.send_resident(patterns)
+        if not plan.group:
+            self.schedule([self._round(number) for number in range(plan.rounds)])
+        else:
+            pipeline(self.builder, (steps for number in range(plan.rounds) for steps in self._shared_round(number)), 1)
 
     def _round(self, number: int) -> list[Step]:
         """All transfers of a round in which every core has a row of its own."""
@@ -309,7 +345,7 @@ class _ChunkedDesign(_RowwiseDesign):
         for column in self.columns:
             first = (number * plan.columns + column) * plan.cores
             for slot in self.row.streams:
-                if slot not in self.per_row:
+                if slot not in plan.per_row:
                     times = sum(slot in pass_inputs(self.row, walk) for walk in plan.walks)
                     steps.append(self.fill(slot, column, self._chunks(first % plan.host_rows(slot), times)))
             for output, operand in enumerate(self.row.outputs):
@@ -350,7 +386,7 @@ class _ChunkedDesign(_RowwiseDesign):
     def _numbers(self, number: int) -> list[Step]:
         """The inputs with one element per row, for one round."""
         plan, steps = self.plan, list[Step]()
-        for slot in self.per_row:
+        for slot in plan.per_row:
             elements = self.row.inputs[slot].vector
             for column in self.columns:
                 if plan.group:
@@ -365,8 +401,8 @@ class _ChunkedDesign(_RowwiseDesign):
     def _results(self, number: int) -> list[Step]:
         """The outputs with one element per row, for one round. Every core of a group has them."""
         plan, steps = self.plan, list[Step]()
-        for output in self.stored:
-            elements = plan.cores * self.results[output].elements
+        for output in plan.stored:
+            elements = plan.cores * plan.object_type(self.row.outputs[output], output=True).elements
             for column in self.columns:
                 offset = (number * plan.columns + column) * elements
                 steps.append(self.drain(output, column, AccessPattern.linear(elements, offset)))
@@ -378,8 +414,10 @@ class _ChunkedDesign(_RowwiseDesign):
         elements = plan.cores * plan.result_type.elements
         first = plan.exchanges.index(index) * plan.columns
         return [
-            Step(outputs[0].host, self.inputs[None], AccessPattern.linear(elements, (first + column) * elements))
-            for column, (_, outputs) in enumerate(self.streams)
+            self.drain(0, column, AccessPattern.linear(elements, (first + column) * elements))._replace(
+                buffer=self.inputs[None]
+            )
+            for column in self.columns
         ]
 
     def _take(self, index: int) -> list[Step]:
@@ -389,12 +427,12 @@ class _ChunkedDesign(_RowwiseDesign):
         states, objects = plan.exchange_objects[exchange]
         state = partial_bytes(self.row, plan.walks[index]) // self.row.outputs[0].itemsize
         steps = []
-        for column, (inputs, _) in enumerate(self.streams):
+        for column in self.columns:
             member = (exchange * plan.columns + column // plan.group * plan.group) * plan.cores
             for number in range(objects):
                 offset = (member + number * states) * step
                 pattern = AccessPattern(offset, (plan.cores, 1, states, state), (0, 0, step, 1))
-                steps.append(Step(inputs[plan.carrier].host, self.inputs[None], pattern))
+                steps.append(self.fill(plan.carrier, column, pattern)._replace(buffer=self.inputs[None]))
         return steps
 
 

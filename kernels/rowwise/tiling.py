@@ -114,6 +114,11 @@ class RowwisePlan:
         return 1
 
     @property
+    def arguments(self) -> int:
+        """Host buffers."""
+        return len(self.row.inputs) - len(self.row.numbers) + len(self.row.outputs)
+
+    @property
     def carrier_type(self) -> ObjectType:
         """The objects that bring resident inputs."""
         return self.object_type(self.row.inputs[self.carrier], output=False)
@@ -179,6 +184,19 @@ class WholeRows(RowwisePlan):
     batch: int = 1
     depth: int = 2
     values: tuple[int, ...] = ()
+
+    @property
+    def form(self) -> WholeRows:
+        """The plan of the longest rows, as few as can be, that have its configuration."""
+        length = self.task.length
+        if self.pitch in LENGTHS:
+            length = self.pitch - (length % self.row.lanes > 0)
+        return replace(self, task=RowTask(self.task.name, self.row, (), (), 1, length), rounds=1)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """What a sequence writes to the cores: elements of a row, and objects of rows behind resident inputs."""
+        return ("length", "rounds") if self.row.kept else ("length",)
 
     @property
     def shortest(self) -> int:
@@ -284,6 +302,20 @@ class ChunkedRows(RowwisePlan):
         return walks(self.row)
 
     @property
+    def per_row(self) -> list[int]:
+        """The streams that have one element per row."""
+        return [slot for slot in self.row.streams if self.row.inputs[slot].access == "row"]
+
+    @property
+    def stored(self) -> list[int]:
+        """The outputs that have one element per row."""
+        return [number for number, output in enumerate(self.row.outputs) if output.access == "row"]
+
+    @property
+    def arguments(self) -> int:
+        return super().arguments + bool(self.exchanges)
+
+    @property
     def share(self) -> int:
         """Elements of a row that pass through one column (of a group) or core."""
         return self.chunk * self.chunks * (self.cores if self.group else 1)
@@ -366,10 +398,9 @@ class ChunkedRows(RowwisePlan):
         resident = sum(self.resident_type(slot).nbytes for slot in row.kept)
         operands = [*zip(row.inputs, task.layouts, strict=True), *zip(row.outputs, task.outputs, strict=True)]
         full = [(operand, layout) for operand, layout in operands if operand.access in ("full", "same") and layout]
-        buffers = len(operands) - len(row.numbers) + bool(self.exchanges)
         return (
             len(row.streams) <= 2
-            and buffers <= HOST_BUFFERS
+            and self.arguments <= HOST_BUFFERS
             and ends + resident + state_bytes(row) <= CORE_BYTES
             and all(self.pitch % layout.inner == 0 for _, layout in full)
             and (self.group > 0 or all(self.pitch * operand.itemsize <= STRIDE for operand, _ in full))

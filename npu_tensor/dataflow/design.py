@@ -409,7 +409,7 @@ class Design(Configuration):
         with _lock:
             return _configurations.setdefault(made, made)
 
-    @property
+    @cached_property
     def run_words(self) -> int:
         """How many words of each runtime parameter are given with every run."""
         written = Counter(word.parameter for word, _ in self.values)
