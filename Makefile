@@ -7,16 +7,19 @@
 # make clean   remove what the other targets made
 #
 # PYTHON       the interpreter that makes .venv (3.11 or newer)
-# PYTEST_ARGS  arguments of pytest in place of "-n auto" (a process per core) in make test, as in:
+# PYTEST_ARGS  arguments of pytest in make test, in place of those for a process per core, as in:
 #              make test PYTEST_ARGS="-x -k softmax"
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 # What a gradient records are ops that are tested here.
 AGAIN := tests/ops tests/functions --ignore=tests/functions/test_gradients.py
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# Many tests start Python anew, which then reads the bytecode of the package.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo check types reference compiled test bench docs clean
 
