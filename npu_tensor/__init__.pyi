@@ -723,7 +723,7 @@ def floor(input: Operand) -> Tensor:
 def floor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `floor`: the result is written to this tensor, and so to its views."""
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+    """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
 def floor_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
 def fmax(input: Operand, other: Operand) -> Tensor:
@@ -1463,8 +1463,8 @@ def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = 
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
-def randint(low: builtins.int, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
+def randint(low: builtins.int = 0, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+    """Uniform random integers on [low, high), or on [0, high) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
 

@@ -50,7 +50,7 @@ def main() -> int:
     sys.path[:0] = [".", str(ROOT)]
     tests = [] if any("::" in option or option.endswith(".py") for option in options) else ["array_api_tests"]
     # The first example of a test compiles its kernels, which takes longer than the suite's deadline.
-    own = ["-c", "pytest.ini", "-p", "no:cacheprovider", "--disable-deadline", "--disable-extension=fft", "-q"]
+    own = ["-c", "pytest.ini", "-p", "no:cacheprovider", "--disable-deadline", "-q"]
     return int(pytest.main([*own, *tests, *options], plugins=[Chosen()]))
 
 
