@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor
-from npu_tensor.array_api import array_creation, fft, inspection, linalg  # noqa: F401 - the last two are extensions
+from npu_tensor.array_api import array_creation, fft, inspection  # noqa: F401 - fft is the standard's extension
+from npu_tensor.array_api import linear_algebra as linalg  # noqa: F401 - the standard's name
 from npu_tensor.array_api.promotion import of_numpy
 from npu_tensor.tensor import Tensor
 
