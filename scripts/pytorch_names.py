@@ -62,7 +62,7 @@ def names() -> dict[str, tuple[Any, list[str]]]:
         where = getattr(owner, "__name__", "Tensor")
         if where not in ("torch.functional", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special"):
             where = "torch" if where == "torch" else "Tensor"
-        attributes = {function.__name__ for function in functions}
+        attributes = {function.__name__.removeprefix("linalg_") for function in functions}
         listed.setdefault("torch" if where == "torch.functional" else where, set()).update(attributes)
     ours = {
         "torch": npu_tensor,
