@@ -205,7 +205,7 @@ def _of_ggml_hsa(directory: Path, name: str) -> Path | None:
     stem, _, last = name.rpartition("-")
     plain = stem if re.fullmatch("[0-9a-f]{16}", last) else name
     pattern = re.compile(re.escape(plain) + r"(-[0-9a-f.]+)?\.(hsaco|pdi)")
-    return next((path for path in sorted(directory.iterdir()) if pattern.fullmatch(path.name)), None)
+    return next((path for path in sorted(directory.glob("*")) if pattern.fullmatch(path.name)), None)
 
 
 def builtin_targets() -> tuple[str, ...]:
