@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import platform
 import subprocess
@@ -18,6 +17,7 @@ import click
 from rich.text import Text
 
 import npu_tensor as nt
+from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.planner.selection import accelerators, selection_of
 from npu_tensor.runtime.devices.system import processor_name
@@ -194,22 +194,20 @@ def benchmark(quick: str, timed: bool = True) -> Callable[[Callable[..., Outcome
 
     def command(measure: Callable[..., Outcome]) -> click.Command:
         @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-        @click.option(
-            "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-        )
+        @json_option("the machine and all that was measured")
         @click.option("--quick", is_flag=True, help=quick)
         @functools.wraps(measure)
-        def main(json_path: Path | None, **options: Any) -> None:
+        def main(json_file: Path | None, **options: Any) -> None:
             session = Session()
             content, tables, remarks = measure(**options)
             machine = session.machine()
+            if put_json(json_file, {"machine": machine, **content}):
+                return
             print(headline(machine, timed))
             for table in tables:
                 show(*table)
             for remark in remarks:
                 print(remark)
-            if json_path is not None:
-                json_path.write_text(json.dumps({"machine": machine, **content}, indent=1) + "\n")
 
         return main
 

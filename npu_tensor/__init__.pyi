@@ -124,29 +124,29 @@ def acosh(input: Operand) -> Tensor:
 def acosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
+    """The means of output_size parts of (width), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)"""
+    >>> nt.adaptive_avg_pool1d(nt.arange(3.0).reshape(1, 3), 2)"""
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
+    """The means of output_size parts of (height, width), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))"""
+    >>> nt.adaptive_avg_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2)"""
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """As `adaptive_avg_pool2d`, of three place dimensions.
+    """The means of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_avg_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)"""
+    >>> nt.adaptive_avg_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
 def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it.
+    """The largest of output_size parts of (width), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_max_pool1d(nt.arange(6.0).reshape(1, 6), 2)"""
+    >>> nt.adaptive_max_pool1d(nt.arange(3.0).reshape(1, 3), 2)"""
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """As `adaptive_max_pool1d`, of height and width.
+    """The largest of output_size parts of (height, width), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_max_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))"""
+    >>> nt.adaptive_max_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2)"""
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """As `adaptive_max_pool1d`, of three place dimensions.
+    """The largest of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_max_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)"""
+    >>> nt.adaptive_max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input + alpha * other."""
 def add1(input: Tensor, other: Tensor) -> Tensor:
@@ -293,21 +293,27 @@ def atleast_2d(*tensors: Any) -> Any:
     """Numbers and vectors as matrices of one row."""
 def atleast_3d(*tensors: Any) -> Any:
     """Matrices with a last dimension of extent 1; vectors and numbers as such matrices of one row."""
-def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True) -> Tensor:
+def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
     """The mean of each window of (batch, channels, width); stride defaults to kernel_size.
 
-    GGML's POOL_1D divides by the number of elements that are not padding, as count_include_pad=False does; its POOL_2D
-    counts the padding."""
+    count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
+    divisor_override: what to divide the sum by instead.
+
+    >>> nt.avg_pool1d(nt.arange(3.0).reshape(1, 3), 2, stride=1)"""
 def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
     """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
-    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
+    count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
+    divisor_override: what to divide the sum by instead.
 
-    >>> nt.avg_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)"""
+    >>> nt.avg_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, stride=1)"""
 def avg_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
-    """As `avg_pool2d`, of three place dimensions.
+    """The mean of each window of (batch, channels, depth, height, width); stride defaults to kernel_size.
 
-    >>> nt.avg_pool3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), 2)"""
+    count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
+    divisor_override: what to divide the sum by instead.
+
+    >>> nt.avg_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, stride=1)"""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
 
@@ -467,37 +473,44 @@ def constant_pad_nd(input: Tensor, pad: Sequence[builtins.int], value: builtins.
 
     >>> nt.constant_pad_nd(nt.ones(1, 2), (1, 1), 7.0)"""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
-    """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
+    """Convolution of (batch, channels, width), plus bias (outputs,).
 
-    padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch.
+    weight: (outputs, channels / groups, width); it is not flipped, as in PyTorch. padding: zeros at both ends
+    of each dimension, "same" or "valid".
 
-    >>> nt.conv1d(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[[1.0, -1.0]]]))"""
+    >>> nt.conv1d(nt.arange(3.0).reshape(1, 3), nt.ones(1, 1, 2))"""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
-    """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
+    """Convolution of (batch, channels, height, width), plus bias (outputs,).
 
-    bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
+    weight: (outputs, channels / groups, height, width); it is not flipped, as in PyTorch. padding: zeros at both ends
+    of each dimension, "same" or "valid".
 
-    >>> nt.conv2d(nt.arange(9.0).reshape(1, 1, 3, 3), nt.ones(1, 1, 2, 2))"""
+    >>> nt.conv2d(nt.arange(9.0).reshape(1, 3, 3), nt.ones(1, 1, 2, 2))"""
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
-    """As `conv2d`, of three place dimensions.
+    """Convolution of (batch, channels, depth, height, width), plus bias (outputs,).
 
-    >>> nt.conv3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))"""
+    weight: (outputs, channels / groups, depth, height, width); it is not flipped, as in PyTorch. padding: zeros at both ends
+    of each dimension, "same" or "valid".
+
+    >>> nt.conv3d(nt.arange(27.0).reshape(1, 3, 3, 3), nt.ones(1, 1, 2, 2, 2))"""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
+    """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, width).
 
-    padding: elements less at both ends; output_padding: elements more at the end.
+    padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
 
-    >>> nt.conv_transpose1d(nt.tensor([[[1.0, 2.0]]]), nt.tensor([[[1.0, 10.0]]]), stride=2)"""
+    >>> nt.conv_transpose1d(nt.ones(1, 1, 2), nt.ones(1, 1, 2))"""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
+    """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, height, width).
 
-    padding: elements less on all sides; output_padding: elements more at the ends.
+    padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
 
-    >>> nt.conv_transpose2d(nt.tensor([[[[1.0, 2.0]]]]), nt.ones(1, 1, 2, 2), stride=2)"""
+    >>> nt.conv_transpose2d(nt.ones(1, 1, 2, 2), nt.ones(1, 1, 2, 2))"""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """As `conv_transpose2d`, of three place dimensions.
+    """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, depth, height, width).
 
-    >>> nt.conv_transpose3d(nt.ones(1, 1, 1, 1, 1), nt.ones(1, 1, 1, 1, 2))"""
+    padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
+
+    >>> nt.conv_transpose3d(nt.ones(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))"""
 def copysign(input: Operand, other: Operand) -> Tensor:
     """The magnitude of input with the sign of other, which may be that of a zero."""
 def copysign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -723,7 +736,7 @@ def floor(input: Operand) -> Tensor:
 def floor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `floor`: the result is written to this tensor, and so to its views."""
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+    """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
 def floor_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
 def fmax(input: Operand, other: Operand) -> Tensor:
@@ -1158,17 +1171,17 @@ def logspace(start: builtins.float, end: builtins.float, steps: builtins.int, ba
 def logsumexp(input: Operand, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
     """log(sum(exp(input))) over dim, without overflow."""
 def lp_pool1d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
-    """The sum of the elements of each window to a power, to the inverse power.
+    """The sum of a power of the elements of each window of (batch, channels, width), to the inverse power.
 
-    >>> nt.lp_pool1d(nt.tensor([[3.0, 4.0]]), 2, 2)"""
+    >>> nt.lp_pool1d(nt.arange(3.0).reshape(1, 3), 2, 2, stride=1)"""
 def lp_pool2d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
-    """As `lp_pool1d`, of two place dimensions.
+    """The sum of a power of the elements of each window of (batch, channels, height, width), to the inverse power.
 
-    >>> nt.lp_pool2d(nt.ones(1, 2, 2), 2, 2)"""
+    >>> nt.lp_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, 2, stride=1)"""
 def lp_pool3d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
-    """As `lp_pool1d`, of three place dimensions.
+    """The sum of a power of the elements of each window of (batch, channels, depth, height, width), to the inverse power.
 
-    >>> nt.lp_pool3d(nt.ones(1, 2, 2, 2), 1, 2)"""
+    >>> nt.lp_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, 2, stride=1)"""
 def lt(input: Operand, other: Operand) -> Tensor:
     """input < other."""
 def lt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1204,30 +1217,44 @@ def matrix_power(A: Tensor, n: builtins.int) -> Tensor:
 def max(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
 def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
-    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size."""
+    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size.
+
+    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
+    the elements of its channel.
+
+    >>> nt.max_pool1d(nt.arange(3.0).reshape(1, 3), 2, stride=1)"""
 def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
     """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
 
-    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among the
-    elements of its channel.
+    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
+    the elements of its channel.
 
-    >>> nt.max_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)"""
+    >>> nt.max_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, stride=1)"""
 def max_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
-    """As `max_pool2d`, of three place dimensions.
+    """The largest element of each window of (batch, channels, depth, height, width); stride defaults to kernel_size.
 
-    >>> nt.max_pool3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), 2)"""
+    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
+    the elements of its channel.
+
+    >>> nt.max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, stride=1)"""
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[builtins.int] | None = None) -> Tensor:
-    """The elements of a maximum pool put where they were, zeros elsewhere; output_size if the extents are ambiguous.
+    """The elements of a maximum pool of (batch, channels, width) put where they were, zeros elsewhere.
 
-    >>> nt.max_unpool1d(nt.tensor([[5.0]]), nt.tensor([[1]]), 2)"""
+    output_size: the extents, if kernel, stride and padding allow several.
+
+    >>> nt.max_unpool1d(nt.arange(3.0).reshape(1, 3), nt.arange(3.0).reshape(1, 3).long(), 1)"""
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[builtins.int] | None = None) -> Tensor:
-    """As `max_unpool1d`, of two place dimensions.
+    """The elements of a maximum pool of (batch, channels, height, width) put where they were, zeros elsewhere.
 
-    >>> nt.max_unpool2d(nt.tensor([[[5.0]]]), nt.tensor([[[3]]]), 2)"""
+    output_size: the extents, if kernel, stride and padding allow several.
+
+    >>> nt.max_unpool2d(nt.arange(9.0).reshape(1, 3, 3), nt.arange(9.0).reshape(1, 3, 3).long(), 1)"""
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[builtins.int] | None = None) -> Tensor:
-    """As `max_unpool1d`, of three place dimensions.
+    """The elements of a maximum pool of (batch, channels, depth, height, width) put where they were, zeros elsewhere.
 
-    >>> nt.max_unpool3d(nt.tensor([[[[5.0]]]]), nt.tensor([[[[7]]]]), 2)"""
+    output_size: the extents, if kernel, stride and padding allow several.
+
+    >>> nt.max_unpool3d(nt.arange(27.0).reshape(1, 3, 3, 3), nt.arange(27.0).reshape(1, 3, 3, 3).long(), 1)"""
 def maximum(input: Operand, other: Operand) -> Tensor:
     """The larger of the two; NaN if either is NaN."""
 def maximum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1463,8 +1490,8 @@ def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = 
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
-def randint(low: builtins.int, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
+def randint(low: builtins.int = 0, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+    """Uniform random integers on [low, high), or on [0, high) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
 

@@ -475,7 +475,7 @@ class Methods:
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor`: the result is written to this tensor, and so to its views."""
     def floor_divide(self, other: Operand) -> Tensor:
-        """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+        """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
     def fmax(self, other: Operand) -> Tensor:

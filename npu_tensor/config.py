@@ -135,6 +135,14 @@ def words_like(pattern: str, allowed: str) -> Kind:
     return Kind(convert, f"{allowed}, separated by commas")
 
 
+def _compilers(value: str) -> str:
+    """ggml-hsa's order of compilers as the value of our `jit`, which has one of them."""
+    words = {word.strip().lower() for word in value.split(",")} - {""}
+    if words - {"iron", "triton"}:
+        raise ValueError
+    return "off" if words and "iron" not in words else "wait"
+
+
 def _directory_name(value: Any) -> str:
     if not re.fullmatch(r"[\w.+-]*", value, re.ASCII):
         raise ValueError
@@ -253,6 +261,7 @@ class Config:
         "build in the background, or off: use ready and cached ones only",
         one_of(Building, switch=True),
         GGML_HSA_JIT_COMPILE=GgmlSwitch("wait", "off"),
+        GGML_HSA_JIT_COMPILER_ORDER=Kind(_compilers, "iron and triton, separated by a comma"),
     )
     jit_verbose: bool = _setting(
         False,

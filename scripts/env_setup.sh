@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # Makes and activates a Python environment that compiles kernels for NPUs: npu_tensor, mlir-aie and Peano.
 #
-#     source scripts/env_setup.sh [OPTIONS]     # bash or zsh
+#     source scripts/env_setup.sh [iron] [OPTIONS]     # bash or zsh
 #     bash scripts/env_setup.sh --dry-run
 #
+#     iron                 the compiler, of which ggml-hsa's script takes the name; there is no other
 #     --python PYTHON      the interpreter of the environment, 3.11 or newer; default: python3.
 #                          The distribution's own: XRT's pyxrt, which runs kernels, is made for that one.
 #     --dir DIR            where the environment is or will be; default: .venv-iron beside this directory
@@ -38,6 +39,7 @@ _npu_tensor_env_setup() {
                 dry_run=yes
                 shift
                 ;;
+            iron) shift ;;
             --python | --dir | --mlir-aie)
                 [ $# -ge 2 ] && [ -n "$2" ] || { _npu_tensor_fail "$1 needs a value"; return 1; }
                 case "$1" in

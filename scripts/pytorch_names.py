@@ -19,7 +19,7 @@ import npu_tensor
 import npu_tensor.nn.functional
 
 LEFT_OUT: Final = {
-    "complex numbers": r"complex|conj|angle|imag|real$|polar|adjoint|mH$|^H$|c(float|double|half)$|stft|resolve_",
+    "complex numbers": r"complex|conj|angle|imag|real$|eigvals$|polar|adjoint|m?H$|c(float|double|half)$|stft|resolve_",
     "quantization": r"quant|^q_|qscheme|int_repr|fake_",
     "sparse and nested tensors": (
         r"sparse|coalesce|(crow|ccol|row|col)_indices|^(indices|values)$|[hs]s?p?add?mm$|h?sp?mm$|dsmm|dense|padded|nested"
@@ -42,6 +42,7 @@ LEFT_OUT: Final = {
     ),
     "withdrawn by PyTorch, or LAPACK's own": (
         r"^(eig|symeig|lstsq|triangular_solve|solve|chain_matmul|lu|lu_solve|lu_unpack|geqrf|ormqr|orgqr)$"
+        r"|^(ldl_\w+|householder_product|lu_factor)$|_ex$"
     ),
 }
 """What has no place here, as patterns of names by reason."""
@@ -62,7 +63,7 @@ def names() -> dict[str, tuple[Any, list[str]]]:
         where = getattr(owner, "__name__", "Tensor")
         if where not in ("torch.functional", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special"):
             where = "torch" if where == "torch" else "Tensor"
-        attributes = {function.__name__ for function in functions}
+        attributes = {function.__name__.removeprefix("linalg_") for function in functions}
         listed.setdefault("torch" if where == "torch.functional" else where, set()).update(attributes)
     ours = {
         "torch": npu_tensor,

@@ -27,7 +27,7 @@ PROMISED = {
     "NPU_TENSOR_KERNEL_DIR": ["GGML_HSA_KERNEL_DIR"],
     "NPU_TENSOR_CACHE_DIR": ["GGML_HSA_KERNEL_CACHE_DIR"],
     "NPU_TENSOR_CACHE_CLEAR": ["GGML_HSA_KERNEL_CACHE_CLEAR"],
-    "NPU_TENSOR_JIT": ["GGML_HSA_JIT_COMPILE"],
+    "NPU_TENSOR_JIT": ["GGML_HSA_JIT_COMPILE", "GGML_HSA_JIT_COMPILER_ORDER"],
     "NPU_TENSOR_JIT_VERBOSE": ["GGML_HSA_JIT_VERBOSE"],
     "NPU_TENSOR_LOG": ["GGML_HSA_ENABLE_LOG"],
     "NPU_TENSOR_FALLBACK": ["GGML_HSA_CPU_FALLBACK"],
@@ -49,7 +49,7 @@ PROMISED = {
 ON = ["1", "true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"]
 OFF = ["0", "false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", ""]
 
-# Settings and what the words stand for there.
+# Settings and what the words stand for there, under the first two of their variables.
 SWITCHES: dict[str, tuple[Any, Any]] = {
     "cache_clear": (True, False),
     "jit": ("wait", "off"),
@@ -139,7 +139,7 @@ def test_every_promised_variable_is_read_with_its_aliases() -> None:
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_switches_take_the_words_of_ggml_hsa_in_any_case(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in SETTINGS[name].readers:
+    for variable in [*SETTINGS[name].readers][:2]:
         for words, expected in zip((ON, OFF), SWITCHES[name], strict=True):
             for word in words:
                 monkeypatch.setenv(variable, word)
@@ -149,7 +149,7 @@ def test_switches_take_the_words_of_ggml_hsa_in_any_case(name: str, monkeypatch:
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_other_words_are_off_for_ggml_hsa_and_wrong_for_us(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = SETTINGS[name].readers
+    ours, theirs = [*SETTINGS[name].readers][:2]
     monkeypatch.setenv(theirs, "enable")
     with pytest.warns(RuntimeWarning, match=f"{theirs}='enable'"):
         assert getattr(Config(), name) == SWITCHES[name][1]
@@ -170,6 +170,9 @@ def test_other_words_are_off_for_ggml_hsa_and_wrong_for_us(name: str, monkeypatc
         ("fallback", "GGML_HSA_CPU_FALLBACK", "0", "error"),
         ("jit", "NPU_TENSOR_JIT", "background", "background"),
         ("jit", "NPU_TENSOR_JIT", "wait", "wait"),
+        ("jit", "GGML_HSA_JIT_COMPILER_ORDER", "triton,iron", "wait"),
+        ("jit", "GGML_HSA_JIT_COMPILER_ORDER", "triton", "off"),
+        ("jit", "GGML_HSA_JIT_COMPILER_ORDER", "", "wait"),
         ("kernel_dirs", "NPU_TENSOR_KERNEL_DIR", "/a:b c", (Path("/a"), Path("b c"))),
         ("kernel_dirs", "GGML_HSA_KERNEL_DIR", "/a", (Path("/a"),)),
         ("kernel_dirs", "NPU_TENSOR_KERNEL_DIR", "", ()),

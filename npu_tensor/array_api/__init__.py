@@ -1,8 +1,9 @@
-"""The Python array API standard (2024.12) on Tensors: what `Tensor.__array_namespace__` gives to other libraries.
+"""The Python array API standard (2025.12) on Tensors: what `Tensor.__array_namespace__` gives to other libraries.
 
 The functions are NumPy's of the same names, called on Tensors: what has a counterpart here is recorded, the rest
 computes its operands, and all give Tensors. Dtypes are promoted as the standard says, by dtype alone, and not as in the
-main namespace, whose rules are PyTorch's. There are no complex numbers, and of unsigned integers uint8 alone.
+main namespace, whose rules are PyTorch's. There are no complex numbers, and so neither `linalg.eig` nor the transforms
+of `fft`; of unsigned integers there is uint8 alone.
 """
 
 from __future__ import annotations
@@ -13,46 +14,32 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor
-from npu_tensor.array_api import array_creation, inspection
+from npu_tensor.array_api import array_creation, fft, inspection  # noqa: F401 - fft is the standard's extension
 from npu_tensor.array_api import linear_algebra as linalg  # noqa: F401 - the standard's name
 from npu_tensor.array_api.promotion import of_numpy
 from npu_tensor.tensor import Tensor
 
-__array_api_version__: Final = "2024.12"
+__array_api_version__: Final = "2025.12"
 
 e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
 _OF_ONE_DTYPE: Final = (
-    *("abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2"),
-    *("atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift"),
-    *("bitwise_xor", "ceil", "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod"),
-    *("cumulative_sum", "diff", "divide", "empty_like", "equal", "exp", "expand_dims", "expm1", "flip", "floor"),
-    *("full_like", "greater", "greater_equal", "hypot", "imag", "isfinite", "isin", "isinf", "isnan", "less"),
-    *("less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or"),
-    *("logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "min", "minimum", "moveaxis", "multiply"),
-    *("negative", "nextafter", "nonzero", "not_equal", "ones_like", "permute_dims", "positive", "pow", "prod"),
-    *("real", "reciprocal", "reshape", "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh"),
-    *("sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "tan", "tanh", "tensordot", "tile", "tril"),
-    *("triu", "trunc", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot"),
-    "zeros_like",
+    "abs acos acosh add all any argmax argmin asin asinh atan atan2 atanh bitwise_and bitwise_invert "
+    "bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil concat conj copysign cos cosh count_nonzero "
+    "cumulative_prod cumulative_sum diff divide empty_like equal exp expand_dims expm1 flip floor floor_divide "
+    "full_like greater greater_equal hypot imag isfinite isin isinf isnan less less_equal log log10 log1p log2 "
+    "logaddexp logical_and logical_not logical_or logical_xor matmul matrix_transpose max maximum mean min minimum "
+    "moveaxis multiply negative nextafter nonzero not_equal ones_like permute_dims positive pow prod real reciprocal "
+    "reshape roll round searchsorted sign signbit sin sinh sqrt square squeeze stack std subtract sum tan tanh "
+    "tensordot tile tril triu trunc unique_all unique_counts unique_inverse unique_values unstack var vecdot "
+    "zeros_like"
 )
-_NOT_PROMOTED: Final = (
-    *("astype", "broadcast_to", "meshgrid", "repeat", "take", "take_along_axis"),
-)
-
+_NOT_PROMOTED: Final = "astype broadcast_to repeat take take_along_axis"
 
 
 def clip(x: Tensor, /, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
     """x limited to [min, max], in its dtype."""
     return x.clone() if min is None and max is None else x.clamp(min, max).to(x.dtype)
-
-
-def floor_divide(x1: Any, x2: Any, /) -> Any:
-    """The quotient rounded down; that of an infinite operand is not NaN or -1, as NumPy's is, but the limit."""
-    quotient = _floor_divide(x1, x2)
-    if not quotient.is_floating_point():
-        return quotient
-    return npu_tensor.where(npu_tensor.isinf(x1) | npu_tensor.isinf(x2), (x1 / x2).floor().to(quotient.dtype), quotient)
 
 
 def remainder(x1: Any, x2: Any, /) -> Any:
@@ -61,7 +48,7 @@ def remainder(x1: Any, x2: Any, /) -> Any:
     return npu_tensor.where(rest == 0, npu_tensor.copysign(rest, x2), rest) if rest.is_floating_point() else rest
 
 
-_floor_divide, _remainder = of_numpy(np.floor_divide), of_numpy(np.remainder)
+_remainder = of_numpy(np.remainder)
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
@@ -74,15 +61,17 @@ def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: b
     return npu_tensor.argsort(x, axis, descending)
 
 
-def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
-    """All expanded to their common shape."""
-    return [*npu_tensor.broadcast_tensors(*arrays)]
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """Vectors expanded to a grid, of which each is one coordinate; the first along the second dimension unless "ij"."""
+    return tuple(npu_tensor.meshgrid(*arrays, indexing=indexing))
 
 
 globals().update(
-    {name: of_numpy(getattr(np, name)) for name in _OF_ONE_DTYPE},
-    **{name: of_numpy(getattr(np, name), None) for name in _NOT_PROMOTED},
+    {name: of_numpy(getattr(np, name)) for name in _OF_ONE_DTYPE.split()},
+    **{name: of_numpy(getattr(np, name), None) for name in _NOT_PROMOTED.split()},
     where=of_numpy(np.where, 1),
+    broadcast_arrays=npu_tensor.broadcast_tensors,
+    broadcast_shapes=npu_tensor.broadcast_shapes,
     **{name: getattr(array_creation, name) for name in array_creation.__all__},
     **{name: getattr(inspection, name) for name in inspection.__all__ if name != "OF_THE_STANDARD"},
     **inspection.OF_THE_STANDARD,

@@ -29,9 +29,9 @@ class __array_namespace_info__:
         """Where values are read."""
         return "cpu"
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """What `device=` takes; `npu_tensor.set_default_device` chooses what computes."""
-        return ["cpu"]
+        return ("cpu",)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """What Python numbers and indices become; there are no complex numbers."""
@@ -78,5 +78,3 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     numbers = [type(each) for each in arrays_and_dtypes if isinstance(each, (bool, int, float))]
     dtypes = [_dtype_of(each) for each in arrays_and_dtypes if not isinstance(each, (bool, int, float))]
     return promote([(common_dtype(dtypes), 1)], numbers)
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npu_tensor._util.output_files import STDOUT, json_option, put_json
 from npu_tensor._util.units import size
 from npu_tensor.cli.options import device_errors, device_option
 from npu_tensor.cli.output import failures
@@ -36,13 +36,20 @@ ROUNDED = 64
 @click.option("--repetition-penalty", type=float, default=1.0, show_default=True, help="For tokens that are there.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
 @click.option("--chat", is_flag=True, help="The prompt is a message of a chat, by the template in the file.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object with the text and the figures instead.")
+@json_option("an object with the text and the figures")
 @click.option("--explain", is_flag=True, help="Also print where every op of a step runs and why.")
 @device_option()
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("prompt")
 def generate(
-    model: Path, prompt: str, device: str, tokens: int, chat: bool, as_json: bool, explain: bool, **sampling: float
+    model: Path,
+    prompt: str,
+    device: str,
+    tokens: int,
+    chat: bool,
+    json_file: Path | None,
+    explain: bool,
+    **sampling: float,
 ) -> None:
     """Continue a text with a language model.
 
@@ -66,17 +73,15 @@ def generate(
         try:
             for piece in map(tokenizer.decoded(text), run):
                 pieces.append(piece)
-                if not as_json:
+                if json_file != STDOUT:
                     click.echo(piece, nl=False)
         except KeyboardInterrupt:
             interrupted = True  # What is there is worth showing, with its figures.
         figures = _figures(run)
-        if as_json:
-            click.echo(json.dumps({"text": "".join(pieces), **figures}))
-        else:
+        if not put_json(json_file, {"text": "".join(pieces), **figures}):
             click.echo()
             click.echo(_said(figures, interrupted), err=True)
-        if explain or not (interrupted or as_json):
+        if explain or not (interrupted or json_file == STDOUT):
             explanation = run.explain()
             click.echo(explanation if explain else _places(explanation), err=True)
     if interrupted:

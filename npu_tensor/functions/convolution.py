@@ -7,9 +7,10 @@ strided slice of the input, and a convolution is a matrix product with these.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,17 @@ from npu_tensor.functions.shape import pad
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
-__all__ = ["Framed", "Sizes", "bounds_of", "columns_of", "each_place", "in_frame", "require_places", "windows_of"]
+__all__ = [
+    "Framed",
+    "Sizes",
+    "bounds_of",
+    "columns_of",
+    "each_place",
+    "for_places",
+    "in_frame",
+    "require_places",
+    "windows_of",
+]
 
 Sizes = int | Sequence[int]
 
@@ -33,6 +44,26 @@ def each_place(name: str, value: Sizes, places: int, least: int = 1) -> tuple[in
     if len(numbers) not in (1, places) or min(numbers) < least:
         raise ArgumentError(f"{name} must be one integer or {places}, of {least} or more, not {value!r}")
     return numbers * places if len(numbers) == 1 else numbers
+
+
+_EXTENTS: Final = ("width", "height, width", "depth, height, width")
+
+
+def for_places(name: str, *ggml: str) -> Callable[[Callable[[int], Callable[..., Any]]], None]:
+    """Make public what the decorated function makes for 1, 2 and 3 place dimensions, as <name>1d, <name>2d, <name>3d.
+
+    ggml: GGML's names for the first ones. Texts may hold {name}; {extents}, such as "height, width"; and for examples
+    {x}, a tensor of one channel with 3 elements in each dimension, and {kernel}, a weight with 2.
+    """
+
+    def decorate(make: Callable[[int], Callable[..., Any]]) -> None:
+        for places, (extents, named) in enumerate(itertools.zip_longest(_EXTENTS, ggml, fillvalue=""), 1):
+            function, public = make(places), f"{name}{places}d"
+            x, kernel = f"nt.arange({3**places}.0).reshape(1{', 3' * places})", f"nt.ones(1, 1{', 2' * places})"
+            function.__doc__ = (function.__doc__ or "").format(name=public, extents=extents, x=x, kernel=kernel)
+            composite(public, method=False, ggml=named)(function)
+
+    return decorate
 
 
 def require_places(input: Tensor, places: int) -> None:
@@ -171,59 +202,27 @@ def _around(
     return [(width // 2, width - width // 2) for width in added]
 
 
-@composite(method=False, ggml="IM2COL")
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
+@for_places("conv", "IM2COL", "CONV_2D, CONV_2D_DW", "CONV_3D")
+def _convolution(places: int) -> Callable[..., Tensor]:
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """Convolution of (batch, channels, {extents}), plus bias (outputs,).
 
-    padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch.
+        weight: (outputs, channels / groups, {extents}); it is not flipped, as in PyTorch. padding: zeros at both ends
+        of each dimension, "same" or "valid".
 
-    >>> nt.conv1d(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[[1.0, -1.0]]]))
-    """
-    return _convolved(input, weight, bias, stride, padding, dilation, groups, 1)
+        >>> nt.{name}({x}, {kernel})
+        """
+        return _convolved(input, weight, bias, stride, padding, dilation, groups, places)
 
-
-@composite(method=False, ggml="CONV_2D, CONV_2D_DW")
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
-
-    bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
-
-    >>> nt.conv2d(nt.arange(9.0).reshape(1, 1, 3, 3), nt.ones(1, 1, 2, 2))
-    """
-    return _convolved(input, weight, bias, stride, padding, dilation, groups, 2)
-
-
-@composite(method=False, ggml="CONV_3D")
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """As `conv2d`, of three place dimensions.
-
-    >>> nt.conv3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))
-    """
-    return _convolved(input, weight, bias, stride, padding, dilation, groups, 3)
+    return conv
 
 
 def _transposed(
@@ -289,62 +288,27 @@ def _dilated(weight: Tensor, dilations: Sequence[int]) -> Tensor:
     return weight
 
 
-@composite(method=False, ggml="CONV_TRANSPOSE_1D")
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-) -> Tensor:
-    """The transpose of `conv1d`, its gradient, with weight (channels, outputs / groups, width).
+@for_places("conv_transpose", "CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D")
+def _transposed_convolution(places: int) -> Callable[..., Tensor]:
+    def conv_transpose(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        dilation: Sizes = 1,
+    ) -> Tensor:
+        """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, {extents}).
 
-    padding: elements less at both ends; output_padding: elements more at the end.
+        padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
 
-    >>> nt.conv_transpose1d(nt.tensor([[[1.0, 2.0]]]), nt.tensor([[[1.0, 10.0]]]), stride=2)
-    """
-    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 1)
+        >>> nt.{name}({kernel}, {kernel})
+        """
+        return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, places)
 
-
-@composite(method=False, ggml="CONV_TRANSPOSE_2D")
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-) -> Tensor:
-    """The transpose of `conv2d`, its gradient, with weight (channels, outputs / groups, height, width).
-
-    padding: elements less on all sides; output_padding: elements more at the ends.
-
-    >>> nt.conv_transpose2d(nt.tensor([[[[1.0, 2.0]]]]), nt.ones(1, 1, 2, 2), stride=2)
-    """
-    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 2)
-
-
-@composite(method=False)
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-) -> Tensor:
-    """As `conv_transpose2d`, of three place dimensions.
-
-    >>> nt.conv_transpose3d(nt.ones(1, 1, 1, 1, 1), nt.ones(1, 1, 1, 1, 2))
-    """
-    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, 3)
+    return conv_transpose
 
 
 @composite(method=False, ggml="IM2COL")

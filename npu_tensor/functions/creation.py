@@ -487,14 +487,14 @@ def _integer_limits(dtype: DType) -> tuple[int, int]:
 
 @composite(method=False, creates=True)
 def randint(
-    low: int,
+    low: int = 0,
     high: int | Extents | None = None,
     size: Extents = None,
     generator: Generator | None = None,
     dtype: DTypeLike = None,
     device: Any = None,
 ) -> Tensor:
-    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
+    """Uniform random integers on [low, high), or on [0, high) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
 
@@ -503,6 +503,8 @@ def randint(
     check_device(device)
     if size is None:
         low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
     if high is None or size is None:
         raise TypeError("randint needs high and size")
     if low >= high:

@@ -150,10 +150,10 @@ class _Resolver:
         self.bounds.append((index, index + 1, 1))
 
     def _mask(self, mask: Tensor) -> None:
-        """A mask of n dimensions is n vectors of positions. Reads the mask."""
+        """A mask of n dimensions is n vectors of positions; without elements it fits all extents. Reads the mask."""
         start = len(self.bounds)
         covered = self.extents[start : start + mask.ndim]
-        if mask.shape != covered:
+        if any(own not in (0, extent) for own, extent in zip(mask.shape, covered, strict=True)):
             raise DimensionError(f"mask {list(mask.shape)} does not fit the extents {list(covered)}")
         if not mask.ndim:  # a new dimension that is taken once or not at all
             self.tensors.append((len(self.shape), from_array(np.zeros(int(bool(mask)), np.int64))))

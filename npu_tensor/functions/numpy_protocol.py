@@ -152,7 +152,7 @@ def _signs(x: Tensor) -> Tensor:
     return ops.where_op(x.isnan(), x, ops.sign(x)) if x.is_floating_point() else ops.sign(x)
 
 
-_API_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")
+_API_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def _axes(axes: Any) -> Any:
@@ -325,7 +325,7 @@ registry.UFUNCS[np.power] = power
 
 
 def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
-    """The functions of the array API standard for Tensors. ArgumentError for another version than 2024.12 or before."""
+    """The functions of the array API standard for Tensors. ArgumentError for a version after 2025.12."""
     if api_version is not None and api_version not in _API_VERSIONS:
         raise ArgumentError(f"there is version {_API_VERSIONS[-1]} of the array API, not {api_version}")
     return importlib.import_module("npu_tensor.array_api")

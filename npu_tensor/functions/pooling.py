@@ -1,4 +1,4 @@
-"""Pools of tensors (batch, channels, *places); the batch may be left out.
+"""Pools of tensors (batch, channels, *places) with 1, 2 or 3 place dimensions; the batch may be left out.
 
 A pool is taken along one dimension after the other: of few elements as the maximum or the sum of strided slices, of
 many as a reduction of windows, which are a view.
@@ -21,13 +21,13 @@ from npu_tensor.functions.convolution import (
     Sizes,
     bounds_of,
     each_place,
+    for_places,
     in_frame,
     require_places,
     windows_of,
 )
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import require_float, wide
-from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import joined
 from npu_tensor.tensor import Tensor, from_array
 
@@ -73,159 +73,79 @@ def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]
     return [(width, width) for width in widths]
 
 
-def _largest(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-    return_indices: bool,
-    places: int,
-) -> Any:
-    require_places(input, places)
-    if input.dtype is bool_:
-        raise DTypeError("not defined for bool; convert with .to(...)")
-    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
-    lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
-    around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
-    framed = in_frame(input, kernel, steps, around, dilations, lowest, ceil_mode)
-    largest = _pooled(framed, kernel, steps, dilations, ops.maximum, Tensor.amax)
-    if not return_indices:
-        return largest
-    columns = windows_of(framed, kernel, steps, dilations)
-    lead = columns.ndim - 2 * places
-    chosen = columns.reshape(*columns.shape[:lead], math.prod(kernel), *framed.counts).argmax(lead)
-    index, rest = chosen * 0, chosen
-    for dim in reversed(range(places)):  # the last dimension varies fastest in a kernel
-        start = np.arange(framed.counts[dim]) * steps[dim] - around[dim][0]
-        place = rest % kernel[dim] * dilations[dim] + from_array(start.reshape(-1, *(1,) * (places - dim - 1)))
-        index, rest = index + place * math.prod(input.shape[input.ndim - places + dim + 1 :]), rest // kernel[dim]
-    return largest, index
+@for_places("max_pool", "POOL_1D", "POOL_2D")
+def _max_pool(places: int) -> Callable[..., Any]:
+    def max_pool(
+        input: Tensor,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        """The largest element of each window of (batch, channels, {extents}); stride defaults to kernel_size.
+
+        ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
+        the elements of its channel.
+
+        >>> nt.{name}({x}, 2, stride=1)
+        """
+        require_places(input, places)
+        if input.dtype is bool_:
+            raise DTypeError("not defined for bool; convert with .to(...)")
+        kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+        lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
+        around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
+        framed = in_frame(input, kernel, steps, around, dilations, lowest, ceil_mode)
+        largest = _pooled(framed, kernel, steps, dilations, ops.maximum, Tensor.amax)
+        if not return_indices:
+            return largest
+        columns = windows_of(framed, kernel, steps, dilations)
+        lead = columns.ndim - 2 * places
+        chosen = columns.reshape(*columns.shape[:lead], math.prod(kernel), *framed.counts).argmax(lead)
+        index, rest = chosen * 0, chosen
+        for dim in reversed(range(places)):  # the last dimension varies fastest in a kernel
+            start = np.arange(framed.counts[dim]) * steps[dim] - around[dim][0]
+            place = rest % kernel[dim] * dilations[dim] + from_array(start.reshape(-1, *(1,) * (places - dim - 1)))
+            index, rest = index + place * math.prod(input.shape[input.ndim - places + dim + 1 :]), rest // kernel[dim]
+        return largest, index
+
+    return max_pool
 
 
-@composite(method=False, ggml="POOL_1D")
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size."""
-    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 1)
+@for_places("max_unpool")
+def _max_unpool(places: int) -> Callable[..., Tensor]:
+    def max_unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        """The elements of a maximum pool of (batch, channels, {extents}) put where they were, zeros elsewhere.
 
+        output_size: the extents, if kernel, stride and padding allow several.
 
-@composite(method=False, ggml="POOL_2D")
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
+        >>> nt.{name}({x}, {x}.long(), 1)
+        """
+        require_places(input, places)
+        kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+        lead = input.shape[: input.ndim - places]
+        if output_size is None:
+            widths = each_place("padding", padding, places, 0)
+            extents = [
+                (count - 1) * step + size - 2 * width
+                for count, step, size, width in zip(input.shape[-places:], steps, kernel, widths, strict=True)
+            ]
+        else:
+            extents = list(output_size)[-places:]
+        rows = (math.prod(lead), math.prod(input.shape[-places:]))
+        result = zeros(rows[0], math.prod(extents), dtype=input.dtype)
+        return result.scatter(1, indices.reshape(rows), input.reshape(rows)).reshape(*lead, *extents)
 
-    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among the
-    elements of its channel.
-
-    >>> nt.max_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)
-    """
-    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 2)
-
-
-@composite(method=False)
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """As `max_pool2d`, of three place dimensions.
-
-    >>> nt.max_pool3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), 2)
-    """
-    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 3)
-
-
-def _unpooled(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    output_size: Sequence[int] | None,
-    places: int,
-) -> Tensor:
-    require_places(input, places)
-    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
-    lead = input.shape[: input.ndim - places]
-    if output_size is None:
-        widths = each_place("padding", padding, places, 0)
-        extents = [
-            (count - 1) * step + size - 2 * width
-            for count, step, size, width in zip(input.shape[-places:], steps, kernel, widths, strict=True)
-        ]
-    else:
-        extents = list(output_size)[-places:]
-    rows = (math.prod(lead), math.prod(input.shape[-places:]))
-    result = zeros(rows[0], math.prod(extents), dtype=input.dtype)
-    return result.scatter(1, indices.reshape(rows), input.reshape(rows)).reshape(*lead, *extents)
-
-
-@composite(method=False)
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """The elements of a maximum pool put where they were, zeros elsewhere; output_size if the extents are ambiguous.
-
-    >>> nt.max_unpool1d(nt.tensor([[5.0]]), nt.tensor([[1]]), 2)
-    """
-    return _unpooled(input, indices, kernel_size, stride, padding, output_size, 1)
-
-
-@composite(method=False)
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """As `max_unpool1d`, of two place dimensions.
-
-    >>> nt.max_unpool2d(nt.tensor([[[5.0]]]), nt.tensor([[[3]]]), 2)
-    """
-    return _unpooled(input, indices, kernel_size, stride, padding, output_size, 2)
-
-
-@composite(method=False)
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """As `max_unpool1d`, of three place dimensions.
-
-    >>> nt.max_unpool3d(nt.tensor([[[[5.0]]]]), nt.tensor([[[[7]]]]), 2)
-    """
-    return _unpooled(input, indices, kernel_size, stride, padding, output_size, 3)
+    return max_unpool
 
 
 def _averaged(
@@ -261,101 +181,46 @@ def _averaged(
     return (total / (float(sizes.flat[0]) if alike else from_array(sizes))).to(dtype)
 
 
-@composite(method=False, ggml="POOL_1D")
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The mean of each window of (batch, channels, width); stride defaults to kernel_size.
+@for_places("avg_pool", "POOL_1D", "POOL_2D")
+def _avg_pool(places: int) -> Callable[..., Tensor]:
+    def avg_pool(
+        input: Tensor,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        """The mean of each window of (batch, channels, {extents}); stride defaults to kernel_size.
 
-    GGML's POOL_1D divides by the number of elements that are not padding, as count_include_pad=False does; its POOL_2D
-    counts the padding.
-    """
-    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 1)
+        count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
+        divisor_override: what to divide the sum by instead.
 
+        >>> nt.{name}({x}, 2, stride=1)
+        """
+        return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, places, divisor_override)
 
-@composite(method=False, ggml="POOL_2D")
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
-
-    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
-
-    >>> nt.avg_pool2d(nt.arange(16.0).reshape(1, 1, 4, 4), 2)
-    """
-    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 2, divisor_override)
+    return avg_pool
 
 
-@composite(method=False)
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """As `avg_pool2d`, of three place dimensions.
+@for_places("lp_pool")
+def _lp_pool(places: int) -> Callable[..., Tensor]:
+    def lp_pool(
+        input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+    ) -> Tensor:
+        """The sum of a power of the elements of each window of (batch, channels, {extents}), to the inverse power.
 
-    >>> nt.avg_pool3d(nt.arange(8.0).reshape(1, 1, 2, 2, 2), 2)
-    """
-    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 3, divisor_override)
+        >>> nt.{name}({x}, 2, 2, stride=1)
+        """
+        if not norm_type:
+            raise ArgumentError("norm_type must not be 0")
+        kernel = each_place("kernel_size", kernel_size, places)
+        means = _averaged(wide(input) ** norm_type, kernel, stride, 0, ceil_mode, True, places)
+        # As in PyTorch, also where a window ends beyond the input and its mean is of fewer elements.
+        return ((means.sign() * means.abs().relu() * math.prod(kernel)) ** (1.0 / norm_type)).to(input.dtype)
 
-
-def _powers(
-    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool, places: int
-) -> Tensor:
-    if not norm_type:
-        raise ArgumentError("norm_type must not be 0")
-    kernel = each_place("kernel_size", kernel_size, places)
-    means = _averaged(wide(input) ** norm_type, kernel, stride, 0, ceil_mode, True, places)
-    # As in PyTorch, also where a window ends beyond the input and its mean is of fewer elements.
-    return ((means.sign() * means.abs().relu() * math.prod(kernel)) ** (1.0 / norm_type)).to(input.dtype)
-
-
-@composite(method=False)
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """The sum of the elements of each window to a power, to the inverse power.
-
-    >>> nt.lp_pool1d(nt.tensor([[3.0, 4.0]]), 2, 2)
-    """
-    return _powers(input, norm_type, kernel_size, stride, ceil_mode, 1)
-
-
-@composite(method=False)
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """As `lp_pool1d`, of two place dimensions.
-
-    >>> nt.lp_pool2d(nt.ones(1, 2, 2), 2, 2)
-    """
-    return _powers(input, norm_type, kernel_size, stride, ceil_mode, 2)
-
-
-@composite(method=False)
-def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """As `lp_pool1d`, of three place dimensions.
-
-    >>> nt.lp_pool3d(nt.ones(1, 2, 2, 2), 1, 2)
-    """
-    return _powers(input, norm_type, kernel_size, stride, ceil_mode, 3)
+    return lp_pool
 
 
 def adapted(
@@ -385,55 +250,25 @@ def adapted(
     return result.to(dtype)
 
 
-@composite(method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of the width; None keeps it.
+@for_places("adaptive_avg_pool")
+def _adaptive_avg_pool(places: int) -> Callable[..., Tensor]:
+    def adaptive_avg_pool(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+        """The means of output_size parts of ({extents}), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_avg_pool1d(nt.arange(6.0).reshape(1, 6), 2)
-    """
-    return adapted(input, output_size, 1)
+        >>> nt.{name}({x}, 2)
+        """
+        return adapted(input, output_size, places)
 
-
-@composite(method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent.
-
-    >>> nt.adaptive_avg_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
-    """
-    return adapted(input, output_size, 2)
+    return adaptive_avg_pool
 
 
-@composite(method=False)
-def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-    """As `adaptive_avg_pool2d`, of three place dimensions.
+@for_places("adaptive_max_pool")
+def _adaptive_max_pool(places: int) -> Callable[..., Tensor]:
+    def adaptive_max_pool(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+        """The largest of output_size parts of ({extents}), which may overlap by one element; None keeps all.
 
-    >>> nt.adaptive_avg_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)
-    """
-    return adapted(input, output_size, 3)
+        >>> nt.{name}({x}, 2)
+        """
+        return adapted(input, output_size, places, Tensor.amax)
 
-
-@composite(method=False)
-def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-    """The largest elements of output_size parts, which may overlap by one element, of the width; None keeps it.
-
-    >>> nt.adaptive_max_pool1d(nt.arange(6.0).reshape(1, 6), 2)
-    """
-    return adapted(input, output_size, 1, Tensor.amax)
-
-
-@composite(method=False)
-def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-    """As `adaptive_max_pool1d`, of height and width.
-
-    >>> nt.adaptive_max_pool2d(nt.arange(16.0).reshape(1, 4, 4), (2, 1))
-    """
-    return adapted(input, output_size, 2, Tensor.amax)
-
-
-@composite(method=False)
-def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-    """As `adaptive_max_pool1d`, of three place dimensions.
-
-    >>> nt.adaptive_max_pool3d(nt.arange(8.0).reshape(1, 2, 2, 2), 1)
-    """
-    return adapted(input, output_size, 3, Tensor.amax)
+    return adaptive_max_pool

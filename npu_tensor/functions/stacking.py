@@ -75,7 +75,7 @@ def dstack(tensors: Sequence[Operand]) -> Tensor:
 def windows_along(input: Tensor, dimension_: int, size: int, step: int) -> Tensor:
     """The slices of `size` elements along a dimension, each `step` after the one before; a view, size comes last."""
     place = dimension(dimension_, input.ndim)
-    if size < 1 or step < 1 or size > input.shape[place]:
+    if size < 0 or step < 1 or size > input.shape[place]:
         raise ArgumentError(f"windows of {size} elements and steps of {step} do not fit {input.shape[place]} elements")
     return ops.windows(input, place, (input.shape[place] - size) // step + 1, size, step, 1)
 

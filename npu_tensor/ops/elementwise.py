@@ -472,9 +472,12 @@ def _require_no_zero(input: np.ndarray, other: np.ndarray) -> None:
 
 @op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide, in_place=True)
 def floor_divide(input, other, /):
-    """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+    """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
     _require_no_zero(input, other)
-    return np.floor_divide(input, other)
+    if input.dtype.kind != "f":
+        return np.floor_divide(input, other)
+    infinite = np.isinf(input) | np.isinf(other)  # for which NumPy and PyTorch give NaN or -1
+    return np.where(infinite, np.floor(input / other), np.floor_divide(input, other))
 
 
 @op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder, in_place=True)

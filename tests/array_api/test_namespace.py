@@ -1,10 +1,14 @@
 """The namespace of the array API standard, against NumPy's, which has the same names.
 
-The public suite tests more: `python scripts/array_api_tests.py PATH`.
+The public suite tests more: `python scripts/array_api_tests.py PATH`, which runs here if ARRAY_API_TESTS has the path.
 """
 
 import inspect
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,10 +69,16 @@ def test_what_is_recorded_and_what_is_computed_are_tensors() -> None:
         (xp.var(x, axis=0, correction=1), np.var(array, 0, correction=1)),
         (xp.clip(x, min=1.5), np.clip(array, 1.5, None)),
         (xp.linalg.inv(x), np.linalg.inv(array)),
+        (xp.fft.fftshift(x), np.fft.fftshift(array)),
+        (xp.fft.rfftfreq(5, d=0.5), np.fft.rfftfreq(5, 0.5)),
+        (xp.fft.fftfreq(4), np.fft.fftfreq(4)),
+        (xp.expand_dims(x, axis=(0, -1)), np.expand_dims(array, (0, -1))),
+        (xp.meshgrid(x[0], x[1])[1], np.meshgrid(array[0], array[1])[1]),
         (xp.linalg.eigh(x).eigenvalues, np.linalg.eigh(array).eigenvalues),
         (xp.eye(3, 4, k=1), np.eye(3, 4, 1)),
         (xp.linspace(0, 1, 4, endpoint=False), np.linspace(0, 1, 4, endpoint=False)),
         (xp.floor_divide(xp.asarray([np.inf, -7.0]), 2.0), [np.inf, -4.0]),
+        (x[xp.zeros((0,), dtype=xp.bool)], array[np.zeros(0, bool)]),
         (xp.arange(5, 0), []),
         (xp.broadcast_arrays(x, x[0])[1], np.broadcast_arrays(array, array[0])[1]),
     ):
@@ -83,6 +93,7 @@ def test_what_it_says_of_itself() -> None:
     assert info.default_dtypes()["real floating"] is xp.float32
     assert info.dtypes(kind=("bool", "unsigned integer")) == {"bool": nt.bool, "uint8": nt.uint8}
     assert info.default_device() in info.devices()
+    assert xp.broadcast_shapes((2, 1), (3,), ()) == (2, 3)
     assert info.capabilities()["boolean indexing"]
     assert xp.finfo(xp.float64).dtype is xp.float64
     assert xp.iinfo(xp.int8).max == 127
@@ -90,3 +101,11 @@ def test_what_it_says_of_itself() -> None:
     assert not xp.can_cast(xp.float64, xp.float32)
     assert xp.isdtype(xp.int8, "signed integer")
     assert not xp.isdtype(xp.int8, (xp.bool, "real floating"))
+
+
+@pytest.mark.skipif("ARRAY_API_TESTS" not in os.environ, reason="ARRAY_API_TESTS names no checkout of array-api-tests")
+def test_the_public_suite_passes() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "array_api_tests.py"
+    command = [sys.executable, script, os.environ["ARRAY_API_TESTS"], "--max-examples", "2"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from click.testing import CliRunner
 
 from benchmarks import decode
@@ -22,3 +25,10 @@ def test_the_command() -> None:
     done = CliRunner().invoke(decode.main, ["--context", "64"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "tokens/s" in done.output
+
+
+def test_json_in_place_of_the_tables_or_besides_them(tmp_path: Path) -> None:
+    path = tmp_path / "decode.json"
+    alone, besides = (CliRunner().invoke(decode.main, ["--json", *file]) for file in ([], [str(path)]))
+    assert json.loads(alone.stdout)["rows"] == json.loads(path.read_text())["rows"]
+    assert "tokens/s" in besides.stdout

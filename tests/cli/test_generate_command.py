@@ -42,9 +42,12 @@ def test_text_and_figures() -> None:
         assert part in result.stderr
 
 
-def test_json() -> None:
-    result = run(str(made_up_model.FILE), "the thing", "--tokens", "5", "--json")
-    found = json.loads(result.stdout)
+@pytest.mark.parametrize("to_file", [False, True])
+def test_json(to_file: bool, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    result = run(str(made_up_model.FILE), "the thing", "--tokens", "5", "--json", *([str(path)] if to_file else []))
+    found = json.loads(path.read_text() if to_file else result.stdout)
+    assert ("a token takes" in result.stderr) is to_file
     assert found["text"] == load(made_up_model.FILE).generate("the thing", 5)
     assert (found["prompt_tokens"], found["tokens"]) == (6, 5)
     assert found["prompt_tokens_per_second"] > 0

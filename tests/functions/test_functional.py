@@ -485,7 +485,7 @@ CASES: list[Case] = [
     ("constant_pad_nd", (M, (1, 2), 3.0), {}),
     *calls(".sum_to_size", (X, 4, 1), (X, (3, 1, 5)), (X, 1, 4, 5)),
     *calls("is_same_size", (M, M + 1), (M, V)),
-    *calls(".unfold", (X, 1, 2, 1), (V, 0, 4, 2), (V, 0, 6, 1)),
+    *calls(".unfold", (X, 1, 2, 1), (V, 0, 4, 2), (V, 0, 6, 1), (V, 0, 0, 2)),
     # statistics
     *calls("cov", (M,), (V,), (M, {"correction": 0}), (I, {"fweights": integers(4, 6) + 1})),
     *calls("cov", (M, {"fweights": integers(4, 6) + 1, "aweights": V.abs()}), (M, {"aweights": V.abs()})),

@@ -30,6 +30,8 @@ MAKERS: list[Any] = [
     lambda **k: nt.rand(size=[2], **k),
     lambda **k: nt.randn(2, **k),
     lambda **k: nt.randint(3, (2,), **k),
+    lambda **k: nt.randint(3, size=[2], **k),
+    lambda **k: nt.randint(high=3, size=(2,), **k),
     lambda **k: nt.zeros_like(X, **k),
     lambda **k: X.new_ones(size=(2,), **k),
 ]

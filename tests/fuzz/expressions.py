@@ -285,12 +285,18 @@ def _remainders(judge: Judge, step: Step, number: int, ours: np.ndarray, theirs:
     return np.isnan(theirs) & np.isfinite(ours) & (step.function in ("fmod", "remainder", "%", "floor_divide", "//"))
 
 
+def _of_infinite(judge: Judge, step: Step, number: int, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    different = (np.isnan(theirs) & np.isinf(ours)) | ((theirs == -1) & (ours == 0))
+    return different & (step.function in ("floor_divide", "//"))
+
+
 CONVERSIONS = ("to", "type_as", "int", "long", "short", "char", "byte")
 
 DOCUMENTED = (
     ("coming_from.md: a float that is too large for an integer type", _beyond_integers),
     ("tensors.md: subnormals are kept on the CPU, but bfloat16 matrix products take them as zero", _subnormals),
     ("coming_from.md: remainders where the quotient overflows", _remainders),
+    ("coming_from.md: // of infinite numbers", _of_infinite),
 )
 
 

@@ -45,7 +45,15 @@ def _integer_power(x: Any, exponent: Any) -> Any:
     return torch.pow(x, exponent)
 
 
-# Formulas for the element-wise ops that PyTorch does not have under their names.
+def _floor_divide(x: Any, y: Any) -> Any:
+    quotient = torch.floor_divide(x, y)
+    if not quotient.is_floating_point():
+        return quotient
+    infinite = torch.isinf(torch.as_tensor(x)) | torch.isinf(torch.as_tensor(y))
+    return torch.where(infinite, torch.floor(torch.true_divide(x, y)), quotient)
+
+
+# Formulas for the element-wise ops that PyTorch does not have under their names, or computes differently.
 FORMULAS: dict[str, Callable[..., Any]] = {
     "step": lambda x: (x > 0).to(x.dtype),
     "cube": lambda x: x * x * x,
@@ -63,6 +71,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "swiglu_oai_gate": _swiglu_oai,
     "glu_gate": lambda x, gate: x * torch.sigmoid(gate),
     "pow_integer": _integer_power,
+    "floor_divide": _floor_divide,
 }
 
 
@@ -73,7 +82,7 @@ def oracles(kind: str, *data_ops: str, **formulas: Callable[..., Any]) -> dict[s
     return {name: oracle for name, oracle in {**theirs, **formulas}.items() if oracle is not None}
 
 
-MAPS = oracles("map", "floor_divide", "remainder", "fmod", **FORMULAS)
+MAPS = oracles("map", "remainder", "fmod", **FORMULAS)
 ROWS = oracles("row", "cumsum", "cumprod", l2_norm=lambda x, dim: F.normalize(x, dim=dim))
 
 # Rounding inside one op may take more than a unit where PyTorch's float64 takes none: sums that cancel, and

@@ -75,7 +75,7 @@ def test_shellcheck_finds_nothing() -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_dry_run_prints_the_commands_in_order_and_changes_nothing(shell: str, fake: dict[str, str]) -> None:
     before = sorted(path.name for path in ROOT.iterdir())
-    program = f"set -u; . {SCRIPT} --dry-run --dir new && . {SCRIPT} --dry-run --dir new && echo twice"
+    program = f"set -u; . {SCRIPT} iron --dry-run --dir new && . {SCRIPT} --dry-run --dir new && echo twice"
     done = run(program, fake, shell)
     assert done.returncode == 0, done.stderr
     directory = f"{fake['HOME']}/new"

@@ -4,8 +4,8 @@
     <directory>/aie2p/add_bf16_4096.xclbin         ... and its other files, and add_bf16_4096.json
 
 A kernel is found by the digest of its configuration, so it may have any name. Every file is verified before it is used.
-Directories of ggml-hsa hold `<name>.pdi` and `<name>_insts.bin` alone, which XRT for Python cannot run: they are named
-in the reason.
+Directories of ggml-hsa hold `<name>.hsaco`, or `<name>.pdi` and `<name>_insts.bin` in versions before October 2026. XRT
+for Python can run neither: they are named in the reason.
 
     builtin_targets()           # ("aie2",)
     no_kernels("aie2p", backend)    # "no kernels for `aie2p`: built-in targets are aie2; set ..."
@@ -195,9 +195,17 @@ def _why_not(
     for suffix in (".xclbin", ".elf"):
         if os.path.exists(directory / f"{request.name}{suffix}"):
             return f"{directory / request.name}{suffix} has no description ({request.name}.json)"
-    if os.path.exists(directory / f"{request.name}.pdi"):
-        return f"{directory / request.name}.pdi is a bare PDI, which pyxrt cannot run: it needs the .xclbin"
+    if path := _of_ggml_hsa(directory, request.name):
+        return f"{path} is a kernel of ggml-hsa, which pyxrt cannot run: it needs an .xclbin or .elf of npu_tensor"
     return f"{directory} has no {request.name}"
+
+
+def _of_ggml_hsa(directory: Path, name: str) -> Path | None:
+    """ggml-hsa's file for a kernel. The end of its name is a hash as in ours, or the op_params as hexadecimal words."""
+    stem, _, last = name.rpartition("-")
+    plain = stem if re.fullmatch("[0-9a-f]{16}", last) else name
+    pattern = re.compile(re.escape(plain) + r"(-[0-9a-f.]+)?\.(hsaco|pdi)")
+    return next((path for path in sorted(directory.glob("*")) if pattern.fullmatch(path.name)), None)
 
 
 def builtin_targets() -> tuple[str, ...]:

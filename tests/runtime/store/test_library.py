@@ -268,14 +268,14 @@ def test_a_build_can_be_forced() -> None:
     assert len(backend.built) == 3
 
 
-def test_a_bare_pdi_is_named_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".pdi", "-9e3779b97f4a7c15.pdi", ".hsaco", "-3f000000.0.1.hsaco"])
+def test_a_kernel_of_ggml_hsa_is_named_as_such(ending: str, tmp_path: Path) -> None:
     directory = tmp_path / "aie2p"
     directory.mkdir()
-    for suffix in (".pdi", "_insts.bin"):
-        (directory / f"{NAME}{suffix}").write_bytes(b"\0" * 8)
+    (directory / f"{NAME}{ending}").write_bytes(b"\0" * 8)
     with (
         config.scope(kernel_dirs=(tmp_path,), jit=False),
-        pytest.raises(BuildError, match=r"bare PDI, which pyxrt cannot run: it needs the \.xclbin"),
+        pytest.raises(BuildError, match=f"{re.escape(NAME + ending)} is a kernel of ggml-hsa, which pyxrt cannot run"),
     ):
         KernelLibrary(FakeBackend()).find(request())
 
