@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from npu_tensor.ops.declare import Layout
-from npu_tensor.task import Fusion
+from npu_tensor.task import Fusion, Refusal
 
 if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
@@ -86,7 +86,8 @@ class Offer(NamedTuple):
     passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
     buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
     parameter of the design, as an integer, as 0 or 1, or as the bits of a float32. coarse: whether operands lose digits
-    in the core that their dtype has, as block floats do.
+    in the core that their dtype has, as block floats do. others: make slower offers with other configurations, the
+    faster ones first, for where this one's binary is missing and cannot be built.
     """
 
     family: str
@@ -95,3 +96,4 @@ class Offer(NamedTuple):
     operands: tuple[HostOperand, ...]
     scalars: tuple[tuple[int, Word], ...] = ()
     coarse: bool = False
+    others: tuple[Callable[[], Offer | Refusal], ...] = ()

@@ -17,7 +17,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
-from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, choose
+from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, ranked
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -110,18 +110,27 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         len(reads.columns),
         code.vector_cycles,
     )
-    tiling = choose(problem)
-    if tiling is None:
+    tilings = ranked(problem)
+    if not tilings:
         return Refusal(f"rows of {n} results lie too far apart for the DMA")
+    first, *others = (partial(_tiled, task, problem, operands, code, reads, tiling) for tiling in tilings)
+    offer = first()
+    return offer._replace(others=tuple(others)) if isinstance(offer, Offer) else offer
+
+
+def _tiled(
+    task: Task, problem: GemmProblem, operands: Folded, code: Epilogue, reads: Reads, tiling: Tiling
+) -> Offer | Refusal:
     transfers = tiling.transfers(problem)
     if transfers > MOST_TRANSFERS:
         return Refusal(f"{transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     padded_m, padded_n, padded_k = map(int, tiling.padded(problem))
+    transposed = problem.transposed
     b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
     b_stored, b_depth = _swapped(operands.b, transposed), 1 if transposed else 0
     a, in_a = _read(0, task.inputs[0], operands.a, (padded_m, padded_k), 1, problem, tiling.a_run)
     b, in_b = _read(1, task.inputs[1], b_stored, b_padded, b_depth, problem, tiling.memtile_k)
-    word = SUMS[operand]
+    word = SUMS[problem.operand]
     vectors = [
         HostOperand(number, False, _vector(task.inputs[number], dim), (elements,), word)
         for numbers, dim, elements in (
@@ -130,18 +139,13 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         )
         for number in numbers
     ]
-    c = HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result)
+    c = HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), problem.result)
     packed = any(host.padding is not None and host.padded[1:] != host.layout.shape[1:] for host in (a, b, c))
     return Offer(
         "gemm",
         _reason(task, problem, tiling, packed),
         partial(design, problem, tiling, code, in_a, in_b, operands.batch),
-        (
-            a,
-            b,
-            *vectors,
-            c,
-        ),
+        (a, b, *vectors, c),
         tuple((number, word) for number in reads.scalars),
         problem.operand == "bfp16",
     )

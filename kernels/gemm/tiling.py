@@ -25,9 +25,9 @@ __all__ = [
     "SUMS",
     "GemmProblem",
     "Tiling",
-    "choose",
     "clear_cycles",
     "multiply_cycles",
+    "ranked",
     "search",
     "spread_cycles",
     "store_cycles",
@@ -253,10 +253,13 @@ those of attention.
 """
 
 
-def choose(problem: GemmProblem) -> Tiling | None:
-    """The tiles with the least predicted time (dataflow.cost) among the few that there are; None if none can be."""
+def ranked(problem: GemmProblem) -> list[Tiling]:
+    """The tiles that fit among the few that there are, those with the least predicted time (dataflow.cost) first."""
     few = _tilings(problem.unshaped)
-    return None if few is None else _fastest(problem, few)
+    if few is None:
+        return []
+    fits = np.flatnonzero(_fits(problem, few))
+    return [_tiling(few, number) for number in fits[np.argsort(_seconds(problem, few)[fits], kind="stable")]]
 
 
 @lru_cache(maxsize=256)
@@ -285,10 +288,11 @@ def _on_cores(problem: GemmProblem, m: Any, n: Any, k: Any, steps: Any) -> Tilin
 
 def _fastest(problem: GemmProblem, tiles: Tiling) -> Tiling | None:
     fits = np.flatnonzero(_fits(problem, tiles))
-    if not len(fits):
-        return None
-    best = fits[np.argmin(_seconds(problem, tiles)[fits])]
-    return Tiling(*(int(axis[best]) for axis in tiles))
+    return _tiling(tiles, fits[np.argmin(_seconds(problem, tiles)[fits])]) if len(fits) else None
+
+
+def _tiling(tiles: Tiling, number: int) -> Tiling:
+    return Tiling(*(int(axis[number]) for axis in tiles))
 
 
 @lru_cache(maxsize=16)

@@ -111,14 +111,28 @@ class KernelLibrary:
         with building(request.name):
             return self._build(request, place, key, described, force)
 
-    def _look_up(self, request: AnyRequest) -> Artifact:
-        tried = []
+    def ready(self, request: AnyRequest) -> Artifact | None:
+        """The kernel's files if they are somewhere; nothing is built."""
+        known = self._known(request)
+        if isinstance(known, Artifact):
+            return known
+        place, key = folder(request.design.array.arch, self.backend), kernel_key(description(request, self.backend))
+        return self._precompiled(request, []) or self._cached(request, place, key)
+
+    def _precompiled(self, request: AnyRequest, tried: list[str]) -> Artifact | None:
+        """The kernel from a directory of ready kernels. tried: is told why the others do not have it."""
         for directory in self._kernel_directories():
             ready = directory.look_up(request, self.backend)
             if isinstance(ready, Artifact):
                 _emit_hit(request, ready, str(directory.root))
                 return ready
             tried.append(ready)
+        return None
+
+    def _look_up(self, request: AnyRequest) -> Artifact:
+        tried: list[str] = []
+        if (ready := self._precompiled(request, tried)) is not None:
+            return ready
         try:
             return self.make(request) if config.jit == "wait" else self._find_without_waiting(request)
         except BuildError as error:
