@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from npu_tensor.kernels.block_order import BlockOrder
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Fusion
 
@@ -64,6 +65,7 @@ class HostOperand(NamedTuple):
     values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`; None if
     it does not matter.
     indexes: name and extent where the values are indices; one that is not in [0, extent) is an IndexError.
+    order: of the blocks of a quantized tensor, which the host brings into it. Then `padded` and `dtype` are bytes.
     """
 
     number: int | None
@@ -73,6 +75,7 @@ class HostOperand(NamedTuple):
     dtype: str
     padding: float | None = 0
     indexes: tuple[str, int] | None = None
+    order: BlockOrder | None = None
 
 
 Word = Literal["int32", "bool", "float32"]

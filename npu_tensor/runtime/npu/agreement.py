@@ -86,7 +86,7 @@ def as_read(host: HostOperand, values: Array) -> Array:
     host: how the tensor fills a host buffer. Without this, the CPU sees digits that the device does not have, and
     where they matter, as in 1000.5 - 1000, nothing can be said about the device.
     """
-    if values.dtype == host.dtype:
+    if values.dtype == host.dtype or host.order is not None:
         return values
     with np.errstate(all="ignore"):
         return values.astype(host.dtype).astype(values.dtype)
