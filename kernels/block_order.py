@@ -77,7 +77,7 @@ class BlockOrder(NamedTuple):
 
     def write(self, blocks: Array, memory: Array) -> None:
         """Fill the host buffer (bytes) from the blocks of the weights, as they are stored."""
-        grid = np.zeros((self.units * CORES * LANES, self.objects * OBJECT_BLOCKS), blocks.dtype)
+        grid: Array = np.zeros((self.units * CORES * LANES, self.objects * OBJECT_BLOCKS), blocks.dtype)
         grid[: self.rows, : self.features // BLOCK] = blocks.reshape(self.rows, -1)
         # Unit, object, core, block; then what the rows have in common, then the rows.
         shape = (self.units, CORES, LANES, self.objects, OBJECT_BLOCKS)

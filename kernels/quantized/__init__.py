@@ -40,6 +40,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(f"x would be rounded to bfloat16, the policy for float32 is {target.float32}")
     rows, features = weights.layout.shape
     tokens = math.prod(task.shape[:-1])
+    if not features:
+        return Refusal("a sum of no products")
     if features > MOST_FEATURES:
         return Refusal(f"rows of {features} features, and a core holds {MOST_FEATURES}")
     problem = QuantizedProblem(target.array.arch, target.columns, dtype, x.dtype.name, rows, features, tokens)

@@ -45,11 +45,10 @@ WORDS: Final = 6
 IN_FLIGHT: Final = QUEUE_DEPTH // 2
 """Turns under way: each begins with a transfer of x and one of weights in every channel."""
 
-# Vector instructions, as the host's implementation of aie_api counts them: codes of 32 rows as bfloat16; 4-bit codes of
-# 32 rows out of bytes, low and high ones; what a block takes besides.
-CONVERT_CYCLES: Final = 3
+CONVERT_CYCLES: Final = 4
+"""Vector instructions that make bfloat16 numbers of the codes of 32 rows."""
 UNPACK_CYCLES: Final = 2
-BLOCK_CYCLES: Final = 20
+"""That take two codes of 32 rows out of bytes."""
 KEEP_CYCLES: Final = 16
 """Of a block of x, assumed."""
 
@@ -150,10 +149,13 @@ class QuantizedProblem(NamedTuple):
 
 
 def block_cycles(weights: str, arch: Arch) -> int:
-    """Of a block of 32 rows for one row of x."""
-    products = LANES // (16 if arch == "aie2" else 32)
-    codes = BLOCK * (CONVERT_CYCLES + products)
-    return codes + BLOCK_CYCLES + (UNPACK_CYCLES * BLOCK // 2 if as_dtype(weights).numpy["qs"].itemsize < BLOCK else 0)
+    """Vector instructions for a block of 32 rows and one row of x, with two for each addition of sums."""
+    product = LANES // (16 if arch == "aie2" else 32)
+    halves = BlockOrder(weights, 1, BLOCK).codes < BLOCK
+    unpacked = UNPACK_CYCLES * BLOCK // 2 if halves else 0
+    added = 2 * (3 if halves else 1)
+    scaled = 2 + product + (4 if _has_minima(weights) else 2) * product
+    return BLOCK * (CONVERT_CYCLES + product) + unpacked + added + scaled
 
 
 def _source(weights: str, stored: str) -> Source:

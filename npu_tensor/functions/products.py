@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32, int8, int16, int32, uint8
+from npu_tensor.dtypes import bfloat16, float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.neural import require_float
 from npu_tensor.functions.register import Operand, composite, tensor_of
@@ -184,7 +184,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     if weight.dtype.is_quantized:
-        product = ops.linear_quantized(input.to(float32), weight).to(require_float(input))
+        taken = input if input.dtype is bfloat16 else input.to(float32)
+        product = ops.linear_quantized(taken, weight).to(require_float(input))
     else:
         out_dtype = "float32" if input.dtype is float32 else None
         product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
