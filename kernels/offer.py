@@ -89,7 +89,7 @@ class Offer(NamedTuple):
     passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
     buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
     parameter of the design, as an integer, as 0 or 1, or as the bits of a float32. coarse: whether operands lose digits
-    in the core that their dtype has, as block floats do.
+    that their dtype has, as block floats do in the core, and a product with quantized weights does on the CPU.
     """
 
     family: str

@@ -201,7 +201,7 @@ def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Config
     object_ = ObjectType("uint8", (BlockOrder(weights, 1, BLOCK).object_bytes,))
     kept = ObjectType("bfloat16", (MOST_FEATURES + (2 * MOST_FEATURES // BLOCK if _has_minima(weights) else 0),))
     sums, result = ObjectType("float32", (MOST_TOKENS * LANES,)), ObjectType(stored, (LANES,))
-    cursor, code = ObjectType("int32", (2,)), _source(weights, stored)
+    cursor, code = ObjectType("int32", (1,)), _source(weights, stored)
     keep = builder.function("nt_keep", [object_, kept, cursor, "int32"], code, program_bytes=1024)
     multiply = builder.function(
         "nt_multiply", [object_, kept, sums, cursor, *["int32"] * 4], code, program_bytes=PROGRAM_BYTES

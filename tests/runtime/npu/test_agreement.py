@@ -149,7 +149,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
             step(given)
             for number, (output, right) in enumerate(zip(task.outputs, on_host(task, read), strict=True)):
                 got = flat(given[output.item], output.dtype)[: right.size]
-                assert disagreement(got, right, tolerance(task, number)) is None, (name, drawn)
+                assert disagreement(got, right, tolerance(task, number, coarse=offer.coarse)) is None, (name, drawn)
                 compared += 1
     assert compared > 50
 
