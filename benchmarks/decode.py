@@ -74,10 +74,11 @@ programming_examples: llama32_1b/docs/profile.md (10.8 in an earlier version), a
 layers are one design, without changes of the configuration, and weights of 4 bits have scales and minima."""
 
 
-class _Part(NamedTuple):
-    """What is computed at once. kernels: in order, each with the context of its configuration and its seconds."""
+class _Kernel(NamedTuple):
+    """context: of its configuration."""
 
-    kernels: tuple[tuple[Any, float], ...]
+    context: Any
+    seconds: float
 
 
 def _zeros(*shape: int) -> nt.Tensor:
@@ -164,23 +165,24 @@ def _product(x: nt.Tensor, rows: int, dtype: Any) -> nt.Tensor:
     return result
 
 
-def _part(device: SimulatedDevice, *results: nt.Tensor) -> _Part:
+def _kernels(device: SimulatedDevice, *results: nt.Tensor) -> list[_Kernel]:
+    """Of what is computed at once, in order."""
     tasks = cut(structure_of([result._node for result in results]), device.fusion).tasks
     kernels = [device.claim(task) for task in tasks]
     assert all(isinstance(kernel, NpuKernel) for kernel in kernels), kernels
     costs = [kernel.cost for kernel in kernels if isinstance(kernel, NpuKernel)]
-    return _Part(tuple((cost.context, cost.expense.seconds) for cost in costs))
+    return [_Kernel(cost.context, cost.expense.seconds) for cost in costs]
 
 
-def _changes(launches: Sequence[Sequence[Any]]) -> int:
-    """How often the array is configured anew, of the contexts of the kernels in launches that are repeated.
+def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
+    """How often the array is configured anew by launches that are repeated.
 
     A launch of several configurations begins with the first one in any case; others find that of the launch before.
     """
     changes = 0
-    for before, contexts in pairwise([launches[-1], *launches]):
-        inside = sum(a != b for a, b in pairwise(contexts))
-        changes += inside + (inside > 0 or {*before} != {*contexts})
+    for before, kernels in pairwise([launches[-1], *launches]):
+        inside = sum(a.context != b.context for a, b in pairwise(kernels))
+        changes += inside + (inside > 0 or before[-1].context != kernels[0].context)
     return changes
 
 
@@ -189,36 +191,40 @@ def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]
     array, step = SIMULATED[generation], _Step(MODELS[name], context)
     device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator())
     layers, width = step.shape.layers, step.shape.width
+    change = device.change or device.switch
 
-    def row(way: str, parts: Sequence[Sequence[_Part]], processor: float) -> dict[str, Any]:
-        launches = [[kernel for part in launch for kernel in part.kernels] for launch in parts]
-        change = device.switch if array.change_seconds is None else device.costs.change
-        assert change is not None
-        if array.change_seconds is None:
-            launches = [[*own] for launch in launches for _, own in groupby(launch, key=lambda kernel: kernel[0])]
-        changes = _changes([[own for own, _ in launch] for launch in launches])
+    def row(way: str, launches: Sequence[Sequence[_Kernel]], processor: float) -> dict[str, Any]:
+        if device.change is None:  # A launch has one configuration.
+            launches = [[*own] for launch in launches for _, own in groupby(launch, key=lambda kernel: kernel.context)]
+        changes = _changes(launches)
         seconds = {
-            "kernels": sum(busy for _, busy in chain.from_iterable(launches)),
+            "kernels": sum(kernel.seconds for kernel in chain.from_iterable(launches)),
             "changes": changes * change.seconds,
             "launches": len(launches) * device.launch.seconds,
             "processor": processor,
         }
-        total = sum(seconds.values())
-        counts = {"count": len(launches), "changed": changes, "rate": 1 / total}
-        bandwidth = step.shape.weight_bytes / seconds["kernels"]
-        place = {"model": name, "array": generation, "way": way}
-        return {**place, **counts, **seconds, "bandwidth": bandwidth, "published": PUBLISHED.get((*place.values(),))}
+        return {
+            "model": name,
+            "array": generation,
+            "way": way,
+            "count": len(launches),
+            "changed": changes,
+            **seconds,
+            "rate": 1 / sum(seconds.values()),
+            "bandwidth": step.shape.weight_bytes / seconds["kernels"],
+            "published": PUBLISHED.get((name, generation, way)),
+        }
 
-    before, after = _part(device, *step.before_attention()), _part(device, step.after_attention())
-    attention, logits = _part(device, step.attention()), _part(device, step.logits())
+    before, after = _kernels(device, *step.before_attention()), _kernels(device, step.after_attention())
+    attention, logits = _kernels(device, step.attention()), _kernels(device, step.logits())
     by_processor = layers * predicted_on_cpu(step.attention())
-    yield row("two launches per layer", [*[[before], [after]] * layers, [logits]], by_processor)
-    yield row("one launch per token", [[*[before, attention, after] * layers, logits]], 0.0)
+    yield row("two launches per layer", [*[before, after] * layers, logits], by_processor)
+    yield row("one launch per token", [[*(before + attention + after) * layers, *logits]], 0.0)
     x, wide = _zeros(width), _zeros(step.shape.hidden)
     products = (step.projections(x), [step.mixed()], step.widened(x), [step.narrowed(wide)])
-    layer = [[_part(device, *part)] for part in products]
+    layer = [_kernels(device, *part) for part in products]
     between = layers * sum(map(predicted_on_cpu, step.between()))
-    yield row("products only", [*layer * layers, [logits]], between)
+    yield row("products only", [*layer * layers, logits], between)
 
 
 @benchmark("The same, which takes no time.", timed=False)

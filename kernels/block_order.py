@@ -78,7 +78,8 @@ class BlockOrder(NamedTuple):
     def write(self, blocks: Array, memory: Array) -> None:
         """Fill the host buffer (bytes) from the blocks of the weights, as they are stored."""
         grid: Array = np.zeros((self.units * CORES * LANES, self.objects * OBJECT_BLOCKS), blocks.dtype)
-        grid[: self.rows, : self.features // BLOCK] = blocks.reshape(self.rows, -1)
+        in_row = self.features // BLOCK
+        grid[: self.rows, :in_row] = blocks[: self.rows * in_row].reshape(self.rows, in_row)
         # Unit, object, core, block; then what the rows have in common, then the rows.
         shape = (self.units, CORES, LANES, self.objects, OBJECT_BLOCKS)
         to = memory[: self.nbytes].reshape(self.units, self.objects, CORES, OBJECT_BLOCKS, -1, LANES)

@@ -53,7 +53,7 @@ KEEP_CYCLES: Final = 16
 """Of a block of x, assumed."""
 
 
-class Part(NamedTuple):
+class ChannelPart(NamedTuple):
     """Of a channel: so many units, the first of them, objects of each; and the unit where the first results go."""
 
     place: int
@@ -79,7 +79,7 @@ class QuantizedProblem(NamedTuple):
         return BlockOrder(self.weights, self.rows, self.features)
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ChannelPart]:
         """Of the channels, some consecutive units each.
 
         In a run every fifo of a configuration has to be used: a channel without a unit computes one object's worth of
@@ -90,7 +90,7 @@ class QuantizedProblem(NamedTuple):
         spare = itertools.count(units)
         whole = self.order.objects
         return [
-            Part(first, first, end - first, whole) if end > first else Part(next(spare), 0, 1, 1)
+            ChannelPart(first, first, end - first, whole) if end > first else ChannelPart(next(spare), 0, 1, 1)
             for first, end in itertools.pairwise(bounds)
         ]
 
@@ -133,12 +133,12 @@ class QuantizedProblem(NamedTuple):
         """The words of a turn's rows of x, and those behind them up to the end of an object."""
         return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD, start * self.words(self.features))
 
-    def read(self, part: Part) -> AccessPattern:
+    def read(self, part: ChannelPart) -> AccessPattern:
         """The words of a part's weights."""
         words = self.order.object_bytes // WORD
         return AccessPattern.linear(part.units * part.objects * words, part.first * self.order.objects * words)
 
-    def written(self, start: int, part: Part) -> AccessPattern | None:
+    def written(self, start: int, part: ChannelPart) -> AccessPattern | None:
         """Where the words of results of a turn and a part go, in the order in which they leave the cores."""
         width, row = self.words(CORES * LANES), self.words(self.padded_rows)
         return pattern(start * row + part.place * width, [(part.units, width), (self.share, row), (width, 1)], 1)

@@ -140,7 +140,7 @@ def test_every_byte_of_the_weights_has_its_place() -> None:
     order, dtype = BlockOrder("q4_0", 70, 96), nt.q4_0
     blocks = any_blocks(dtype, 70, 96)
     memory = np.full(order.nbytes, 0xFF, np.uint8)
-    order.write(blocks, memory)
+    order.write(blocks.reshape(-1), memory)
     units, objects, nbytes = 2, 2, 2 + 16
     assert order.nbytes == units * objects * CORES * OBJECT_BLOCKS * LANES * nbytes
     for row in range(units * CORES * LANES):
