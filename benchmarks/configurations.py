@@ -90,6 +90,12 @@ def _taken(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     return nt.embedding(nt.from_numpy(index), table), exact[index]
 
 
+def _dequantized(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
+    x, exact = _values(rng, _extent(rng, 50), 32 * _extent(rng, 40))
+    weights = nt.quantize(nt.from_numpy(rng.uniform(-1, 1, (_extent(rng, 2000), exact.shape[1])).astype("f4")), "q4_1")
+    return nt.linear(x, weights.realize()), exact @ weights.dequantize().numpy().astype(np.float64).T
+
+
 def _transposed(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     x, exact = _values(rng, 2 + _extent(rng, 300), 2 + _extent(rng, 300))
     return x.T.contiguous(), exact.T
@@ -120,6 +126,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "rope": Family(_turned, 2),
     # 1, 2, 4 or 8 columns.
     "get_rows": Family(_taken, 4),
+    "quantized": Family(_dequantized, 1),
     # Sides of 2, 4, 16, 64 and 256, of which the last meets the first two only; 1, 4 or all pairs of shim channels.
     "transposes of 2 bytes": Family(_transposed, 3 * (4 * 4 + 2 * 2)),
     # Objects of 16, 64, 256 and 1024 words; 1, 4 or all pairs of shim channels.

@@ -1,20 +1,24 @@
-"""python -m benchmarks.decode: tokens per second of a model of Llama 3.2 1B's shape on npu2, predicted.
+"""python -m benchmarks.decode: tokens per second of language models on NPUs, predicted.
 
 Nothing runs. A step is composed of this package's own kernels: each has the time that its design is predicted to take,
 every launch and every change of configuration what the device says that these take. No constant is fitted here.
 
-Two ways are compared. With two launches per layer, as mlir-air has measured it, the processor computes the attention
+Three ways are compared. With two launches per layer, as mlir-air has measured it, the processor computes the attention
 between them. With one launch per token everything is on the NPU; no program can have that many arguments yet, so its
-weights would have to lie in one buffer. Neither the embedding nor the writing of the cache is counted.
+weights would have to lie in one buffer. With products only, the NPU keeps one configuration for all layers, and the
+processor computes what is between them, in four launches per layer. Where a launch cannot have several configurations,
+as on npu1, it is divided, and another hardware context takes its turn. Neither the embedding nor the writing of the
+cache is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 import click
+import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
@@ -25,110 +29,218 @@ from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
-from .predicted import predicted_on_cpu
+from .predicted import GENERATIONS, predicted_on_cpu
 from .report import Outcome, benchmark, table
 
-__all__ = ["PUBLISHED", "decode", "main"]
-
-LAYERS, WIDTH, HIDDEN, VOCABULARY = 16, 2048, 8192, 128256
-HEADS, CACHED_HEADS, FEATURES = 32, 8, 64
-
-PUBLISHED: Final = 12.2
-"""Tokens per second of mlir-air on a Strix with bfloat16 weights, two launches per layer, attention on the processor
-(Xilinx/mlir-air programming_examples/llama32_1b/docs/profile.md; 10.8 in an earlier version of that page)."""
+__all__ = ["MODELS", "PUBLISHED", "DecoderShape", "decode", "main"]
 
 
-class _Part(NamedTuple):
-    """What is computed at once. kernels: in order, each with the context of its configuration and its seconds."""
+class DecoderShape(NamedTuple):
+    """Of a model of Llama's kind. weights, head: dtypes of the matrices of a layer and of the one behind the last."""
 
-    name: str
-    kernels: tuple[tuple[Any, float], ...]
+    layers: int
+    width: int
+    hidden: int
+    vocabulary: int
+    heads: int
+    cached_heads: int
+    features: int
+    weights: Any = nt.bfloat16
+    head: Any = nt.bfloat16
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of all matrices, which a token reads once."""
+        attention = self.width * self.features * (self.heads + self.cached_heads) * 2
+        layer = attention + 3 * self.width * self.hidden
+        return int(self.layers * self.weights.nbytes(layer) + self.head.nbytes(self.vocabulary * self.width))
+
+
+_LLAMA: Final = DecoderShape(16, 2048, 8192, 128256, 32, 8, 64)
+
+MODELS: Final[Mapping[str, DecoderShape]] = {
+    "Llama 3.2 1B, bfloat16": _LLAMA,
+    "Llama 3.2 1B, q4_1": _LLAMA._replace(weights=nt.q4_1, head=nt.q4_1),
+    # As in the file SmolLM2-135M-Instruct.Q4_1.gguf.
+    "SmolLM2 135M, q4_1": DecoderShape(30, 576, 1536, 49152, 9, 3, 64, nt.q4_1, nt.q8_0),
+}
+
+PUBLISHED: Final[Mapping[tuple[str, str, str], float]] = {
+    ("Llama 3.2 1B, bfloat16", "npu2", "two launches per layer"): 12.2,
+    ("Llama 3.2 1B, q4_1", "npu2", "one launch per token"): 53.0,
+}
+"""Tokens per second of mlir-air on a Strix, which reads a cache of 2,048 tokens in both cases. In its
+programming_examples: llama32_1b/docs/profile.md (10.8 in an earlier version), and fused_decode/README.md, where all
+layers are one design, without changes of the configuration, and weights of 4 bits have scales and minima."""
+
+
+class _Kernel(NamedTuple):
+    """context: of its configuration."""
+
+    context: Any
+    seconds: float
 
 
 def _zeros(*shape: int) -> nt.Tensor:
     return nt.zeros(*shape, dtype=nt.bfloat16).realize()
 
 
-def _before_attention() -> Sequence[nt.Tensor]:
-    """Queries, keys and values of a token."""
-    x = nt.rms_norm(_zeros(WIDTH), (WIDTH,), _zeros(WIDTH))
-    position = nt.zeros(1, dtype=nt.int32).realize()
+class _Step:
+    """The parts of a step, as pending tensors of bfloat16."""
 
-    def turned(heads: int) -> nt.Tensor:
-        return nt.rope(nt.linear(x, _zeros(heads * FEATURES, WIDTH)).reshape(1, heads, FEATURES), position)
+    def __init__(self, shape: DecoderShape, context: int) -> None:
+        self.shape = shape
+        self.context = context
 
-    return turned(HEADS), turned(CACHED_HEADS), nt.linear(x, _zeros(CACHED_HEADS * FEATURES, WIDTH))
+    def _linear(self, x: nt.Tensor, rows: int) -> nt.Tensor:
+        return _product(x, rows, self.shape.weights)
+
+    def _turned(self, projected: nt.Tensor, heads: int) -> nt.Tensor:
+        position = nt.zeros(1, dtype=nt.int32).realize()
+        result: nt.Tensor = nt.rope(projected.reshape(1, heads, self.shape.features), position)
+        return result
+
+    def _normed(self, x: nt.Tensor) -> nt.Tensor:
+        width = self.shape.width
+        result: nt.Tensor = nt.rms_norm(x, (width,), _zeros(width))
+        return result
+
+    def before_attention(self) -> Sequence[nt.Tensor]:
+        """Queries, keys and values of a token."""
+        s, x = self.shape, self._normed(_zeros(self.shape.width))
+        q, k, v = self.projections(x)
+        return self._turned(q, s.heads), self._turned(k, s.cached_heads), v
+
+    def attention(self) -> nt.Tensor:
+        """Of one token over the cache."""
+        s = self.shape
+        queries = _zeros(s.cached_heads, s.heads // s.cached_heads, s.features)
+        keys, values = (_zeros(s.cached_heads, self.context, s.features) for _ in range(2))
+        result: nt.Tensor = (queries @ keys.transpose(1, 2) * s.features**-0.5).softmax(-1) @ values
+        return result
+
+    def after_attention(self) -> nt.Tensor:
+        """The rest of a layer."""
+        x = self.mixed() + _zeros(self.shape.width)
+        gate, up = self.widened(self._normed(x))
+        return self.narrowed(gate.silu() * up) + x
+
+    def logits(self) -> nt.Tensor:
+        """Of the token that follows."""
+        return _product(_zeros(self.shape.width), self.shape.vocabulary, self.shape.head)
+
+    # --- the products of a layer, and what is between them
+
+    def projections(self, x: nt.Tensor) -> Sequence[nt.Tensor]:
+        """Of queries, keys and values."""
+        s = self.shape
+        return [self._linear(x, heads * s.features) for heads in (s.heads, s.cached_heads, s.cached_heads)]
+
+    def mixed(self) -> nt.Tensor:
+        """The projection of what attention gives."""
+        return self._linear(_zeros(self.shape.heads * self.shape.features), self.shape.width)
+
+    def widened(self, x: nt.Tensor) -> Sequence[nt.Tensor]:
+        """Both first products of the gated network."""
+        return [self._linear(x, self.shape.hidden) for _ in range(2)]
+
+    def narrowed(self, x: nt.Tensor) -> nt.Tensor:
+        """The last product of it."""
+        return self._linear(x, self.shape.width)
+
+    def between(self) -> Sequence[nt.Tensor]:
+        """What is left of a layer without its products."""
+        s, x = self.shape, _zeros(self.shape.width)
+        q, k = (self._turned(_zeros(heads * s.features), heads) for heads in (s.heads, s.cached_heads))
+        gated = _zeros(s.hidden).silu() * _zeros(s.hidden)
+        return [self._normed(x), q, k, self.attention(), self._normed(x + x), gated, x + x]
 
 
-def _attention(context: int) -> nt.Tensor:
-    """Of one token over the cache."""
-    queries = _zeros(CACHED_HEADS, HEADS // CACHED_HEADS, FEATURES)
-    keys, values = _zeros(CACHED_HEADS, context, FEATURES), _zeros(CACHED_HEADS, context, FEATURES)
-    result: nt.Tensor = (queries @ keys.transpose(1, 2) * FEATURES**-0.5).softmax(-1) @ values
+def _product(x: nt.Tensor, rows: int, dtype: Any) -> nt.Tensor:
+    features = x.shape[-1]
+    weights = _zeros(rows, features)
+    if dtype.block > 1:
+        weights = nt.from_numpy(np.zeros((rows, features // dtype.block), dtype.numpy))
+    result: nt.Tensor = nt.linear(x, weights)
     return result
 
 
-def _after_attention() -> nt.Tensor:
-    """The rest of a layer."""
-    x = nt.linear(_zeros(WIDTH), _zeros(WIDTH, WIDTH)) + _zeros(WIDTH)
-    normed = nt.rms_norm(x, (WIDTH,), _zeros(WIDTH))
-    gated = nt.linear(normed, _zeros(HIDDEN, WIDTH)).silu() * nt.linear(normed, _zeros(HIDDEN, WIDTH))
-    result: nt.Tensor = nt.linear(gated, _zeros(WIDTH, HIDDEN)) + x
-    return result
-
-
-def _logits() -> nt.Tensor:
-    return nt.linear(_zeros(WIDTH), _zeros(VOCABULARY, WIDTH))
-
-
-def _part(name: str, device: SimulatedDevice, *results: nt.Tensor) -> _Part:
+def _kernels(device: SimulatedDevice, *results: nt.Tensor) -> list[_Kernel]:
+    """Of what is computed at once, in order."""
     tasks = cut(structure_of([result._node for result in results]), device.fusion).tasks
     kernels = [device.claim(task) for task in tasks]
     assert all(isinstance(kernel, NpuKernel) for kernel in kernels), kernels
     costs = [kernel.cost for kernel in kernels if isinstance(kernel, NpuKernel)]
-    return _Part(name, tuple((cost.context, cost.expense.seconds) for cost in costs))
+    return [_Kernel(cost.context, cost.expense.seconds) for cost in costs]
 
 
-def decode(context: int) -> Iterator[dict[str, Any]]:
+def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
+    """How often the array is configured anew by launches that are repeated.
+
+    A launch of several configurations begins with the first one in any case; others find that of the launch before.
+    """
+    changes = 0
+    for before, kernels in pairwise([launches[-1], *launches]):
+        inside = sum(a.context != b.context for a, b in pairwise(kernels))
+        changes += inside + (inside > 0 or before[-1].context != kernels[0].context)
+    return changes
+
+
+def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]:
     """What a token takes: a row for each way, with the seconds of the kernels, changes, launches and the processor."""
-    array = SIMULATED["npu2"]
-    device = SimulatedDevice("sim:npu2", Target(array, array.columns), allocator())
-    assert array.change_seconds is not None
-    change = array.change_seconds
-    before = _part("before attention", device, *_before_attention())
-    attention = _part("attention", device, _attention(context))
-    after = _part("after attention", device, _after_attention())
-    logits = _part("logits", device, _logits())
+    array, step = SIMULATED[generation], _Step(MODELS[name], context)
+    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator())
+    layers, width = step.shape.layers, step.shape.width
+    change = device.change or device.switch
 
-    def row(way: str, launches: Sequence[Sequence[_Part]], processor: float) -> dict[str, Any]:
-        kernels = [[kernel for part in launch for kernel in part.kernels] for launch in launches]
-        # The array is configured anew for the first kernel of a launch too: another launch was there before.
-        changes = sum(1 + sum(a != b for (a, _), (b, _) in pairwise(launch)) for launch in kernels)
+    def row(way: str, launches: Sequence[Sequence[_Kernel]], processor: float) -> dict[str, Any]:
+        if device.change is None:  # A launch has one configuration.
+            launches = [[*own] for launch in launches for _, own in groupby(launch, key=lambda kernel: kernel.context)]
+        changes = _changes(launches)
         seconds = {
-            "kernels": sum(busy for launch in kernels for _, busy in launch),
-            "changes": changes * change,
+            "kernels": sum(kernel.seconds for kernel in chain.from_iterable(launches)),
+            "changes": changes * change.seconds,
             "launches": len(launches) * device.launch.seconds,
             "processor": processor,
         }
-        return {"way": way, "count": len(launches), "changed": changes, **seconds, "rate": 1 / sum(seconds.values())}
+        return {
+            "model": name,
+            "array": generation,
+            "way": way,
+            "count": len(launches),
+            "changed": changes,
+            **seconds,
+            "rate": 1 / sum(seconds.values()),
+            "bandwidth": step.shape.weight_bytes / seconds["kernels"],
+            "published": PUBLISHED.get((name, generation, way)),
+        }
 
-    by_processor = LAYERS * predicted_on_cpu(_attention(context))
-    yield row("two launches per layer", [*[[before], [after]] * LAYERS, [logits]], by_processor)
-    yield row("one launch per token", [[*[before, attention, after] * LAYERS, logits]], 0.0)
+    before, after = _kernels(device, *step.before_attention()), _kernels(device, step.after_attention())
+    attention, logits = _kernels(device, step.attention()), _kernels(device, step.logits())
+    by_processor = layers * predicted_on_cpu(step.attention())
+    yield row("two launches per layer", [*[before, after] * layers, logits], by_processor)
+    yield row("one launch per token", [[*(before + attention + after) * layers, *logits]], 0.0)
+    x, wide = _zeros(width), _zeros(step.shape.hidden)
+    products = (step.projections(x), [step.mixed()], step.widened(x), [step.narrowed(wide)])
+    layer = [_kernels(device, *part) for part in products]
+    between = layers * sum(map(predicted_on_cpu, step.between()))
+    yield row("products only", [*layer * layers, logits], between)
 
 
 @benchmark("The same, which takes no time.", timed=False)
 @click.option("--context", default=2048, show_default=True, help="Tokens in the cache; as published.")
 def main(quick: bool, context: int) -> Outcome:
-    """A decode step of Llama 3.2 1B's shape on npu2, predicted."""
-    rows = list(decode(context))
+    """Decode steps of language models, predicted."""
+    rows = [row for name in MODELS for generation in GENERATIONS for row in decode(name, generation, context)]
     for row in rows:
         row |= {f"{name}_ms": row[name] * 1e3 for name in ("kernels", "changes", "launches", "processor")}
-    columns = ("way", "launches = count", "changes = changed", "kernels, ms = kernels_ms:.1f")
+        row["gigabytes"] = row["bandwidth"] / 1e9
+        row["beside"] = f"{row['published']}" if row["published"] else ""
+    columns = ("model", "array", "way", "launches = count", "changes = changed", "kernels, ms = kernels_ms:.1f")
     more = ("changes, ms = changes_ms:.1f", "launches, ms = launches_ms:.1f", "processor, ms = processor_ms:.1f")
-    remark = f"two launches per layer: {rows[0]['rate'] / PUBLISHED - 1:+.0%} of the published {PUBLISHED} tokens/s"
-    title = f"predicted for npu2, bfloat16, {context} tokens in the cache"
-    return Outcome({"rows": rows}, [table(title, rows, *columns, *more, "tokens/s = rate:.1f")], [remark])
+    rates = ("weights in kernels, GB/s = gigabytes:.1f", "tokens/s = rate:.1f", "published = beside")
+    title = f"predicted, {context} tokens in the cache"
+    return Outcome({"rows": rows}, [table(title, rows, *columns, *more, *rates)])
 
 
 if __name__ == "__main__":

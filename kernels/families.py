@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from npu_tensor.kernels import elementwise, gemm, get_rows, movement, rope, rowwise
+from npu_tensor.kernels import elementwise, gemm, get_rows, movement, quantized, rope, rowwise
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.task import Refusal, Task
 
@@ -26,6 +26,7 @@ def _claim_map(task: Task, target: Target) -> Offer | Refusal:
 KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": gemm.claim}
 DATA_OPS: Final[Mapping[str, Claim]] = {
     "concat": movement.claim_concat,
+    "linear_quantized": quantized.claim,
     "rotate": rope.claim,
     "take": get_rows.claim,
 }
@@ -35,8 +36,10 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """The offer of the task's family, or its reason against it. A look-up; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
-    for source in task.inputs:
-        if source.dtype is not None and source.dtype.is_quantized:
-            return Refusal(f"no NPU kernel for weights in {source.dtype.name}")
     family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS[task.kind]
-    return Refusal("no NPU kernel for this op") if family is None else family(task, target)
+    if family is None:
+        return Refusal("no NPU kernel for this op")
+    dtypes = [source.dtype for source in task.inputs if source.dtype is not None and source.dtype.is_quantized]
+    if dtypes and family is not quantized.claim:
+        return Refusal(f"no NPU kernel for weights in {dtypes[0].name} but that of their product")
+    return family(task, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from npu_tensor.kernels.block_order import BlockOrder
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Fusion, Refusal
 
@@ -64,6 +65,7 @@ class HostOperand(NamedTuple):
     values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`; None if
     it does not matter.
     indexes: name and extent where the values are indices; one that is not in [0, extent) is an IndexError.
+    order: of the blocks of a quantized tensor, which the host brings into it. Then `padded` and `dtype` are bytes.
     """
 
     number: int | None
@@ -73,6 +75,7 @@ class HostOperand(NamedTuple):
     dtype: str
     padding: float | None = 0
     indexes: tuple[str, int] | None = None
+    order: BlockOrder | None = None
 
 
 Word = Literal["int32", "bool", "float32"]
@@ -86,8 +89,9 @@ class Offer(NamedTuple):
     passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
     buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
     parameter of the design, as an integer, as 0 or 1, or as the bits of a float32. coarse: whether operands lose digits
-    in the core that their dtype has, as block floats do. others: make slower offers with other configurations, the
-    faster ones first, for where this one's binary is missing and cannot be built.
+    that their dtype has, as block floats do in the core, and a product with quantized weights does on the CPU. others:
+    make slower offers with other configurations, the faster ones first, for where this one's binary is missing and
+    cannot be built.
     """
 
     family: str

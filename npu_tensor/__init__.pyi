@@ -1302,8 +1302,8 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
     Floats give float32, integers of up to 32 bits int32.
 
     For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
-    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
-    slower. The gradient of b is that of its product with a.dequantize()."""
+    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied; on an NPU it is rounded to bfloat16. exact: take
+    float32 numbers as they are, which is slower. The gradient of b is that of its product with a.dequantize()."""
 def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     """`mul_mat` with the matrices of a (experts, m, k) at the indices ids (tokens, used): (tokens, used, m).
 

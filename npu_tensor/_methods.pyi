@@ -836,8 +836,8 @@ class Methods:
         Floats give float32, integers of up to 32 bits int32.
 
         For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
-        or 256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
-        slower. The gradient of b is that of its product with a.dequantize()."""
+        or 256 for q4_k, q5_k and q6_k, so that integers are multiplied; on an NPU it is rounded to bfloat16. exact: take
+        float32 numbers as they are, which is slower. The gradient of b is that of its product with a.dequantize()."""
     def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 

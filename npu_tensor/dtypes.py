@@ -138,18 +138,19 @@ float64 = DType("float64", "f64", np.float64, Category.FLOAT, ggml_type=28)
 DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
 
 
-def _quantized(name: str, ggml_type: int, block: int, *fields: tuple[Any, ...]) -> DType:
-    return DType(name, name, list(fields), Category.QUANTIZED, ggml_type=ggml_type, npu="on the CPU", block=block)
+def _quantized(name: str, ggml_type: int, block: int, *fields: tuple[Any, ...], npu: str = "on the CPU") -> DType:
+    return DType(name, name, list(fields), Category.QUANTIZED, ggml_type=ggml_type, npu=npu, block=block)
 
 
+_WEIGHTS: Final = "as weights of products"
 # The blocks of ggml-common.h. d: scale. m: the value of code 0. qs: low bits of the codes. qh: high bits.
 _D, _M, _NIBBLES, _FIFTH = ("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16), ("qh", "u1", 4)
 _K_SCALES = (_D, ("dmin", "<f2"), ("scales", "u1", 12))
-q4_0 = _quantized("q4_0", 2, 32, _D, _NIBBLES)
-q4_1 = _quantized("q4_1", 3, 32, _D, _M, _NIBBLES)
+q4_0 = _quantized("q4_0", 2, 32, _D, _NIBBLES, npu=_WEIGHTS)
+q4_1 = _quantized("q4_1", 3, 32, _D, _M, _NIBBLES, npu=_WEIGHTS)
 q5_0 = _quantized("q5_0", 6, 32, _D, _FIFTH, _NIBBLES)
 q5_1 = _quantized("q5_1", 7, 32, _D, _M, _FIFTH, _NIBBLES)
-q8_0 = _quantized("q8_0", 8, 32, _D, ("qs", "i1", 32))
+q8_0 = _quantized("q8_0", 8, 32, _D, ("qs", "i1", 32), npu=_WEIGHTS)
 q4_k = _quantized("q4_k", 12, 256, *_K_SCALES, ("qs", "u1", 128))
 q5_k = _quantized("q5_k", 13, 256, *_K_SCALES, ("qh", "u1", 32), ("qs", "u1", 128))
 q6_k = _quantized("q6_k", 14, 256, ("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _D)

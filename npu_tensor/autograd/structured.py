@@ -354,7 +354,9 @@ RULES: Final[dict[str, Rule]] = {
     "sum": _sum,
     "mean": _mean,
     "contract": _contract,
-    "linear_quantized": lambda of, number: of.gradient @ of.operands[1].dequantize(),
+    "linear_quantized": lambda of, number: (
+        (of.gradient.float() @ of.operands[1].dequantize()).to(of.spec(number).dtype)
+    ),
     "rotate": _rotate,
     "reshape": lambda of, number: of.gradient.reshape(*of.spec(number).shape),
     "permute": _permute,

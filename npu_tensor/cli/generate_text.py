@@ -17,6 +17,7 @@ from npu_tensor._util.units import size
 from npu_tensor.cli.options import device_errors, device_option
 from npu_tensor.cli.output import failures
 from npu_tensor.cli.profile import INTERRUPTED
+from npu_tensor.runtime.devices.device_uri import parse_uri
 
 if TYPE_CHECKING:
     from npu_tensor.models import Generation
@@ -83,7 +84,9 @@ def generate(
             click.echo(_said(figures, interrupted), err=True)
         if explain or not (interrupted or json_file == STDOUT):
             explanation = run.explain()
-            click.echo(explanation if explain else _places(explanation), err=True)
+            if explain:
+                click.echo(explanation, err=True)
+            click.echo(_places(explanation), err=True)
     if interrupted:
         sys.exit(INTERRUPTED)
 
@@ -125,8 +128,11 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
 
 
 def _places(explanation: Explanation) -> str:
-    """Where each kind of kernel of a step runs."""
+    """Where each kind of kernel of a step runs, and what a simulated NPU would reach if it were a real one."""
     counts = Counter((row.device, row.kernel) for row in explanation if row.nbytes is not None)
-    return "a token takes " + ", ".join(
-        f"{count} {kernel} on {device}" for (device, kernel), count in counts.most_common()
-    )
+    kernels = ", ".join(f"{count} {kernel} on {device}" for (device, kernel), count in counts.most_common())
+    said = f"a token takes {kernels}"
+    if any(parse_uri(total.device).scheme == "sim" for total in explanation.totals):
+        seconds = sum(total.predicted + total.launching + total.switching for total in explanation.totals)
+        said += f"; predicted for the real array, without copies: {1 / seconds:.1f} tokens/s"
+    return said

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32, int8, int16, int32, uint8
+from npu_tensor.dtypes import bfloat16, float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.neural import require_float
 from npu_tensor.functions.register import Operand, composite, tensor_of
@@ -184,7 +184,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     if weight.dtype.is_quantized:
-        product = ops.linear_quantized(input.to(float32), weight).to(require_float(input))
+        taken = input if input.dtype is bfloat16 else input.to(float32)
+        product = ops.linear_quantized(taken, weight).to(require_float(input))
     else:
         out_dtype = "float32" if input.dtype is float32 else None
         product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
@@ -429,8 +430,8 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
     Floats give float32, integers of up to 32 bits int32.
 
     For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
-    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied. exact: take float32 numbers as they are, which is
-    slower. The gradient of b is that of its product with a.dequantize().
+    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied; on an NPU it is rounded to bfloat16. exact: take
+    float32 numbers as they are, which is slower. The gradient of b is that of its product with a.dequantize().
     """
     if a.dtype.is_quantized:
         require_float(b)

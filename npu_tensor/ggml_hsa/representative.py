@@ -170,7 +170,16 @@ def _get_rows() -> list[Variant]:
     return [one_pass, variant("several_passes", 64, 4000), variant("padded_rows", 61, 7)]
 
 
-VARIANTS: Final = (*_elementwise(), *_rowwise(), *_gemm(), *_movement(), *_rope(), *_get_rows())
+def _quantized() -> list[Variant]:
+    def variant(name: str, weights: str, rows: int, tokens: int, says: str = "") -> Variant:
+        inputs, output = (f"(96,{rows},1,1)/{weights}", f"(96,{tokens},1,1)/*"), f"({rows},{tokens},1,1)/*"
+        return Variant("quantized", name, "ggml_op_mul_mat", inputs, output, ("bf16", "f32"), says)
+
+    vectors = [variant(weights, weights, 500, 1, f"{weights} dequantized") for weights in ("q8_0", "q4_0", "q4_1")]
+    return [*vectors, variant("turns", "q4_1", 40, 40, "stream by 2 times")]
+
+
+VARIANTS: Final = (*_elementwise(), *_rowwise(), *_gemm(), *_movement(), *_rope(), *_get_rows(), *_quantized())
 
 
 def entries(arch: Arch) -> list[Entry]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor.dtypes import DType, as_dtype, float32, q4_0, q4_1, q5_0, q5_1, q8_0
+from npu_tensor.dtypes import DType, as_dtype, bfloat16, float32, q4_0, q4_1, q5_0, q5_1, q8_0
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.ops.declare import Operand, Resolution
 from npu_tensor.ops.registry import op
@@ -221,21 +221,21 @@ def quantize(input, /, dtype):
 
 def _linear_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x, weight = (require_tensor(operand) for operand in operands)
-    if not weight.dtype.is_quantized or x.dtype is not float32:
-        raise DTypeError(f"takes float32 and quantized weights, not {x.dtype.name} and {weight.dtype.name}")
+    if not weight.dtype.is_quantized or x.dtype not in (float32, bfloat16):
+        raise DTypeError(f"takes float32 or bfloat16 and quantized weights, not {x.dtype.name} and {weight.dtype.name}")
     if not x.ndim or weight.ndim != 2:
         raise ShapeError("needs input (..., features) and weight (out features, features)")
     if x.shape[-1] != weight.shape[1]:
         raise ShapeError(f"inner dimensions differ: {x.shape[-1]} and {weight.shape[1]}")
-    return Resolution(Spec.of((*x.shape[:-1], weight.shape[0]), float32), (None, None), attributes)
+    return Resolution(Spec.of((*x.shape[:-1], weight.shape[0]), x.dtype), ("float32", None), attributes)
 
 
-_linear_rule.dtypes = "float32 and quantized"  # type: ignore[attr-defined]
+_linear_rule.dtypes = "float32 or bfloat16, and quantized"  # type: ignore[attr-defined]
 
 
 @op(kind="data", rule=_linear_rule, public=False, quantized=True)
 def linear_quantized(input, weight, /, exact: bool = False):
-    """input @ weight.T, (..., out features).
+    """input @ weight.T, (..., out features), in the dtype of input; sums are float32.
 
     Unless exact, input is rounded to 8 bits as ggml rounds it for weights of that type: with one scale for each 32 or
     256 elements of a row.

@@ -33,6 +33,7 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.kernels.families import claim
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.observe.drawing import text
+from npu_tensor.ops import OPS
 from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.device_uri import parse_uri, with_default
 from npu_tensor.runtime.devices.host import allocator, host_devices
@@ -321,8 +322,10 @@ def _operands(entry: Entry, offer: Offer, number: int = 0) -> list[Any]:
         size, host = _span(source), hosts[place]
         if host.indexes is not None:
             values = rng.integers(0, host.indexes[1], size)
-        elif source.dtype.is_floating_point:
+        elif source.dtype.is_floating_point or source.dtype.is_quantized:
             values = rng.choice(levels, size) * rng.choice([-1.0, 1.0], size)
+            if source.dtype.is_quantized:
+                values = OPS["quantize"].body(values.astype(np.float32), source.dtype)
         else:
             values = rng.integers(0 if source.dtype.name == "uint8" else -9, 10, size)
         items[source.item] = Buffer.from_array(as_read(host, values.astype(source.dtype.numpy)))

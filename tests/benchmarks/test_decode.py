@@ -1,24 +1,46 @@
-"""The predicted decode step beside the published one."""
+"""The predicted decode steps beside the published one."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from benchmarks import decode
+from npu_tensor.dataflow.array import ARRAYS
 
 
 def test_two_launches_per_layer_and_one_per_token() -> None:
     """Within 25 % of what was measured; one launch per token costs no launches in between."""
-    two, one = decode.decode(context=2048)
-    assert abs(two["rate"] / decode.PUBLISHED - 1) <= 0.25
-    assert (two["count"], one["count"]) == (2 * 16 + 1, 1)
+    two, one, products = decode.decode("Llama 3.2 1B, bfloat16", "npu2", context=2048)
+    assert abs(two["rate"] / two["published"] - 1) <= 0.25
+    assert (two["count"], one["count"], products["count"]) == (2 * 16 + 1, 1, 4 * 16 + 1)
     assert one["rate"] > two["rate"]
     # Every weight is read once: 2 bytes each at what the host memory gives.
     layer = 2 * 2048 * 2048 + 2 * 512 * 2048 + 3 * 2048 * 8192
     assert 0 < 2 * (16 * layer + 128256 * 2048) / 55e9 < two["kernels"] < one["kernels"]
+
+
+@pytest.mark.parametrize("generation", decode.GENERATIONS)
+def test_quantized_weights_are_read_once(generation: str) -> None:
+    """As many bytes as the file SmolLM2-135M-Instruct.Q4_1.gguf has of them: 66.4 MB in q4_1 and 30.1 MB in q8_0."""
+    rows = list(decode.decode("SmolLM2 135M, q4_1", generation, context=256))
+    (rate,) = (a.ddr_bytes_per_second for a in ARRAYS.values() if a.device == generation)
+    for row in rows:
+        assert row["bandwidth"] * row["kernels"] == pytest.approx(66_355_200 + 30_081_024)
+        assert row["bandwidth"] <= rate
+    products = rows[-1]
+    assert products["bandwidth"] >= 0.75 * rate
+    # One configuration for all layers, and another for the last product.
+    assert (products["count"], products["changed"]) == (4 * 30 + 1, 2)
+
+
+def test_a_launch_with_several_configurations_is_divided_where_there_can_be_one() -> None:
+    two, one, _ = decode.decode("SmolLM2 135M, q4_1", "npu1", context=256)
+    assert one["count"] == one["changed"] > two["count"] > 2 * 30 + 1
+    assert one["rate"] < two["rate"]
 
 
 def test_the_command() -> None:

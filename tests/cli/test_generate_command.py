@@ -1,6 +1,7 @@
 """`npu-tensor generate`."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_text_and_figures() -> None:
     assert result.stdout == load(made_up_model.FILE).generate("the thing", 5) + "\n"
     for part in ("6 prompt tokens", "first token after", "5 tokens", "peak memory", "a token takes"):
         assert part in result.stderr
+    assert "predicted" not in result.stderr
 
 
 @pytest.mark.parametrize("to_file", [False, True])
@@ -63,9 +65,12 @@ def test_a_chat_that_is_drawn_and_explained() -> None:
     assert "linear_quantized" in first.stderr
 
 
-def test_what_a_simulated_npu_does_not_take_runs_on_the_processor() -> None:
+def test_products_with_the_weights_run_on_a_simulated_npu() -> None:
+    """Seven in each of two layers and the last one; the processor finds the row of the token."""
     result = run(str(made_up_model.FILE), "the thing", "--tokens", "3", "--device", "sim:npu2")
     assert result.stdout == load(made_up_model.FILE).generate("the thing", 3) + "\n"
+    assert "15 quantized on sim:npu2" in result.stderr
+    assert re.search(r"predicted for the real array, without copies: \d+\.\d tokens/s", result.stderr)
 
 
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

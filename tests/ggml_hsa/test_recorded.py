@@ -256,14 +256,15 @@ def test_every_variant_is_what_it_says(arch: Arch) -> None:
 @on_each_array
 def test_every_family_and_dtype_is_there(arch: Arch) -> None:
     """The families are those that claim; what they do not take at all is listed here."""
-    refused = {"gemm": {"i32"}, "rope": {"i8", "i16", "i32", "u8"}}
+    integers = {"i8", "i16", "i32", "u8"}
+    refused = {"gemm": {"i32"}, "rope": integers, "quantized": {"f16", *integers}}
     found: dict[str, set[str]] = defaultdict(set)
     for entry in representative.entries(arch):
         family, _, dtype = entry.exported_name.split("-")
         found[family].add(dtype)
     assert found == {
         family: set(ALL) - refused.get(family, set())
-        for family in ("elementwise", "rowwise", "gemm", "movement", "rope", "get_rows")
+        for family in ("elementwise", "rowwise", "gemm", "movement", "rope", "get_rows", "quantized")
     }
 
 

@@ -91,6 +91,8 @@ def test_linear_has_the_dtype_of_its_input_and_leading_dimensions() -> None:
     assert (out.dtype, out.shape) == (nt.bfloat16, (2, 3, 5))
     expected = x.float() @ weights.dequantize().T + bias.float()
     np.testing.assert_allclose(out.float().numpy(), expected.numpy(), atol=1)
+    turned = x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    assert np.array_equal(F.linear(turned, weights).float().numpy(), F.linear(x, weights).float().numpy())
     assert F.linear(x[0, 0], weights).shape == (5,)
 
 
@@ -109,6 +111,15 @@ def test_the_gradient_of_an_input(shape: tuple[int, ...]) -> None:
     F.linear(x, weights).backward(nt.from_numpy(gradient))
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), gradient @ GOLDEN["q4_1/numbers"], rtol=1e-4, atol=1e-5)
+
+
+def test_the_gradient_of_an_input_in_bfloat16() -> None:
+    x = nt.from_numpy(np.random.default_rng(5).standard_normal((3, 512), np.float32)).to(nt.bfloat16).requires_grad_()
+    F.linear(x, golden(nt.q4_1)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.dtype is nt.bfloat16
+    expected = GOLDEN["q4_1/numbers"].sum(0)
+    np.testing.assert_allclose(x.grad.float().numpy(), np.tile(expected, (3, 1)), rtol=2**-7, atol=2**-7)
 
 
 @each_type
@@ -132,12 +143,13 @@ def test_nothing_at_all(exact: bool) -> None:
     assert nt.quantize(nt.zeros(0, 32), nt.q5_1).dequantize().tolist() == []
 
 
-def test_an_npu_leaves_it_to_the_cpu() -> None:
+def test_what_an_npu_leaves_to_the_cpu() -> None:
     with nt.default_device("sim:npu2"):
         rows = F.embedding(nt.tensor([3]), golden(nt.q8_0))
-        explained = nt.explain(F.linear(rows, golden(nt.q4_0)))
+        explained = nt.explain(F.linear(rows, golden(nt.q4_k)))
         assert {row.device for row in explained} == {"cpu"}
-        assert "no NPU kernel for weights in q4_0" in explained[-1].why
+        assert "no NPU kernel for weights in q8_0 but that of their product" in explained[0].why
+        assert "no NPU kernel for weights in q4_k, only for q8_0" in explained[-1].why
         assert np.array_equal(rows.numpy(), GOLDEN["q8_0/numbers"][[3]])
 
 

@@ -38,7 +38,7 @@ def test_all_cases_and_the_quick_ones() -> None:
     for family in FAMILIES:  # A variant comes again only after all of its family were there.
         variants = [variant for own, variant, _ in quick if own == family]
         known = {variant.name for variant in VARIANTS if variant.family == family}
-        assert len(set(variants)) >= min(len(known), 3)
+        assert len(set(variants)) >= min(len(known), len(variants), 3)
 
 
 def test_some_cases() -> None:
@@ -166,7 +166,7 @@ def noise(values: Array) -> None:
 
 
 def one_element(values: Array) -> None:
-    values[-1] += np.asarray(1).astype(values.dtype)
+    values[-1] += np.asarray(8).astype(values.dtype)
 
 
 def raising(values: Array) -> None:
@@ -351,7 +351,7 @@ def test_a_broken_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     file = tmp_path / "report.json"
     done = invoke("--device", "cpu", "--quick", "--json", file)
     assert done.exit_code == 1
-    assert "cpu: 37 wrong" in done.stdout
+    assert "cpu: 39 wrong" in done.stdout
     assert json.loads(file.read_text("utf-8"))["ok"] is False
 
 

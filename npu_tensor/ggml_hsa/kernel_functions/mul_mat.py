@@ -10,9 +10,11 @@ def ggml_op_mul_mat(src0: nt.Tensor, src1: nt.Tensor, *, output: TensorDesc) -> 
     """src0 of extents (K,M) and src1 of (K,N) give (M,N): every element is the product of a row of each.
 
     Along the two outer dimensions each matrix of src0 serves as many consecutive ones of src1 as there are. Sums are
-    float32 or int32 and stored in the dtype of the output.
+    float32 or int32 and stored in the dtype of the output. A quantized src0 is one matrix.
     """
     _check(src0, src1)
+    if src0.dtype.is_quantized:
+        return nt.linear(src1, src0.reshape(*src0.shape[2:])).to(output.dtype)
     if output.dtype is not src0.dtype or src1.dtype is not src0.dtype:
         return nt.mul_mat(src0, src1).to(output.dtype)
     outer0, outer1 = src0.shape[:2], src1.shape[:2]

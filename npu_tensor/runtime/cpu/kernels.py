@@ -9,6 +9,7 @@ from typing import Any, Final
 from weakref import ref
 
 from npu_tensor._util.forks import cached_property
+from npu_tensor.dtypes import DType, float32
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.ops.layouts import factored
@@ -216,23 +217,30 @@ class QuantizedKernel(CpuKernel):
         return quantized_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> Step:
-        """An input that jumps in memory is copied before, and one that is not taken exactly is rounded."""
-        task, owner, dtype = self.task, self.owner, self.dtype
+        """An input that jumps in memory or is bfloat16 is copied before, and one that is not taken exactly is rounded.
+
+        A bfloat16 result is a copy of the float32 sums.
+        """
+        task, owner, dtype, spare = self.task, self.owner, self.dtype, _last_item(self.task) + 1
         (source, weights), (output,) = task.inputs, task.outputs
         assert source.layout is not None
         assert weights.layout is not None
-        copies = []
-        if source.layout.strides != contiguous_strides(source.layout.shape):
-            copy, source = _bind_copy(owner, source, _last_item(task) + 1)
-            copies.append(copy)
+        before, after = [], []
+        if source.dtype is not float32 or source.layout.strides != contiguous_strides(source.layout.shape):
+            copy, source = _bind_copy(owner, source, spare, float32)
+            before.append(copy)
+        sums = Input(output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
+        if output.dtype is not float32:
+            sums = sums._replace(item=spare + 1)
+            after.append(_bind_copy(owner, sums, output.item, output.dtype)[0])
         (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
         spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
         meta = product_meta(dtype, self.exact, rows, features, tokens)
         kernel = owner.compiled(product_module, spec)
         piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
         loop = (kernel, meta.ctypes.data, -(-rows // spec.rows), piece)
-        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
-        out, item, offset, w = output.item, source.item, _offset(source), weights.item
+        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(tokens * rows * 4)
+        out, item, offset, w = sums.item, source.item, _offset(source), weights.item
 
         def run_exact(values: list[Any], keep: object = meta) -> None:
             values[out] = buffer = new_buffer()
@@ -249,7 +257,7 @@ class QuantizedKernel(CpuKernel):
             launch(*loop, buffer.address, values[w].address, rounded.address)
 
         step = run_exact if self.exact else run_rounded
-        return _in_sequence([*copies, step], task.inputs, task.outputs)
+        return _in_sequence([*before, step, *after], task.inputs, task.outputs)
 
 
 class DequantizeKernel(CpuKernel):
@@ -323,20 +331,20 @@ def _bind_task(owner: Processor, task: Task) -> Step:
     return bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
 
 
-def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[Step, Input]:
-    """The step that makes a row-major copy of an operand, and the copy as an operand.
+def _bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[Step, Input]:
+    """The step that makes a row-major copy of an operand, of another dtype if one is given, and the copy as an operand.
 
     It does not take the place of the operand, which another step may read in another layout too.
     """
     assert source.layout is not None
     assert source.dtype is not None
-    shape = source.layout.shape
+    shape, dtype = source.layout.shape, dtype or source.dtype
     builder = ProgramBuilder()
     program = builder.program([builder.load(0, source.dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
-    nbytes = math.prod(shape) * source.dtype.itemsize
-    step = bind_loop(owner, program, shape, 0, [source], [Output(item, source.dtype, whole, nbytes)])
-    return step, source._replace(item=item, layout=whole)
+    nbytes = math.prod(shape) * dtype.itemsize
+    step = bind_loop(owner, program, shape, 0, [source], [Output(item, dtype, whole, nbytes)])
+    return step, source._replace(item=item, dtype=dtype, layout=whole)
 
 
 def _factor(

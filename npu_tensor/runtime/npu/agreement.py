@@ -73,9 +73,9 @@ SANE: Final[Mapping[DType, Tolerance]] = {
 """By dtype of the result, for a user's operands. What a broken context leaves, which is zeros, noise, or old or shifted
 data, has an NMSE of about 1. NaN passes for infinity: what infinity leaves for the other parts of a float32 is NaN."""
 
-COARSE: Final = Tolerance(2.0**-3, FEW, 1e-3, False, "block floats: a rounding is a hundredth of the largest of eight")
+COARSE: Final = Tolerance(2.0**-3, FEW, 1e-3, False, "a rounding is a hundredth of the largest number in a block")
 COARSE_AND_SANE: Final = COARSE._replace(element=2.0**-1, nmse=1e-1)
-"""For products of block floats, of chosen operands and of a user's, of which much may cancel."""
+"""For operands that share exponents or scales, chosen ones and a user's, of which much may cancel."""
 
 LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
 """Smaller ones, of float32 and of bfloat16, count as 0: the cores flush them."""
@@ -86,7 +86,7 @@ def as_read(host: HostOperand, values: Array) -> Array:
     host: how the tensor fills a host buffer. Without this, the CPU sees digits that the device does not have, and
     where they matter, as in 1000.5 - 1000, nothing can be said about the device.
     """
-    if values.dtype == host.dtype:
+    if values.dtype == host.dtype or host.order is not None:
         return values
     with np.errstate(all="ignore"):
         return values.astype(host.dtype).astype(values.dtype)

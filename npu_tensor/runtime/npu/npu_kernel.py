@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
-from npu_tensor._util.units import size
+from npu_tensor._util.units import quantity, size
 from npu_tensor.config import config
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
@@ -260,7 +260,8 @@ def summary(counters: Counters, prediction: Prediction) -> str:
     """What a run costs the array, in words."""
     cores = sum(cycles > 0 for cycles in counters.cycles.values())
     busiest = max(counters.cycles.values(), default=0)
+    rate = quantity(counters.ddr_bytes / prediction.seconds, "B/s")
     return (
         f"{busiest:,} cycles on {cores} {'core' if cores == 1 else 'cores'}, {size(counters.ddr_bytes)} of host "
-        f"memory, limited by {prediction.limit}"
+        f"memory at {rate}, limited by {prediction.limit}"
     )

@@ -86,6 +86,9 @@ def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:
 
 def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
     """Fill a host buffer (bytes) from a tensor's whole buffer (flat, in the tensor's dtype)."""
+    if operand.order is not None:
+        operand.order.write(elements, memory)
+        return
     whole, inside = _inside(operand, memory)
     if inside.shape != whole.shape:
         whole[...] = operand.padding or 0

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.dtypes import DTYPES, DType
+from npu_tensor.dtypes import DTYPES, QUANTIZED, DType
 from npu_tensor.errors import ArgumentError, ShapeError
 
 __all__ = ["DIMENSIONS", "TensorDesc"]
@@ -29,7 +29,7 @@ MAX_BYTES: Final = 1 << 37
 LONGEST_TEXT: Final = 200
 """Characters. A descriptor with four strides of MAX_BYTES has about 120."""
 
-_DTYPES: Final = {dtype.short: dtype for dtype in DTYPES}
+_DTYPES: Final = {dtype.short: dtype for dtype in (*DTYPES, *QUANTIZED)}
 
 Four = tuple[int, int, int, int]
 
@@ -37,8 +37,9 @@ Four = tuple[int, int, int, int]
 class TensorDesc(NamedTuple):
     """A tensor as GGML describes it.
 
-    ne: extents, innermost first, each at least 1. nb: strides in bytes, each at least one element; where the extent
-    is 1 the stride of a contiguous continuation, since no other can be told from it. Create with `of` or `parse`.
+    ne: extents, innermost first, each at least 1. nb: strides in bytes, each at least one element, of quantized dtypes
+    one block; where the extent is 1 the stride of a contiguous continuation, since no other can be told from it. Create
+    with `of` or `parse`.
     """
 
     ne: Four
@@ -50,7 +51,7 @@ class TensorDesc(NamedTuple):
         """From a shape and strides in elements, both in NumPy's order; contiguous without strides.
 
         Raises ShapeError above four dimensions and for another number of strides, ArgumentError for extents or strides
-        that are no integers or below 1, and for more than MAX_BYTES.
+        that are no integers or below 1, for rows that are no whole blocks, and for more than MAX_BYTES.
         """
         shape = _integers("extents", shape)
         strides = strides if strides is None else _integers("strides", strides)
@@ -69,11 +70,13 @@ class TensorDesc(NamedTuple):
             if step < 1:
                 raise ArgumentError(f"GGML tensors have strides of one element or more, not {step}")
             steps.append(step)
+        if any(rows % dtype.block for rows in (ne[0], *steps[1:])):
+            raise ArgumentError(f"the rows of {list(shape)} {dtype.name} are no whole blocks of {dtype.block}")
         span = 1 + sum((extent - 1) * step for extent, step in zip(ne, steps, strict=True))
-        if max(span, math.prod(ne)) * dtype.itemsize > MAX_BYTES:
+        if dtype.nbytes(max(span, math.prod(ne))) > MAX_BYTES:
             raise ArgumentError(f"a tensor of {list(shape)} {dtype.name} spans more than {MAX_BYTES} bytes")
-        first, second, third, fourth = (step * dtype.itemsize for step in steps)
-        return cls((ne[0], ne[1], ne[2], ne[3]), dtype, (first, second, third, fourth))
+        second, third, fourth = map(dtype.nbytes, steps[1:])
+        return cls((ne[0], ne[1], ne[2], ne[3]), dtype, (steps[0] * dtype.itemsize, second, third, fourth))
 
     @classmethod
     def parse(cls, text: str) -> TensorDesc:
@@ -93,8 +96,8 @@ class TensorDesc(NamedTuple):
     @property
     def strides(self) -> Four:
         """Strides in elements, in NumPy's order."""
-        first, second, third, fourth = (step // self.dtype.itemsize for step in reversed(self.nb))
-        return first, second, third, fourth
+        first, second, third = (step // self.dtype.itemsize * self.dtype.block for step in reversed(self.nb[1:]))
+        return first, second, third, self.nb[0] // self.dtype.itemsize
 
     @property
     def size(self) -> int:

@@ -117,8 +117,9 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
         rng.random(n) < 0.02, rng.choice([np.nan, np.inf, -np.inf], n), rng.standard_normal(n)
     ),
 }
-# Angles that are divided by nothing, which nobody can reduce; an infinity that float32 in parts makes NaN, and relu 0.
-SENSELESS = {"rope-factors", "gemm-bias_relu"}
+# Angles that are divided by nothing, which nobody can reduce; an infinity that float32 in parts makes NaN, and relu 0;
+# numbers whose scale ggml cannot store.
+SENSELESS = {"rope-factors", "gemm-bias_relu", "quantized-q4_1"}
 
 
 @pytest.mark.usefixtures("_compiler")
@@ -149,7 +150,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
             step(given)
             for number, (output, right) in enumerate(zip(task.outputs, on_host(task, read), strict=True)):
                 got = flat(given[output.item], output.dtype)[: right.size]
-                assert disagreement(got, right, tolerance(task, number)) is None, (name, drawn)
+                assert disagreement(got, right, tolerance(task, number, coarse=offer.coarse)) is None, (name, drawn)
                 compared += 1
     assert compared > 50
 

@@ -33,6 +33,9 @@ RANGE = f"is not in 1 to {MAX_BYTES}"
         ("(4,8,2,1)/i8/(1,6,48,7)", (4, 8, 2, 1), nt.int8, (1, 6, 48, 96), False, "4x8x2i8n"),
         # Overlapping rows, as of a sliding window.
         ("(4,8,1,1)/f16/(1,1,1,1)", (4, 8, 1, 1), nt.float16, (2, 2, 16, 16), False, "4x8f16n"),
+        # The strides that ggml gives them: of blocks, then of rows.
+        ("(96,5,1,1)/q4_0", (96, 5, 1, 1), nt.q4_0, (18, 54, 270, 270), True, "96x5q4_0"),
+        ("(256,5,2,1)/q4_k/(1,512,2560,1)", (256, 5, 2, 1), nt.q4_k, (144, 288, 1440, 2880), False, "256x5x2q4_kn"),
         (" ( 4 , 8 , 1 , 1 ) / u8 ", (4, 8, 1, 1), nt.uint8, (1, 4, 32, 32), True, "4x8u8"),
     ],
 )
@@ -58,7 +61,8 @@ def test_parsed(
         ("(1,2,3,4)", "Invalid tensor descriptor: * (expected format: (dim0,dim1,dim2,dim3)/dtype)", 9),
         ("(1,2,3,4)/", "Invalid tensor descriptor: * (missing dtype)", 10),
         ("(1,2,3,4)//(1,1,1,1)", "Invalid tensor descriptor: * (missing dtype)", 10),
-        ("(1,2,3,4)/q4_0", "Invalid tensor descriptor: * (no dtype 'q4_0'; there are f32, bf16, f16, i8,", 10),
+        ("(1,2,3,4)/q2_k", "Invalid tensor descriptor: * (no dtype 'q2_k'; there are f32, bf16, f16, i8,", 10),
+        ("(40,2,1,1)/q4_0", "Invalid tensor descriptor: * (the rows of [1, 1, 2, 40] q4_0 are no whole blocks", 0),
         ("(1,2,3,4)/f32/1", "Invalid stride format in *: stride must be enclosed in parentheses", 14),
         ("(1,2,3,4)/f32/(1,2,3)", "Stride must have exactly 4 dimensions, got 3 in *", 14),
         ("(1,2,3,4)/f32/(1,2,3,0)", f"Invalid stride values in *: 0 {RANGE}", 21),

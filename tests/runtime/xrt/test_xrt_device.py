@@ -262,6 +262,21 @@ def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
     assert packed.call_count == 1 + 9
 
 
+def test_quantized_weights_are_packed_once(npu: Machine) -> None:
+    """Whatever they are multiplied with; both channels of all columns read the one copy."""
+    numbers = normal(200, 96, seed=5).astype(np.float32)
+    weights = nt.quantize(nt.from_numpy(numbers), "q8_0").realize()
+    with mock.patch.object(buffers, "pack", wraps=pack) as packed:
+        for seed, tokens in enumerate((1, 1, 40)):
+            x = normal(tokens, 96, seed=seed)
+            result = nt.linear(nt.from_numpy(x), weights)
+            assert [row.kernel for row in nt.explain(result)] == ["quantized"]
+            close(result, as_float(x) @ numbers.T.astype(np.float64))
+    assert [call.args[0].order is not None for call in packed.call_args_list].count(True) == 1
+    assert npu.launches == 3
+    assert not errors_of(npu)
+
+
 # --- what is checked before a launch
 
 

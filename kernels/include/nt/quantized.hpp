@@ -1,0 +1,111 @@
+// Products with weights in blocks of quantized numbers, for `lanes` rows of weights at once.
+//
+// What the rows have at the same place of a block is a vector: scales, what is added to all elements, codes. So sums are
+// vectors too, and no lanes are ever added. Codes become bfloat16 numbers, exactly; the sum of a block is multiplied by
+// its scales after that.
+#pragma once
+
+#include <aie_api/aie.hpp>
+
+#include "gemm.hpp"
+#include "memory.hpp"
+
+namespace nt {
+
+constexpr unsigned lanes = 32, block = 32;
+
+// bits: of a code. has_minima: whether something is added to all elements of a block, and not only to the codes.
+template <unsigned bits_, bool has_minima_>
+struct Blocks {
+    static constexpr unsigned bits = bits_;
+    static constexpr bool has_minima = has_minima_;
+    static constexpr unsigned numbers = has_minima ? 2 : 1;
+    static constexpr unsigned codes = block * bits / 8;
+    static constexpr unsigned bytes = lanes * (numbers * sizeof(bfloat16) + codes);
+};
+
+// Takes blocks of x out of an object, as many as it holds or as are left of `blocks`. Codes of 4 bits are multiplied
+// from bytes, where the second 16 of a block are larger by 16: their x becomes smaller by that. minima: gets the sum of
+// each block as two numbers.
+template <typename Format, unsigned bytes, typename X>
+inline void keep_blocks(const X *__restrict object, bfloat16 *__restrict x, bfloat16 *__restrict minima,
+                        int32 *__restrict cursor, unsigned blocks) {
+    constexpr unsigned most = bytes / (block * sizeof(X)), middle = block / 2;
+    const unsigned first = *cursor, count = blocks - first < most ? blocks - first : most;
+    *cursor = first + count == blocks ? 0 : first + count;
+    x += first * block;
+    for (unsigned i = 0; i < count; ++i, object += block, x += block) {
+        Sum<middle> low(aie::load_v<middle>(object)), high(aie::load_v<middle>(object + middle));
+        const auto lows = low.template to_vector<bfloat16>(), highs = high.template to_vector<bfloat16>();
+        if constexpr (Format::has_minima) {
+            const float sum = aie::reduce_add(value(aie::add(Sum<middle>(lows), Sum<middle>(highs))));
+            const auto parts = split<2>(constant<middle>(sum));
+            minima[2 * (first + i)] = parts[0].get(0);
+            minima[2 * (first + i) + 1] = parts[1].get(0);
+        }
+        aie::store_v(x, lows);
+        if constexpr (Format::bits == 4) {
+            aie::store_v(x + middle, aie::mul(highs, bfloat16(0.0625f)).template to_vector<bfloat16>());
+        } else {
+            aie::store_v(x + middle, highs);
+        }
+    }
+}
+
+// The products of the codes of a block with x. Several sums, as each must wait for its last product.
+template <typename Format>
+inline Sum<lanes> multiply_codes(const uint8 *__restrict codes, const bfloat16 *__restrict x) {
+    constexpr unsigned middle = block / 2;
+    Sum<lanes> sums[4];
+    unroll<4>([&](auto i) { sums[i] = aie::zeros<accfloat, lanes>(); });
+    const auto add = [&](Sum<lanes> &sum, const aie::vector<int8, 2 * lanes> &code, auto i, bfloat16 factor) {
+        sum = aie::mac(sum, aie::to_float<bfloat16>(code.template extract<lanes>(i)), factor);
+    };
+    constexpr std::integral_constant<unsigned, 0> first;
+    constexpr std::integral_constant<unsigned, 1> second;
+    for (unsigned k = 0; k < Format::codes; k += 2, codes += 2 * lanes) {
+        const auto bytes = aie::load_v<2 * lanes>(codes);
+        if constexpr (Format::bits == 8) {
+            const auto code = bytes.template cast_to<int8>();
+            add(sums[0], code, first, x[k]);
+            add(sums[1], code, second, x[k + 1]);
+        } else {
+            const auto low = aie::sub(aie::bit_and(uint8(0x0f), bytes).template cast_to<int8>(), int8(8));
+            const auto high = aie::bit_xor(uint8(0x80), aie::bit_and(uint8(0xf0), bytes)).template cast_to<int8>();
+            add(sums[0], low, first, x[k]);
+            add(sums[1], low, second, x[k + 1]);
+            add(sums[2], high, first, x[k + middle]);
+            add(sums[3], high, second, x[k + middle + 1]);
+        }
+    }
+    const auto sum = aie::add(sums[0], sums[1]);
+    return Format::bits == 8 ? sum : aie::add(sum, aie::add(sums[2], sums[3]));
+}
+
+// Adds the products of an object's blocks with x to the sums of each token; the cursor counts the objects of a row.
+template <typename Format, unsigned most>
+inline void multiply_blocks(const uint8 *__restrict object, const bfloat16 *__restrict x,
+                            const bfloat16 *__restrict minima, float *__restrict sums, int32 *__restrict cursor,
+                            unsigned tokens, unsigned blocks, unsigned objects) {
+    const unsigned first = advance(cursor, 1, objects) * most;
+    const unsigned count = blocks - first < most ? blocks - first : most;
+    for (unsigned token = 0; token < tokens; ++token, sums += lanes) {
+        Sum<lanes> total = first ? Sum<lanes>(aie::load_v<lanes>(sums)) : aie::zeros<accfloat, lanes>();
+        const auto *weights = object;
+        for (unsigned place = token * blocks + first; place < token * blocks + first + count; ++place) {
+            const auto *scales = reinterpret_cast<const bfloat16 *>(weights);
+            const auto *codes = weights + Format::numbers * lanes * sizeof(bfloat16);
+            const auto sum = split<2>(value(multiply_codes<Format>(codes, x + place * block)));
+            const auto scale = aie::load_v<lanes>(scales);
+            total = aie::mac(aie::mac(total, sum[1], scale), sum[0], scale);
+            if constexpr (Format::has_minima) {
+                const auto added = aie::load_v<lanes>(scales + lanes);
+                total = aie::mac(aie::mac(total, added, minima[2 * place + 1]), added, minima[2 * place]);
+            }
+            weights += Format::bytes;
+        }
+        aie::store_v(sums, value(total));
+    }
+}
+
+}  // namespace nt

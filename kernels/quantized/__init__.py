@@ -1,0 +1,70 @@
+"""The family of products with quantized weights, which stream by once while the rows of x stay in the cores.
+
+x is rounded to bfloat16 and multiplied with the codes of the weights, whose scales are bfloat16 too; sums are float32.
+That is closer to the numbers than ggml's rounding of x to 8 bits. Few rows of x take as long as the weights take to
+arrive; more of them pass in turns, each with all weights.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Final
+
+from npu_tensor.dtypes import bfloat16
+from npu_tensor.kernels.block_order import CORES, NUMBERS
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.quantized.design import MOST_FEATURES, QuantizedProblem, design
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
+from npu_tensor.task import Refusal, Task
+
+__all__ = ["claim"]
+
+MOST_TURNS: Final = 64
+"""Of one run. The processor is faster then: a core multiplies few numbers at once."""
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """An offer for `linear_quantized` with weights in q8_0, q4_0 or q4_1."""
+    x, weights = task.inputs
+    assert task.call is not None
+    assert x.layout is not None
+    assert x.dtype is not None
+    assert weights.dtype is not None
+    assert weights.layout is not None
+    dtype = weights.dtype.name
+    if dtype not in NUMBERS:
+        return Refusal(f"no NPU kernel for weights in {dtype}, only for {', '.join(NUMBERS)}")
+    if x.dtype is not bfloat16 and task.call.attributes["exact"] and target.float32 != "bfloat16":
+        return Refusal(f"x would be rounded to bfloat16, the policy for float32 is {target.float32}")
+    rows, features = weights.layout.shape
+    tokens = math.prod(task.shape[:-1])
+    if not features:
+        return Refusal("a sum of no products")
+    if features > MOST_FEATURES:
+        return Refusal(f"rows of {features} features, and a core holds {MOST_FEATURES}")
+    problem = QuantizedProblem(target.array.arch, target.columns, dtype, x.dtype.name, rows, features, tokens)
+    order = problem.order
+    if problem.turns > MOST_TURNS:
+        return Refusal(f"the weights would stream by {problem.turns} times, more than {MOST_TURNS}")
+    if not all(problem.written(0, part) for part in problem.parts):
+        return Refusal(f"rows of {rows} results lie too far apart for the DMA")
+    flat = joined(x.layout)
+    padded = (-(-problem.x_elements // math.prod(flat.shape[1:])), *flat.shape[1:])
+    result = Layout((tokens, rows), (rows, 1), task.outputs[0].layout.offset)
+    operands = (
+        HostOperand(0, False, flat, padded, x.dtype.name, None),
+        HostOperand(1, False, weights.layout, (order.nbytes,), "uint8", None, order=order),
+        HostOperand(0, True, result, (tokens, problem.padded_rows), x.dtype.name),
+    )
+    return Offer("quantized", _reason(problem), partial(design, problem), operands, coarse=True)
+
+
+def _reason(problem: QuantizedProblem) -> str:
+    order = problem.order
+    cores = CORES * min(len(problem.parts), order.units)
+    parts = [f"{problem.weights} dequantized in {cores} cores", "x by bfloat16 numbers"]
+    if problem.turns > 1:
+        parts.append(f"the weights stream by {problem.turns} times, for {problem.share} rows of x each")
+    return f"{'; '.join(parts)}; {order.nbytes} bytes of weights"

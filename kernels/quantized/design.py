@@ -1,0 +1,272 @@
+"""The design of a product with quantized weights: each shim channel feeds two cores with rows of weights of their own.
+
+Both cores see all objects of their channel: first those with the rows of x, which they keep, then weights, of which
+each takes its part of every object. How many objects there are is said by words, so that one configuration serves all
+extents.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
+from npu_tensor.dataflow.columns import Step, gather, pipeline
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    Configuration,
+    Design,
+    ObjectType,
+    SequenceBuilder,
+    Source,
+    range_,
+)
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.kernels.block_order import BLOCK, CORES, LANES, NUMBERS, OBJECT_BLOCKS, BlockOrder
+from npu_tensor.kernels.gemm.design import C_TYPES
+from npu_tensor.kernels.movement.copies import pattern
+
+__all__ = ["MOST_FEATURES", "QuantizedProblem", "block_cycles", "configuration", "design"]
+
+MOST_FEATURES: Final = 16384
+"""Of all rows of x that a core keeps: 32 KiB of its memory."""
+MOST_TOKENS: Final = 32
+"""Rows of x that a core keeps; the sums of 32 rows of weights for each take 4 KiB."""
+PROGRAM_BYTES: Final = 4096
+"""Estimate of the machine code."""
+CHANNELS: Final = 2
+"""Of a shim tile."""
+WORDS: Final = 6
+"""Of a core's runtime parameter."""
+IN_FLIGHT: Final = QUEUE_DEPTH // 2
+"""Turns under way: each begins with a transfer of x and one of weights in every channel."""
+
+CONVERT_CYCLES: Final = 4
+"""Vector instructions that make bfloat16 numbers of the codes of 32 rows."""
+UNPACK_CYCLES: Final = 2
+"""That take two codes of 32 rows out of bytes."""
+KEEP_CYCLES: Final = 16
+"""Of a block of x, assumed."""
+
+
+class ChannelPart(NamedTuple):
+    """Of a channel: so many units, the first of them, objects of each; and the unit where the first results go."""
+
+    place: int
+    first: int
+    units: int
+    objects: int
+
+
+class QuantizedProblem(NamedTuple):
+    """A product of x (tokens, features), stored as `stored` like the result, with weights (rows, features)."""
+
+    arch: Arch
+    columns: int
+    weights: str
+    stored: str
+    rows: int
+    features: int
+    tokens: int
+
+    @property
+    def order(self) -> BlockOrder:
+        """Of the weights in their host buffer."""
+        return BlockOrder(self.weights, self.rows, self.features)
+
+    @property
+    def parts(self) -> list[ChannelPart]:
+        """Of the channels, some consecutive units each.
+
+        In a run every fifo of a configuration has to be used: a channel without a unit computes one object's worth of
+        numbers that nobody reads.
+        """
+        units, channels = self.order.units, CHANNELS * self.columns
+        bounds = [units * channel // channels for channel in range(channels + 1)]
+        spare = itertools.count(units)
+        whole = self.order.objects
+        return [
+            ChannelPart(first, first, end - first, whole) if end > first else ChannelPart(next(spare), 0, 1, 1)
+            for first, end in itertools.pairwise(bounds)
+        ]
+
+    @property
+    def share(self) -> int:
+        """Rows of x that the cores keep at a time."""
+        return min(self.tokens, MOST_TOKENS, MOST_FEATURES // self.features)
+
+    @property
+    def turns(self) -> int:
+        """How often all weights stream by."""
+        return -(-self.tokens // self.share)
+
+    @property
+    def starts(self) -> list[int]:
+        """First rows of x of the turns. The last one begins sooner where there are not enough rows."""
+        return [min(turn * self.share, self.tokens - self.share) for turn in range(self.turns)]
+
+    @property
+    def x_objects(self) -> int:
+        """Objects that bring the rows of x of one turn."""
+        return -(-self.share * self.features * as_dtype(self.stored).itemsize // self.order.object_bytes)
+
+    @property
+    def x_object_elements(self) -> int:
+        """Elements of x in an object."""
+        return self.order.object_bytes // as_dtype(self.stored).itemsize
+
+    @property
+    def x_elements(self) -> int:
+        """Of the host buffer of x: the last object reads on behind the rows."""
+        return self.starts[-1] * self.features + self.x_objects * self.x_object_elements
+
+    @property
+    def padded_rows(self) -> int:
+        """Elements from one row of the result to the next in the host buffer."""
+        return max(self.order.units, CHANNELS * self.columns) * CORES * LANES
+
+    def x(self, start: int) -> AccessPattern:
+        """The words of a turn's rows of x, and those behind them up to the end of an object."""
+        return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD, start * self.words(self.features))
+
+    def read(self, part: ChannelPart) -> AccessPattern:
+        """The words of a part's weights."""
+        words = self.order.object_bytes // WORD
+        return AccessPattern.linear(part.units * part.objects * words, part.first * self.order.objects * words)
+
+    def written(self, start: int, part: ChannelPart) -> AccessPattern | None:
+        """Where the words of results of a turn and a part go, in the order in which they leave the cores."""
+        width, row = self.words(CORES * LANES), self.words(self.padded_rows)
+        return pattern(start * row + part.place * width, [(part.units, width), (self.share, row), (width, 1)], 1)
+
+    def words(self, elements: int) -> int:
+        """Of so many elements of x or of the result."""
+        return elements * as_dtype(self.stored).itemsize // WORD
+
+
+def block_cycles(weights: str, arch: Arch) -> int:
+    """Vector instructions for a block of 32 rows and one row of x, with two for each addition of sums."""
+    product = LANES // (16 if arch == "aie2" else 32)
+    halves = BlockOrder(weights, 1, BLOCK).codes < BLOCK
+    unpacked = UNPACK_CYCLES * BLOCK // 2 if halves else 0
+    added = 2 * (3 if halves else 1)
+    scaled = 2 + product + (4 if _has_minima(weights) else 2) * product
+    return BLOCK * (CONVERT_CYCLES + product) + unpacked + added + scaled
+
+
+def _source(weights: str, stored: str) -> Source:
+    order = BlockOrder(weights, 1, BLOCK)
+    element, nbytes = C_TYPES[stored], order.object_bytes
+    text = f"""#include <nt/quantized.hpp>
+
+using Format = nt::Blocks<{8 * order.codes // BLOCK}, {str(_has_minima(weights)).lower()}>;
+
+extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, int32 blocks) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    const auto *elements = reinterpret_cast<const {element} *>(object);
+    nt::keep_blocks<Format, {nbytes}>(elements, x, x + {MOST_FEATURES}, cursor, blocks);
+}}
+
+extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums, int32 *cursor, int32 part,
+                            int32 tokens, int32 blocks, int32 objects) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::multiply_blocks<Format, {OBJECT_BLOCKS}>(object + part * {nbytes // CORES}, x, x + {MOST_FEATURES}, sums,
+                                   cursor, tokens, blocks, objects);
+}}
+
+extern "C" void nt_leave(const float *sums, {element} *result, int32 *cursor, int32 tokens) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::store(result, aie::load_v<nt::lanes>(sums + nt::advance(cursor, nt::lanes, tokens * nt::lanes)));
+}}
+"""
+    return Source("quantized", text)
+
+
+def _has_minima(weights: str) -> bool:
+    return len(NUMBERS[weights]) > 1
+
+
+@lru_cache(maxsize=16)
+def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Configuration:
+    """What serves products of all extents.
+
+    The words of a core: further objects with x, units of its channel, objects of a unit, rows of x, blocks in a row of
+    weights and in all rows of x.
+    """
+    builder = Builder(f"quantized_{weights}_{stored}", arch, columns, arguments=3)
+    object_ = ObjectType("uint8", (BlockOrder(weights, 1, BLOCK).object_bytes,))
+    kept = ObjectType("bfloat16", (MOST_FEATURES + (2 * MOST_FEATURES // BLOCK if _has_minima(weights) else 0),))
+    sums, result = ObjectType("float32", (MOST_TOKENS * LANES,)), ObjectType(stored, (LANES,))
+    cursor, code = ObjectType("int32", (1,)), _source(weights, stored)
+    keep = builder.function("nt_keep", [object_, kept, cursor, "int32"], code, program_bytes=1024)
+    multiply = builder.function(
+        "nt_multiply", [object_, kept, sums, cursor, *["int32"] * 4], code, program_bytes=PROGRAM_BYTES
+    )
+    leave = builder.function("nt_leave", [sums, result, cursor, "int32"], code, 4, 512)
+
+    def body(objects: Any, results: Any, x: Any, sums: Any, counts: Any, token: Any, words: Any, part: int) -> None:
+        more, units, steps, tokens, blocks, kept = (words[number] for number in range(WORDS))
+
+        def keep_object() -> None:
+            keep(objects.acquire(1), x, counts, kept)
+            objects.release(1)
+
+        keep_object()
+        for _ in range_(more):
+            keep_object()
+        for _ in range_(units):
+            for _ in range_(steps):
+                multiply(objects.acquire(1), x, sums, counts, part, tokens, blocks, steps)
+                objects.release(1)
+            for _ in range_(tokens):
+                leave(sums, results.acquire(1), token, tokens)
+                results.release(1)
+
+    for column in range(columns):
+        for channel in range(CHANNELS):
+            tiles = [Tile(column, 2 + channel * CORES + core) for core in range(CORES)]
+            stream = builder.fifo(f"objects{channel}_{column}", object_, Tile(column, 0), tiles)
+            results = gather(builder, f"result{channel}", result, tiles)
+            for part, (tile, own) in enumerate(zip(tiles, results.cores, strict=True)):
+                suffix = f"{tile.column}_{tile.row}"
+                arguments = [
+                    builder.core_buffer(f"x_{suffix}", tile, kept),
+                    builder.core_buffer(f"sums_{suffix}", tile, sums),
+                    builder.core_buffer(f"counts_{suffix}", tile, cursor, bytes(cursor.nbytes)),
+                    builder.core_buffer(f"token_{suffix}", tile, cursor, bytes(cursor.nbytes)),
+                    builder.parameter(f"extents_{suffix}", tile, WORDS),
+                ]
+                builder.worker(tile, body, [stream, own, *arguments, part])
+    return builder.configuration
+
+
+def design(problem: QuantizedProblem) -> Design:
+    """Host buffers: x, the weights in their order, the result; as words."""
+    made = configuration(problem.arch, problem.columns, problem.weights, problem.stored)
+    sequence, parts, blocks = SequenceBuilder(made), problem.parts, problem.features // BLOCK
+    x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))
+    weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
+    result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
+    for number, parameter in enumerate(made.parameters):
+        part = parts[number // CORES]
+        extents = [part.units, part.objects, problem.share, blocks, problem.share * blocks]
+        sequence.write(parameter, [problem.x_objects - 1, *extents])
+
+    def turn(start: int) -> Iterator[Step]:
+        for channel, part in enumerate(parts):
+            column, number = divmod(channel, CHANNELS)
+            objects, results = (made.fifo(f"{name}{number}_{column}") for name in ("objects", "result"))
+            written = problem.written(start, part)
+            assert written is not None
+            yield Step(objects, x, problem.x(start))
+            yield Step(objects, weights, problem.read(part))
+            yield Step(results, result, written)
+
+    pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
+    block = block_cycles(problem.weights, problem.arch)
+    kept = min(problem.x_object_elements, problem.share * problem.features) // BLOCK
+    return sequence.build({"nt_keep": kept * KEEP_CYCLES, "nt_multiply": OBJECT_BLOCKS * problem.share * block})
