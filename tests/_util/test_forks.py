@@ -32,6 +32,7 @@ from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.devices import host
 from npu_tensor.runtime.devices.backends import open_device
 from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.npu import npu_kernel as offered
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -39,7 +40,7 @@ from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store import upkeep as store_upkeep
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
-from npu_tensor.runtime.xrt import bindings, engines, npu_engine
+from npu_tensor.runtime.xrt import bindings, engines
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
@@ -180,7 +181,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "runtime.store.files": store_files_of_one_key,
     "runtime.store.upkeep": lambda root: Case((store_upkeep._written_lock,), lambda: store_upkeep.wrote(root, 1)),
     "runtime.xrt.bindings": no_pyxrt,
-    "runtime.xrt.npu_engine": no_npu,
+    "runtime.npu.npu_engine": no_npu,
 }
 """By module that has a Lock."""
 
@@ -351,7 +352,7 @@ OWN = {
     "runtime.store.background": "Builds.start_anew makes another one, also in a child",
     "runtime.cpu.engine": "held at a fork",
     "runtime.memory": "held at a fork",
-    "runtime.xrt.keepalive": "a child has no engine, and so no thread that waits",
+    "runtime.npu.keepalive": "a child has no engine, and so no thread that waits",
 }
 """Modules that make something of `threading` that a thread could hold at a fork, and why they may."""
 

@@ -123,7 +123,7 @@ class SimulatedDevice(NpuDevice):
                     assert argument.dtype is not None
                     elements = flat(values[argument.item], argument.dtype)
                     check_indexes(argument.host, elements, argument.call)
-                    pack(argument.host, elements, buffer.host)
+                    pack(argument.host, elements, buffer.bytes)
                 since = notices.add_phase("convert", since)
                 for _, buffer in inputs:
                     buffer.to_device()
@@ -141,7 +141,7 @@ class SimulatedDevice(NpuDevice):
                 since = notices.add_phase("sync", since)
                 for (_, argument, buffer), result in zip(results, memory, strict=True):
                     assert argument.dtype is not None
-                    unpack(argument.host, buffer.host, flat(result, argument.dtype))
+                    unpack(argument.host, buffer.bytes, flat(result, argument.dtype))
                 since = notices.add_phase("convert", since)
             for (item, _, _), result in zip(results, memory, strict=True):
                 values[item] = result

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from npu_tensor._util.forks import cached_property
@@ -18,22 +19,24 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.devices.system import tool_output
+from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.checked import CheckedKernels
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
+from npu_tensor.runtime.npu.launch_step import LaunchStep
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
+from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.npu.npu_kernel import NpuDevice
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, ProgramRequest
 from npu_tensor.runtime.xrt import bindings
-from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.engines import engine_of
-from npu_tensor.runtime.xrt.launch_step import LaunchStep
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
+from npu_tensor.runtime.xrt.xrt_program import read_program
 from npu_tensor.task import Kernel, Step, Task
 
-__all__ = ["XrtDevice", "library", "set_power_mode"]
+__all__ = ["XrtDevice", "driver_identity", "library", "set_power_mode"]
 
 _POWER_MODES: Final = {"low": "powersaver", "medium": "balanced", "high": "performance", "turbo": "turbo"}
 """What the tool calls the modes of iree-amd-aie."""
@@ -54,6 +57,15 @@ def set_power_mode(bdf: str, mode: str) -> None:
         tool_output("xrt-smi", "configure", "--device", bdf, "--pmode", _POWER_MODES[mode])
     except DeviceError as error:
         warn(f"the power mode of NPU {bdf} is not {mode}: {error}")
+
+
+def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
+    """What the results of a kernel depend on besides the kernel: NPU, XRT, driver and firmware, as one line.
+
+    xrt: version. The versions of driver and firmware are read below `root`/sys; what is not there is left out.
+    """
+    files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
+    return " ".join([npu.name, xrt, *filter(None, [driver_version(root), *map(file_text, files)])])
 
 
 class XrtDevice(NpuDevice):
@@ -115,10 +127,23 @@ class XrtDevice(NpuDevice):
         """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
         if self._engine is None:
             self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
-            self._engine.adopt(self.checked.findings)
+            self.heed_findings()
             if self._awake_seconds:
                 self._engine.keep_awake(self._awake_seconds)
         return self._engine
+
+    def heed_findings(self) -> None:
+        """Heed what `driver_probes` found out of the driver: "chains" work or fail, "group" is a number."""
+        engine, findings = self.engine, self.checked.findings
+        if "chains" in findings:
+            engine.chains = findings["chains"] == "work"
+        driver = engine.driver
+        assert isinstance(driver, XrtDriver)
+        group = int(findings.get("group", driver.group))
+        if group != driver.group:
+            with lock:
+                driver.group = group
+                engine.pool.release()  # Those in use stay, and the self-check tells whether they can.
 
     @cached_property
     def checked(self) -> CheckedKernels:
@@ -152,7 +177,7 @@ class XrtDevice(NpuDevice):
         artifact = artifacts[0]
         if len(plan.kernels) > 1 and (len(plan.program.configurations) > 1 or ".xclbin" not in artifact.files):
             artifact = self.library.find(ProgramRequest(plan.name, plan.program))
-        program = self.engine.program(plan.program, artifact)
+        program = self.engine.known(read_program(plan.program, artifact))
         if not config.self_check or program.key in self.checked:
             program.checked = True
         single = [step for step in steps if isinstance(step, LaunchStep)]

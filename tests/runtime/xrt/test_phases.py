@@ -18,11 +18,11 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
-from npu_tensor.runtime.npu import notices
+from npu_tensor.runtime.npu import notices, npu_engine
+from npu_tensor.runtime.npu.launches import Launch
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engines, npu_engine
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt import engines
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -114,12 +114,16 @@ def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, mon
 
 
 class Waiting(SimpleNamespace):
-    """A batch that ends at `ends`. behind: the one it waits for, from second 2 on."""
+    """A batch and its submission that ends at `ends`. behind: the one it waits for, from second 2 on."""
 
-    def state(self) -> int:
-        return COMPLETED if self.clock.now >= self.ends else min(PENDING)
+    @property
+    def submission(self) -> Waiting:
+        return self
 
-    def late(self, progress: float) -> bool:
+    def ended(self) -> bool:
+        return bool(self.clock.now >= self.ends)
+
+    def late(self, progress: float, seconds: float) -> bool:
         return self.behind is not None and self.clock.now >= 2 and self.behind.phase == "running"
 
     def pause(self, since: float) -> None:
@@ -133,6 +137,7 @@ def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) 
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
     waits: Any = NpuEngine.__new__(NpuEngine)
+    waits.driver = SimpleNamespace(launch_seconds=10)
     waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):

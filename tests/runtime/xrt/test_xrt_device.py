@@ -34,14 +34,15 @@ from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.npu import buffers, keepalive
+from npu_tensor.runtime.npu.keepalive import KeepAlive
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.runtime.xrt import buffers, engines, keepalive
+from npu_tensor.runtime.xrt import engines
 from npu_tensor.runtime.xrt import xrt_device as device
-from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 
 pytestmark = [
@@ -258,7 +259,7 @@ def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
                 np.testing.assert_array_equal(result.numpy(), np.concatenate([weights.numpy(), other]))
     assert npu.contexts_made == 9
     (copy,) = weights._node.value.copies.values()
-    assert synced[id(copy.block.bo)] == 1
+    assert synced[id(copy.block.memory.bo)] == 1
     assert packed.call_count == 1 + 9
 
 

@@ -15,15 +15,15 @@ from npu_tensor.dtypes import uint8
 from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
+from npu_tensor.runtime.npu.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.npu.checked import CheckedKernels
+from npu_tensor.runtime.npu.faults import is_strict
 from npu_tensor.runtime.npu.launch_plan import Argument, LaunchPlan
+from npu_tensor.runtime.npu.launches import KernelStep, Launch, on_host
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.npu.npu_kernel import NpuDevice
+from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.packing import check_indexes, flat
-from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
-from npu_tensor.runtime.xrt.checked import CheckedKernels
-from npu_tensor.runtime.xrt.faults import is_strict
-from npu_tensor.runtime.xrt.launches import KernelStep, Launch, on_host
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
-from npu_tensor.runtime.xrt.npu_program import NpuProgram
 from npu_tensor.task import Step, Task
 
 __all__ = ["LaunchStep"]
@@ -176,7 +176,7 @@ class LaunchStep(KernelStep):
             if self.steps:  # Of which each needs less at once.
                 self._one_by_one(values)
                 return
-            engine.decline(self.program, str(error))
+            engine.decline(self.program, error)
             self.on_host(values)
             return
         engine.finish(launch)
