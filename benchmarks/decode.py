@@ -20,7 +20,7 @@ import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.devices.host import allocator, host_step
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -92,7 +92,7 @@ def _part(name: str, device: SimulatedDevice, *results: nt.Tensor) -> _Part:
 def decode(context: int) -> Iterator[dict[str, Any]]:
     """What a token takes: a row for each way, with the seconds of the kernels, changes, launches and the processor."""
     array = SIMULATED["npu2"]
-    device = SimulatedDevice("sim:npu2", Target(array, array.columns), allocator())
+    device = SimulatedDevice("sim:npu2", Target(array, array.columns), allocator(), host_step)
     assert array.change_seconds is not None
     change = array.change_seconds
     before = _part("before attention", device, *_before_attention())

@@ -238,7 +238,8 @@ class NpuEngine:
             with lock:
                 if batch.phase != "running":
                     break
-                self._note_waiting(since)
+                if events.listeners and not submission.observed(0):
+                    self._note_waiting(since)
                 if fault is not None:
                     self._fault(fault, batch.program, chained=batch.chained)
                 else:
@@ -251,12 +252,17 @@ class NpuEngine:
     def _complete(self, batch: LaunchBatch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
         for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
-            assert ended.submission is not None
+            submission = ended.submission
+            assert submission is not None
             try:
-                ended.submission.check()
+                submission.check()
             except DriverError as error:
                 self._fault(error, ended.program, chained=ended.chained)
                 return
+            if events.listeners:
+                for number, launch in enumerate(ended.launches):
+                    for part in submission.observed(number):
+                        self.notices.add_to(launch.thread, part)
             if self.health.trusted and ended.program.checked:  # Otherwise it may be garbage.
                 ended.program.faults = 0
             for launch in ended.launches:
@@ -367,6 +373,12 @@ class NpuEngine:
             batch.launches = []  # Their steps remember the batch, and must not keep their buffers.
         self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
+
+    def abandon_all(self) -> None:
+        """Let the CPU compute what has not ended, once somebody looks."""
+        with lock:
+            if self._queue or self._batches:
+                self._abandon()
 
     def decline(self, program: NpuProgram, fault: DriverError) -> None:
         """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""

@@ -65,7 +65,7 @@ def probe(device: XrtDevice) -> dict[str, str]:
         chains = _chains(engine, engine.contexts.get(program), group)
     device.checked.note("group", str(group))
     device.checked.note("chains", "fail" if chains else "work")
-    device.heed_findings()
+    device.heed_findings(engine)
     several = _several(device, group)
     if several is not None:
         device.checked.note("elf", "fail" if several else "work")

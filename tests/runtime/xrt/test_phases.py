@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -69,26 +68,6 @@ def test_results_and_syncs_are_the_same_with_and_without_a_listener(machine: Mac
             assert ((x + y) * x).tolist() == [[2.0] * 64] * 64
         counts.append(syncs.call_count)
     assert counts[1] == counts[2] > 0
-
-
-def test_threads_hear_of_their_own_launches(machine: Machine) -> None:
-    inputs = [ones(64) for _ in range(3)]
-    with nt.default_device("npu", policy="always"):
-        (inputs[0] + inputs[0]).realize()
-        with profile() as p:
-
-            def work(x: nt.Tensor) -> None:
-                for _ in range(10):
-                    (x + x).realize()
-
-            threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-    rows = [row for row in p.by("op") if row.name == "add"]
-    assert sum(row.runs for row in rows) == 30
-    assert all(row.dispatch > 0 and row.run > 0 for row in rows)
 
 
 def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
