@@ -24,7 +24,7 @@ import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.devices.host import allocator, host_step
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -189,7 +189,7 @@ def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
 def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]:
     """What a token takes: a row for each way, with the seconds of the kernels, changes, launches and the processor."""
     array, step = SIMULATED[generation], _Step(MODELS[name], context)
-    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator())
+    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)
     layers, width = step.shape.layers, step.shape.width
     change = device.change or device.switch
 

@@ -15,7 +15,7 @@ from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.planner.placement import weight
 from npu_tensor.planner.placing import job, overhead
-from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel
+from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel, host_step
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
@@ -43,7 +43,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     do half of the work or more: of matrix products, if there are any.
     """
     array = SIMULATED[generation]
-    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator())
+    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)
     graph = structure_of([result._node])
 
     def takes(task: Task) -> bool:

@@ -32,6 +32,7 @@ from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.devices import host
 from npu_tensor.runtime.devices.backends import open_device
 from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.npu import npu_kernel as offered
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -39,7 +40,7 @@ from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store import upkeep as store_upkeep
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
-from npu_tensor.runtime.xrt import bindings, engines, npu_engine
+from npu_tensor.runtime.xrt import bindings
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
@@ -91,7 +92,7 @@ def simulator(directory: Path) -> Case:
         with nt.default_device("sim:npu2"):
             assert (x + 1).tolist() == [2.0] * 64
 
-    return Case((device.lock,), use)
+    return Case((npu_engine.lock,), use)
 
 
 def empty_design() -> design.Design:
@@ -145,14 +146,6 @@ def bar(directory: Path) -> Case:
     return Case((progress._builds._lock,), use)
 
 
-def no_npu(directory: Path) -> Case:
-    def use() -> None:
-        with suppress(DeviceError):
-            engines.engine_of(0, "aie2p", "npu:0", memory.Allocator())
-
-    return Case((npu_engine.lock,), use)
-
-
 def no_pyxrt(directory: Path) -> Case:
     def use() -> None:
         with suppress(DeviceError):
@@ -173,14 +166,13 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "runtime.devices.logical": logical,
     "runtime.npu.npu_kernel": offer,
     "runtime.store.ready_kernels": manifest,
-    "runtime.sim.simulated_device": simulator,
     "runtime.store.directories": lambda root: Case(
         (store_directories._lock,), lambda: store_directories.writable(root)
     ),
     "runtime.store.files": store_files_of_one_key,
     "runtime.store.upkeep": lambda root: Case((store_upkeep._written_lock,), lambda: store_upkeep.wrote(root, 1)),
     "runtime.xrt.bindings": no_pyxrt,
-    "runtime.xrt.npu_engine": no_npu,
+    "runtime.npu.npu_engine": simulator,
 }
 """By module that has a Lock."""
 
@@ -351,7 +343,7 @@ OWN = {
     "runtime.store.background": "Builds.start_anew makes another one, also in a child",
     "runtime.cpu.engine": "held at a fork",
     "runtime.memory": "held at a fork",
-    "runtime.xrt.keepalive": "a child has no engine, and so no thread that waits",
+    "runtime.npu.keepalive": "a child has no engine, and so no thread that waits",
 }
 """Modules that make something of `threading` that a thread could hold at a fork, and why they may."""
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import time
+from threading import Thread, current_thread
 from typing import Literal
 
 from npu_tensor import events
@@ -23,16 +24,24 @@ class Notices:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._events: list[events.Event] = []
+        self._of_threads: dict[Thread, list[events.Event]] = {}
 
     @property
     def pending(self) -> bool:
         """Whether there are events to emit."""
-        return bool(self._events)
+        return bool(self._events or self._of_threads)
 
     def add(self, event: events.Event) -> None:
         """Emit an event later, if anybody listens by now; a part of what this thread does joins it at once."""
         if events.listeners and not events.collected(event):
             self._events.append(event)
+
+    def add_to(self, thread: Thread, event: events.Event) -> None:
+        """The same for a part of what another thread does, which joins it when that thread emits events."""
+        if thread is current_thread() or not thread.is_alive():
+            self.add(event)
+        elif events.listeners:
+            self._of_threads.setdefault(thread, []).append(event)
 
     def add_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
         """Something was done from then, by time.perf_counter, until now, which is returned."""
@@ -41,7 +50,10 @@ class Notices:
         return now
 
     def emit(self) -> None:
-        """Emit the events in their order."""
+        """Emit the events in their order; of those that are for a thread, the ones for this one."""
+        for part in self._of_threads.pop(current_thread(), ()):
+            if not events.collected(part):
+                events.emit(part)
         while self._events:
             try:
                 event = self._events.pop(0)
@@ -52,3 +64,4 @@ class Notices:
     def forget(self) -> None:
         """Emit none of the events."""
         self._events.clear()
+        self._of_threads.clear()

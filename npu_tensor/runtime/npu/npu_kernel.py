@@ -1,33 +1,29 @@
-"""What simulated and real NPUs have in common: the kernels that they take, and what these are predicted to take."""
+"""The kernels that NPUs take, and what these are predicted to take."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor._util.units import quantity, size
-from npu_tensor.config import config
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
-from npu_tensor.errors import BuildError, DeviceError
-from npu_tensor.kernels import families
-from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.runtime.memory import Allocator
+from npu_tensor.errors import BuildError
+from npu_tensor.kernels.offer import Offer
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
-from npu_tensor.runtime.npu.launch_plan import LaunchPlan, alone, launch_plans
-from npu_tensor.runtime.npu.npu_cost import NpuCosts
+from npu_tensor.runtime.npu.launch_plan import alone
 from npu_tensor.runtime.npu.packing import word
 from npu_tensor.runtime.rates import too_long
-from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.task import Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
+from npu_tensor.task import Cost, Step, Task
 
-__all__ = ["NpuDevice", "NpuKernel", "known_design", "summary"]
+if TYPE_CHECKING:
+    from npu_tensor.runtime.npu.npu_device import NpuDevice
+
+__all__ = ["NpuKernel", "known_design", "summary"]
 
 _designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
 _lock = new_lock()
@@ -67,96 +63,6 @@ def _counted_design(recipe: Callable[[], Design]) -> _CountedDesign:
     if counted is None:
         counted = _counted[key] = _CountedDesign(recipe())
     return counted
-
-
-class NpuDevice(ABC):
-    """A device that runs the kernels of `npu_tensor.kernels`. See `task.Accelerator`."""
-
-    fusion = FUSION
-
-    def __init__(self, uri: str, target: Target, allocator: Allocator) -> None:
-        self.uri = uri
-        self.target = target
-        self.allocator = allocator
-
-    @property
-    @abstractmethod
-    def costs(self) -> NpuCosts:
-        """Of its kernels."""
-
-    @property
-    @abstractmethod
-    def library(self) -> KernelLibrary:
-        """Where its kernels come from. Raises DeviceError if the device cannot be opened."""
-
-    @abstractmethod
-    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
-        """The step of a launch. artifacts: of its kernels. steps: of each kernel by itself, unless it is one.
-
-        Raises BuildError, also where the files of a launch of several kernels are not there.
-        """
-
-    def claim(self, task: Task) -> NpuKernel | Refusal:
-        """A kernel of one of the families, or what they say against the task."""
-        answer = families.claim(task, self.target)
-        return answer if isinstance(answer, Refusal) else NpuKernel(self, task, answer)
-
-    def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Make the designs and compile them."""
-        own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
-        self.library.prepare([kernel.request for kernel in own if not kernel.is_too_long])
-
-    @property
-    def launch(self) -> Expense:
-        """What a launch is predicted to take besides its kernels."""
-        return self.costs.launch
-
-    @property
-    def switch(self) -> Expense:
-        """What it is predicted to take besides, if a launch follows one of another context."""
-        return self.costs.switch
-
-    @property
-    def change(self) -> Expense | None:
-        """What another configuration within a launch is predicted to take; None if a launch has one."""
-        return self.costs.change if config.launch_milliseconds else None
-
-    def launches(
-        self,
-        kernels: Sequence[Kernel],
-        steps: Sequence[Step],
-        dying: Sequence[Sequence[int]],
-        numbers: Mapping[int, Any],
-    ) -> list[PlannedLaunch]:
-        """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
-        own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
-        launches: list[PlannedLaunch] = []
-        first = 0
-        for plan in launch_plans(own, dying, self.change is not None, numbers):
-            count = len(plan.kernels)
-            launches += self._launched(plan, steps[first : first + count])
-            first += count
-        return launches
-
-    def _launched(self, plan: LaunchPlan, steps: Sequence[Step]) -> list[PlannedLaunch]:
-        if len(steps) == 1:
-            return [PlannedLaunch(1, steps[0])]
-        try:
-            return [PlannedLaunch(len(steps), self.step(plan, [kernel.artifact for kernel in plan.kernels], steps))]
-        except (BuildError, DeviceError) as error:
-            if events.listeners:
-                events.emit(events.LaunchDivided(plan.name, self.uri, str(error)))
-            pending = isinstance(error, BuildError) and error.pending
-            return [PlannedLaunch(1, step, pending) for step in steps]
-
-    def fetch(self, nbytes: int) -> Expense:
-        """What it is predicted to take to bring a value back that lies in its memory only."""
-        return self.costs.fetch(nbytes)
-
-    @property
-    def members(self) -> tuple[Self]:
-        """Itself."""
-        return (self,)
 
 
 class NpuKernel:

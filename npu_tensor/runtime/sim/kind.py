@@ -66,7 +66,7 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
     kernels_for = simulated_target(uri)
     count = len(uri.selectors)
     names = [f"{uri.text}#{number}" for number in range(count)] if count > 1 else [uri.text]
-    devices = [SimulatedDevice(name, kernels_for, allocator) for name in names]
+    devices = [SimulatedDevice(name, kernels_for, allocator, on_host) for name in names]
     return LogicalDevice(uri.text, devices) if count > 1 else devices[0]
 
 

@@ -50,8 +50,8 @@ class OwnThread:
         """Call a function, which must not raise, some time. Safe in finalizers: it takes no lock of Python."""
         self._calls.put(function)
 
-    def call(self, function: Callable[[], T]) -> T:
-        """Call a function and wait for what it returns or raises."""
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Call a function some time; the future gets what it returns or raises."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -63,7 +63,11 @@ class OwnThread:
                 future.set_result(result)
 
         self._calls.put(partial(copy_context().run, run))
-        return future.result()
+        return future
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function and wait for what it returns or raises."""
+        return self.submit(function).result()
 
 
 def _serve(calls: _Calls) -> None:
@@ -97,10 +101,10 @@ class SimulatedArray:
         entries: Mapping[str, Entry] | None = None,
         loaded: LoadedConfiguration | None = None,
     ) -> LoadedDesign:
-        """Check a design and put its configuration into the array.
+        """Check a design for this array, which gets its configuration when it first runs.
 
         strict: whether a run that leaves something in the array is an error. entries: its functions by symbol; by
-        default they are compiled for this machine. loaded: its configuration, if it is in the array already. Raises
+        default they are compiled for this machine. loaded: its configuration, if the array knows that already. Raises
         BuildError with every violation that `check` finds, or with what the compiler says.
         """
         if design.arch != self.array.arch or design.columns > self.columns:
@@ -145,7 +149,6 @@ class LoadedConfiguration:
         self._design = design
         self._entries = entries
         self._machine: Machine | None = None
-        array.thread.call(self.machine)
 
     def machine(self) -> Machine:
         """Its state, new if it was not in the array, after `reset` and in a forked process.
@@ -199,10 +202,11 @@ class LoadedDesign:
         function fails, writes beyond its objects, or (strict) if something is left in the array. After an error the
         array starts anew, as after a reset.
         """
-        self._check_arguments(buffers, words)
-        return self.configuration.array.thread.call(lambda: self._run(buffers, words))
+        return self.configuration.array.thread.call(lambda: self.run_here(buffers, words))
 
-    def _run(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
+    def run_here(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
+        """The same in the array's thread."""
+        self._check_arguments(buffers, words)
         array, machine = self.configuration.array, self.configuration.machine()
         clock = None
         if timeline.wanted(self.design):

@@ -28,20 +28,21 @@ def _aligned(nbytes: int) -> Bytes:
 class DeviceBuffer:
     """A buffer of which host and array have a copy each, as without coherent caches. Both start as zeros.
 
-    host, device: bytes, aligned to 64. What one side writes is seen by the other after a sync only.
+    bytes, device: for host and array, aligned to 64. What one side writes is seen by the other after a sync only.
     """
 
     def __init__(self, nbytes: int) -> None:
-        self.host = _aligned(nbytes)
+        self.bytes = _aligned(nbytes)
+        self.address = self.bytes.ctypes.data
         self.device = _aligned(nbytes)
 
     def to_device(self) -> None:
         """Let the array see what the host wrote."""
-        self.device[:] = self.host
+        self.device[:] = self.bytes
 
     def from_device(self) -> None:
         """Let the host see what the array wrote."""
-        self.host[:] = self.device
+        self.bytes[:] = self.device
 
 
 class TileMemory:

@@ -20,12 +20,13 @@ from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.runtime.npu.buffers import PAGE
+from npu_tensor.runtime.npu.driver import Context, DriverError, RunRequest
+from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.store.requests import ProgramRequest, Request
-from npu_tensor.runtime.xrt import in_flight
-from npu_tensor.runtime.xrt.buffers import PAGE, SharedBlock
-from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, RunObject
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine, lock
+from npu_tensor.runtime.xrt.xrt_context import XrtContext
+from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
+from npu_tensor.runtime.xrt.xrt_program import read_program
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
@@ -56,7 +57,7 @@ def probe(device: XrtDevice) -> dict[str, str]:
     """Ask an NPU, note what it says, and heed it. Returns that for people. Raises BuildError, DeviceError."""
     engine = device.engine
     request = Request("probe", probe_design(engine.arch))
-    program = engine.program(ArrayProgram.of(request.design), device.library.find(request))
+    program = engine.known(read_program(ArrayProgram.of(request.design), device.library.find(request)))
     engine.synchronize()
     engine.reopen()
     with lock:
@@ -64,7 +65,7 @@ def probe(device: XrtDevice) -> dict[str, str]:
         chains = _chains(engine, engine.contexts.get(program), group)
     device.checked.note("group", str(group))
     device.checked.note("chains", "fail" if chains else "work")
-    engine.adopt(device.checked.findings)
+    device.heed_findings(engine)
     several = _several(device, group)
     if several is not None:
         device.checked.note("elf", "fail" if several else "work")
@@ -138,9 +139,10 @@ def _group(engine: NpuEngine, load: Callable[[], Context]) -> tuple[int, Array]:
     for names_group in (False, True):
         try:
             context = load()
+            assert isinstance(context, XrtContext)
             group = int(context.kernel.group_id(context.first)) if names_group else 0
             (sums,) = _run(engine, context, group, 0)
-        except (ContextRefused, RuntimeError, TimeoutError) as error:
+        except DriverError as error:
             engine.contexts.close()  # It may still be in there.
             causes.append(str(error))
             continue
@@ -154,7 +156,7 @@ def _chains(engine: NpuEngine, context: Context, group: int) -> str:
     """Why launches cannot be chained, or nothing."""
     try:
         sums = _run(engine, context, group, 2)
-    except (RuntimeError, TimeoutError) as error:
+    except DriverError as error:
         engine.contexts.close()
         return str(error)
     right = OPERANDS.sum(axis=0)
@@ -175,7 +177,7 @@ def _several(device: XrtDevice, group: int) -> str | None:
     ]
     several = ArrayProgram("probe+probe", tuple(runs), (PAGE, PAGE, PAGE))
     try:
-        program = engine.program(several, device.library.find(ProgramRequest(several.name, several)))
+        program = engine.known(read_program(several, device.library.find(ProgramRequest(several.name, several))))
     except BuildError:
         return None
     right = OPERANDS.sum(axis=0)
@@ -183,7 +185,7 @@ def _several(device: XrtDevice, group: int) -> str | None:
         for run in ("first", "second"):
             try:
                 sums = _run(engine, engine.contexts.get(program), group, 0)
-            except (ContextRefused, RuntimeError, TimeoutError) as error:
+            except DriverError as error:
                 engine.contexts.close()
                 return f"fail in the {run} run, so that each is a launch of its own: {error}"
             if not all(np.allclose(each, right, rtol=1e-6, atol=0) for each in sums):
@@ -192,38 +194,32 @@ def _several(device: XrtDevice, group: int) -> str | None:
 
 
 def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[Array]:
-    """The results of a run, and of `chained` ones in a runlist before it. Raises RuntimeError, TimeoutError."""
-    driver, device = engine.driver, engine.device
-    sync = driver.xclBOSyncDirection
-    run_objects, results, used = [], [], list[Any]()
+    """The results of a run, and of `chained` ones in a runlist before it. Raises DriverError."""
+    driver, program = engine.driver, context.program
+    assert isinstance(driver, XrtDriver)
+    requests, results = [], []
     for _ in range(chained + 1):
-        run_object = RunObject()
-        context.make_run(run_object, context.program)
-        unset = [np.full(LANES, np.nan, np.float32)] * (len(context.program.sizes) - 1)
-        for number, contents in enumerate((OPERANDS, *unset)):
-            block = SharedBlock(driver.bo(device, PAGE, driver.bo.flags.host_only, group), PAGE, [])
-            block.bytes[: contents.nbytes] = contents.reshape(-1).view(np.uint8)
-            block.bo.sync(sync.XCL_BO_SYNC_BO_TO_DEVICE)
-            run_object.run.set_arg(context.first + number, block.bo)
-            used.append(block)
-            if number:
-                results.append(block)
-        run_objects.append(run_object)
-    last = run_objects[-1].run
-    listed = context.runlist(tuple(run_objects[:-1])) if chained else None
-    if listed is not None:
-        listed.execute()
-    last.start()
-    late = time.monotonic() + config.launch_seconds
-    while (state := int(last.state())) in PENDING:
-        if time.monotonic() > late:
-            in_flight.keep(last, listed, run_objects, used)
-            raise TimeoutError(f"no answer within {config.launch_seconds} s")
-        time.sleep(1e-3)
-    if listed is not None:
-        listed.wait()
-    if state != COMPLETED:
-        raise RuntimeError(f"the launch ended in state {state}")
-    for block in results:
-        block.bo.sync(sync.XCL_BO_SYNC_BO_FROM_DEVICE)
-    return [block.bytes[: 4 * LANES].view(np.float32).copy() for block in results]
+        unset = [np.full(LANES, np.nan, np.float32)] * (len(program.sizes) - 1)
+        memories = []
+        for contents in (OPERANDS, *unset):
+            memory = driver.allocate(PAGE, group)
+            memory.bytes[: contents.nbytes] = contents.reshape(-1).view(np.uint8)
+            memory.to_device()
+            memories.append(memory)
+        results += memories[1:]
+        requests.append(RunRequest(context.run(program), memories, ()))
+    submission = context.prepare(requests, chain=bool(chained))
+    try:
+        submission.start()
+        late = time.monotonic() + config.launch_seconds
+        while not submission.ended():
+            if time.monotonic() > late:
+                raise DriverError(f"no answer within {config.launch_seconds} s")
+            submission.wait(1e-3)
+        submission.check()
+    except DriverError:
+        submission.abandon(requests)
+        raise
+    for memory in results:
+        memory.from_device()
+    return [memory.bytes[: 4 * LANES].view(np.float32).copy() for memory in results]

@@ -10,8 +10,10 @@ from typing import Final
 from npu_tensor._util.forks import in_child
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.xrt import in_flight
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine, lock
+from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
+from npu_tensor.runtime.xrt import xrt_submission
+from npu_tensor.runtime.xrt.xrt_context import XrtContext
+from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
 
 __all__ = ["close_engines", "engine_of"]
 
@@ -26,7 +28,7 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> NpuEngi
     with lock:
         engine = _engines.get(index)
         if engine is None or (not engine.ready and engine.arch != arch):
-            engine = _engines[index] = NpuEngine(index, arch, uri, allocator)
+            engine = _engines[index] = NpuEngine(XrtDriver(index), arch, uri, allocator)
         elif not engine.ready:
             engine.check_process()
             engine.uri = engine.notices.uri = uri
@@ -48,7 +50,7 @@ def _at_exit() -> None:
     try:
         close_engines()
     finally:
-        in_flight.keep_for_ever(ask=not forked)
+        xrt_submission.keep_for_ever(ask=not forked)
 
 
 def _leave_to_parent() -> None:
@@ -56,7 +58,7 @@ def _leave_to_parent() -> None:
     for engine in _engines.values():
         engine.forked = True
         engine.ready = False
-        objects = [engine, *((run_object.run, run_object.instructions) for run_object in engine.contexts.run_objects)]
+        objects = [engine, *(list(context.runs) for context in engine.contexts if isinstance(context, XrtContext))]
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(objects))  # Not even at the end of the process.
 
 

@@ -7,33 +7,33 @@ returns; its results say so when they are looked at. Written to XRT's documented
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.devices.system import tool_output
+from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.checked import CheckedKernels
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.npu.npu_kernel import NpuDevice
+from npu_tensor.runtime.npu.npu_device import NpuDevice
+from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, ProgramRequest
 from npu_tensor.runtime.xrt import bindings
-from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.engines import engine_of
-from npu_tensor.runtime.xrt.launch_step import LaunchStep
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
-from npu_tensor.task import Kernel, Step, Task
+from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
+from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_program
+from npu_tensor.task import Step, Task
 
-__all__ = ["XrtDevice", "library", "set_power_mode"]
+__all__ = ["XrtDevice", "driver_identity", "library", "set_power_mode"]
 
 _POWER_MODES: Final = {"low": "powersaver", "medium": "balanced", "high": "performance", "turbo": "turbo"}
 """What the tool calls the modes of iree-amd-aie."""
@@ -56,8 +56,17 @@ def set_power_mode(bdf: str, mode: str) -> None:
         warn(f"the power mode of NPU {bdf} is not {mode}: {error}")
 
 
+def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
+    """What the results of a kernel depend on besides the kernel: NPU, XRT, driver and firmware, as one line.
+
+    xrt: version. The versions of driver and firmware are read below `root`/sys; what is not there is left out.
+    """
+    files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
+    return " ".join([npu.name, xrt, *filter(None, [driver_version(root), *map(file_text, files)])])
+
+
 class XrtDevice(NpuDevice):
-    """One NPU. on_host: the step that computes a task on the CPU."""
+    """One NPU of this machine."""
 
     def __init__(
         self,
@@ -67,10 +76,8 @@ class XrtDevice(NpuDevice):
         allocator: Allocator,
         on_host: Callable[[Task], Step],
     ) -> None:
-        super().__init__(uri, target, allocator)
+        super().__init__(uri, target, allocator, on_host)
         self.npu = npu
-        self.on_host = on_host
-        self._engine: NpuEngine | None = None
         self._awake_seconds = 0.0
         self._power = "default"
 
@@ -110,60 +117,39 @@ class XrtDevice(NpuDevice):
         change = array.change_seconds if builds else None
         return NpuCosts(npu_rates(array.device, self.identity), processor_rates(), change)
 
-    @property
-    def engine(self) -> NpuEngine:
-        """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
-        if self._engine is None:
-            self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
-            self._engine.adopt(self.checked.findings)
-            if self._awake_seconds:
-                self._engine.keep_awake(self._awake_seconds)
-        return self._engine
+    def open_engine(self) -> NpuEngine:
+        """The one of this NPU in this process."""
+        engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
+        self.heed_findings(engine)
+        if self._awake_seconds:
+            engine.keep_awake(self._awake_seconds)
+        return engine
+
+    def heed_findings(self, engine: NpuEngine) -> None:
+        """Heed what `driver_probes` found out of the driver: "chains" work or fail, "group" is a number."""
+        findings = self.checked.findings
+        if "chains" in findings:
+            engine.chains = findings["chains"] == "work"
+        driver = engine.driver
+        assert isinstance(driver, XrtDriver)
+        group = int(findings.get("group", driver.group))
+        if group != driver.group:
+            with lock:
+                driver.group = group
+                engine.pool.release()  # Those in use stay, and the self-check tells whether they can.
 
     @cached_property
     def checked(self) -> CheckedKernels:
         """The kernels that are known to be right here."""
         return CheckedKernels(self._driver)
 
-    @property
-    def busy(self) -> int:
-        """Launches that have not ended, as far as is known."""
-        return 0 if self._engine is None else self._engine.busy
-
-    @property
-    def usable(self) -> bool:
-        """False while the CPU takes all launches, after faults."""
-        return self._engine is None or self._engine.health.state != "resting"
-
-    @property
-    def library(self) -> KernelLibrary:
-        """Shared by all NPUs. Opens this one first. Raises DeviceError."""
-        _ = self.engine  # Before anything is compiled for it.
+    def kernels(self) -> KernelLibrary:
+        """Shared by all NPUs."""
         return library()
 
-    def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Make the designs and compile them, if the NPU can be opened."""
-        with suppress(DeviceError):  # Binding says why.
-            self.engine.check_process()
-            super().prepare(kernels)
-
-    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
-        """See `NpuDevice.step`."""
+    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact]) -> XrtProgram:
+        """See `NpuDevice.program`. A launch of several configurations has a binary of its own."""
         artifact = artifacts[0]
         if len(plan.kernels) > 1 and (len(plan.program.configurations) > 1 or ".xclbin" not in artifact.files):
             artifact = self.library.find(ProgramRequest(plan.name, plan.program))
-        program = self.engine.program(plan.program, artifact)
-        if not config.self_check or program.key in self.checked:
-            program.checked = True
-        single = [step for step in steps if isinstance(step, LaunchStep)]
-        return LaunchStep(plan, self, self.engine, program, self.checked, self.on_host, single)
-
-    def submit(self) -> None:
-        """Let what was launched begin."""
-        if self._engine is not None:
-            self._engine.submit()
-
-    def synchronize(self) -> None:
-        """Wait until all that was launched has ended. See `NpuEngine.synchronize`."""
-        if self._engine is not None:
-            self._engine.synchronize()
+        return read_program(plan.program, artifact)

@@ -90,18 +90,15 @@ def _launched(device: XrtDevice, rounds: int, *launches: Probe) -> _Launches:
 
 def _with_host(rates: NpuRates, device: XrtDevice, n: int, quick: bool) -> NpuRates:
     """What the host takes to bring n elements into a buffer, and to make the NPU see them."""
-    from npu_tensor.runtime.xrt import bindings
-
     lease = device.engine.pool.take(2 * n)
     block = lease.block
-    direction = bindings.pyxrt().xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE
     columns = 256
     layout = Layout((n // columns, columns), (columns, 1))
     same = HostOperand(0, False, layout, layout.shape, "bfloat16")
     padded = same._replace(layout=layout._replace(shape=(n // columns, columns - 1)))
     seconds = typical(
         {
-            "sync": partial(block.bo.sync, direction),
+            "sync": block.memory.to_device,
             "copy": partial(pack, same, np.ones(n, ml_dtypes.bfloat16), block.bytes),
             "convert": partial(pack, padded, np.ones(n, np.float32), block.bytes),
         },

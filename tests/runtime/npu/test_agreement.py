@@ -15,7 +15,7 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.devices.host import allocator, host_step
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import ACCURATE, EXACT, SANE, Tolerance, as_read, disagreement, nmse, tolerance
 from npu_tensor.runtime.npu.packing import flat
@@ -128,7 +128,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     for name in self_test.case_names(dtypes=["f16", "f32"], quick=True):
         task, _ = ENTRIES[name].planned
         if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.is_floating_point for s in task.inputs):
-            device = SimulatedDevice("sim:npu2", ENTRIES[name].target, allocator())
+            device = SimulatedDevice("sim:npu2", ENTRIES[name].target, allocator(), host_step)
             claimed = device.claim(task)
             assert not isinstance(claimed, Refusal)
             kernels[name] = claimed

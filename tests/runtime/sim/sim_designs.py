@@ -81,12 +81,12 @@ def run(loaded: LoadedDesign, *inputs: npt.ArrayLike, words: Sequence[int] = ())
     """Counters, and all host buffers (int32) after a run that found `inputs` in the first ones and -1 in the others."""
     buffers = [DeviceBuffer(buffer.type.nbytes) for buffer in loaded.design.host_buffers]
     for number, buffer in enumerate(buffers):
-        buffer.host.view(np.int32)[:] = inputs[number] if number < len(inputs) else -1
+        buffer.bytes.view(np.int32)[:] = inputs[number] if number < len(inputs) else -1
         buffer.to_device()
     counters = loaded.run([buffer.device for buffer in buffers], words)
     for buffer in buffers:
         buffer.from_device()
-    return counters, [buffer.host.view(np.int32) for buffer in buffers]
+    return counters, [buffer.bytes.view(np.int32) for buffer in buffers]
 
 
 def copy_design(

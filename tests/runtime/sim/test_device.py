@@ -16,6 +16,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import events
+from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.device_uri import parse_uri
@@ -231,11 +232,10 @@ def test_a_row_kernel_gets_no_more_streams_than_a_core_has_channels() -> None:
 
 
 @needs_compiler
-def test_designs_that_left_the_array_are_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "MOST_LOADED", 2)
+def test_designs_that_left_the_array_are_loaded_again() -> None:
     functions = [nt.jit(lambda x, n=n: x[:n] + x[:n]) for n in (16, 32, 48, 64)]
     x = bfloat16(64)
-    with nt.default_device("sim:npu1"):
+    with nt.default_device("sim:npu1"), config.scope(max_contexts=2):
         for _ in range(2):
             for n, function in enumerate(functions, 1):
                 assert function(x).float().tolist() == (x.float()[: 16 * n] * 2).tolist()
@@ -243,7 +243,6 @@ def test_designs_that_left_the_array_are_loaded_again(monkeypatch: pytest.Monkey
 
 @needs_compiler
 def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "MOST_LOADED", 1)
     load, loaded = device.SimulatedDevice.load, dict[int, ref[Design]]()
 
     def note(self: device.SimulatedDevice, design: Design, artifact: Artifact) -> LoadedDesign:
@@ -252,7 +251,7 @@ def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(device.SimulatedDevice, "load", note)
     x = bfloat16(100_000)
-    with nt.default_device("sim:npu1?cols=2"):
+    with nt.default_device("sim:npu1?cols=2"), config.scope(max_contexts=1):
         for n in (1000, 30_000, 100_000):  # designs that no other device has
             (x[:n] / 7).realize()
         assert [reference() is None for reference in loaded.values()] == [False, False, False]

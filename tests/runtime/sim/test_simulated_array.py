@@ -268,14 +268,14 @@ def test_blocks_of_tile_memory_are_aligned_and_guarded_on_both_sides() -> None:
 def test_host_and_array_see_what_was_synchronised() -> None:
     loaded = load(copy_design(1))
     x, y = DeviceBuffer(64), DeviceBuffer(64)
-    assert x.host.ctypes.data % 64 == x.device.ctypes.data % 64 == 0
-    x.host.view(np.int32)[:] = 5
+    assert x.bytes.ctypes.data % 64 == x.device.ctypes.data % 64 == 0
+    x.bytes.view(np.int32)[:] = 5
     x.to_device()
-    x.host.view(np.int32)[:] = 6  # and no sync
+    x.bytes.view(np.int32)[:] = 6  # and no sync
     loaded.run([x.device, y.device])
-    assert y.host.view(np.int32).tolist() == [0] * 16
+    assert y.bytes.view(np.int32).tolist() == [0] * 16
     y.from_device()
-    assert y.host.view(np.int32).tolist() == [5] * 16
+    assert y.bytes.view(np.int32).tolist() == [5] * 16
 
 
 def test_designs_take_turns_on_an_array_and_threads_do_too() -> None:

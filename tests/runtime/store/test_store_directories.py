@@ -35,11 +35,11 @@ from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.cpu.engine import Engine, ObjectCache
 from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.npu.checked import CheckedKernels
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store.kernel_cache import Store
 from npu_tensor.runtime.store.ready_kernels import ready_directories
 from npu_tensor.runtime.store.upkeep import clear, collect
-from npu_tensor.runtime.xrt.checked import CheckedKernels
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 

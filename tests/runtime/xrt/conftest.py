@@ -24,9 +24,9 @@ sys.path.pop(0)
 
 from npu_tensor.config import config
 from npu_tensor.planner import selection
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings, engines, xrt_device
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 
 
 @pytest.fixture(autouse=True)

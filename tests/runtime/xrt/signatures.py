@@ -50,11 +50,6 @@ MEASURED: Final = tuple(
         ("x.run().set_arg(0, 'a')", "TypeError: set_arg(): incompatible function arguments."),
         ("x.run().set_arg(0, 1.0)", "TypeError: set_arg(): incompatible function arguments."),
         ("x.run().set_arg(0, 2**31)", "TypeError: set_arg(): incompatible function arguments."),
-        ("x.run().wait(-1)", "TypeError: wait(): incompatible function arguments."),
-        ("x.run().wait2(10)", "TypeError: wait2(): incompatible function arguments."),
-        ("x.run().wait2(timedelta(milliseconds=10))", "TypeError: wait2(): incompatible function arguments."),
-        ("x.run().add_callback(x.ert_cmd_state.ERT_CMD_STATE_COMPLETED, print, None)",
-         "TypeError: add_callback(): incompatible function arguments."),
         ("x.runlist().wait(10)", "TypeError: wait(): incompatible function arguments."),
         ("x.runlist().wait(timedelta(milliseconds=10))", "TypeError: wait(): incompatible function arguments."),
         ("x.runlist().add(x.run())",
@@ -70,12 +65,9 @@ MEASURED: Final = tuple(
         ("x.xclbin(Path('/nonexistent'))", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.xclbin(None)", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.xclbin().get_kernels()", "[]"),
-        ("x.xclbin().get_xsa_name()", "''"),
-        ("x.xclbin().get_axlf()", "TypeError: Unable to convert function return value to a Python type!"),
         ("x.xclbin.xclbinkernel().get_name()", "''"),
         ("x.elf('/nonexistent')", "RuntimeError: /nonexistent is not found or is not a valid ELF file"),
         ("x.elf('/etc/passwd')", "RuntimeError: /etc/passwd is not found or is not a valid ELF file"),
-        ("x.elf(b'abc', 3)", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.uuid('').to_string()", "'00000000-0000-0000-0000-000000000000'"),
         ("x.uuid('00000000-0000-0000-0000-000000000001').to_string()", "'00000000-0000-0000-0000-000000000001'"),
         ("x.uuid('0') == x.uuid('0')", "False"),
@@ -90,16 +82,12 @@ MEASURED: Final = tuple(
         ("int(x.bo.cacheable)", "16777216"),
         ("str(x.bo.host_only)", "'flags.host_only'"),
         ("x.bo.host_only | x.bo.cacheable", "TypeError: unsupported operand type(s) for |:"),
-        ("x.ext.access_mode.read | x.ext.access_mode.write", "<access_mode.read_write: 3>"),
-        ("x.ext.access_mode.local", "<access_mode.none: 0>"),
         ("x.xrt_info_device.bdf.name", "<xrt_info_device.name: 5>"),
         ("x.ert_cmd_state.ERT_CMD_STATE_NEW < x.ert_cmd_state.ERT_CMD_STATE_ERROR",
          "TypeError: '<' not supported between instances of"),
         ("setattr(x.device(), 'attribute', 1)", "AttributeError: "),
         ("x.device() == x.device()", "False"),
         ("bool(x.device())", "True"),
-        ("x.log_message(x.xrt_msg_level.debug, 'tag', 'text')", "None"),
-        ("x.log_message(7, 'tag', 'text')", "TypeError: log_message(): incompatible function arguments."),
     )
 )  # fmt: skip
 
@@ -160,7 +148,7 @@ def _overloads(name: str, text: str) -> list[str]:
 def enumerations(module: ModuleType) -> dict[str, dict[str, int]]:
     """The members of every enumeration with their values."""
     found: dict[str, dict[str, int]] = {}
-    owners = ("bo", "kernel", "ext", "hw_context")
+    owners = ("bo",)
     for prefix, owner in [("", module), *((f"{name}.", getattr(module, name)) for name in owners)]:
         for name, member in vars(owner).items():
             if inspect.isclass(member) and hasattr(member, "__members__"):

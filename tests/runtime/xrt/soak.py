@@ -37,9 +37,10 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
+from npu_tensor.runtime.npu import faults, launches, npu_engine
+from npu_tensor.runtime.npu.launch_step import LaunchStep
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, engines, faults, in_flight, launches, npu_engine, xrt_device
-from npu_tensor.runtime.xrt.launch_step import LaunchStep
+from npu_tensor.runtime.xrt import bindings, engines, xrt_device, xrt_submission
 
 __all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
 
@@ -188,7 +189,7 @@ def virtual_time() -> Iterator[VirtualTime]:
     shown = types.SimpleNamespace(**{name: getattr(time, name) for name in ("perf_counter", "sleep", "time")})
     shown.monotonic = clock.monotonic
     with ExitStack() as patches:
-        for module in (npu_engine, launches, faults):
+        for module in (npu_engine, launches, faults, xrt_submission):
             patches.enter_context(mock.patch.object(module, "time", shown))
         yield clock
 
@@ -204,7 +205,7 @@ def end_hung(machine: Machine) -> None:
                 if hasattr(job, "commands"):
                     job.pending, job.failed, job.failure = False, 0, ABORT
     for _ in range(3):  # A run that serves as a fence is started by one call and seen to end by a later one.
-        in_flight.release()
+        xrt_submission.release()
 
 
 @dataclass(eq=False)

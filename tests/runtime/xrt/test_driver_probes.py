@@ -12,8 +12,9 @@ from npu_values import normal
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.planner import selection
-from npu_tensor.runtime.xrt import driver_probes, launch_step
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.npu import launch_step
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt import driver_probes
 from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 from npu_tensor.tools.self_test import about
 
@@ -50,7 +51,7 @@ def test_a_driver_that_does_everything(npu: str, request: pytest.FixtureRequest)
     assert asked() == (WELL | ELF if npu == "machine" else WELL)
     assert machine.warnings == []
     assert device().engine.chains
-    assert device().engine.group == 0
+    assert device().engine.driver.group == 0
 
 
 def test_the_self_test_asks_first(machine: Machine) -> None:
@@ -66,7 +67,7 @@ def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
     del device().__dict__["checked"]
     assert device().checked.findings == {"group": "0", "chains": "work", "elf": "work"}
     machine.chains = False
-    assert asked()["chains of launches"].startswith("fail, so that none are used: runlist failed execution")
+    assert asked()["chains of launches"].startswith("fail, so that none are used: the launch ended in state ERROR")
     del device().__dict__["checked"]
     assert device().checked.findings["chains"] == "fail"
     assert not device().engine.chains
@@ -143,7 +144,7 @@ def test_every_thousandth_launch_is_compared_with_the_cpu(machine: Machine, monk
 def test_buffers_in_the_group_that_the_kernel_names(machine: Machine) -> None:
     machine.group_of_kernel = True
     assert asked()["host buffers"] == "in group 65536, the kernel's: not in 0"
-    assert device().engine.group == 1 << 16
+    assert device().engine.driver.group == 1 << 16
 
 
 def test_an_npu_that_does_nothing(machine: Machine) -> None:

@@ -29,14 +29,14 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner, selection
-from npu_tensor.runtime.npu import notices
+from npu_tensor.runtime.npu import buffers, checked, launch_step, launches, notices, npu_engine
+from npu_tensor.runtime.npu import faults as npu_faults
 from npu_tensor.runtime.npu.agreement import disagreement
+from npu_tensor.runtime.npu.npu_engine import MOST_FAULTS, NpuEngine
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import directories as store_directories
-from npu_tensor.runtime.xrt import bindings, buffers, checked, engines, launch_step, launches, npu_engine
-from npu_tensor.runtime.xrt import faults as xrt_faults
-from npu_tensor.runtime.xrt.npu_engine import MOST_FAULTS, NpuEngine
+from npu_tensor.runtime.xrt import bindings, engines, xrt_submission
 
 pytestmark = [
     pytest.mark.usefixtures("_unchecked"),
@@ -47,7 +47,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (npu_engine, xrt_faults, launches, bindings, notices):
+    for module in (npu_engine, npu_faults, launches, xrt_submission, bindings, notices):
         monkeypatch.setattr(module, "time", made)
     return made
 

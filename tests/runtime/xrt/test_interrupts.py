@@ -26,9 +26,9 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
-from npu_tensor.runtime.npu import notices
+from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engines, npu_engine
+from npu_tensor.runtime.xrt import engines
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -36,7 +36,7 @@ ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES = 100_000 if ALL else 60
 """Of each kind of work; there are some hundred."""
 
-RUNTIME = (str(Path(engines.__file__).parent), str(notices.__file__))
+RUNTIME = tuple(str(Path(module.__file__).parent) for module in (engines, npu_engine))
 
 
 def in_runtime(code: CodeType) -> bool:

@@ -46,28 +46,7 @@ def test_kernels_of_one_configuration_are_one_launch(machine_name: str, request:
     assert machine.warnings == []
 
 
-def test_what_somebody_reads_later_is_a_result_and_not_scratch(machine: Machine) -> None:
-    with nt.default_device("npu"):
-        for _ in range(2):
-            first, right = gathered(1)
-            second = first.index_select(0, nt.from_numpy(np.arange(24, dtype=np.int32)[::-1].copy()))
-            nt.realize(first, second)
-            np.testing.assert_array_equal(second.numpy(), right[::-1])
-            np.testing.assert_array_equal(first.numpy(), right)
-
-
 FAULTS = [Fault.ERROR, Fault.TIMEOUT, Fault.GARBAGE, Fault.START, Fault.LOST]
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_recover(machine: Machine, fault: Fault) -> None:
-    with nt.default_device("npu"):
-        if fault is not Fault.GARBAGE:  # which only the comparison of the first launch tells
-            gathered(4)[0].numpy()
-        machine.inject(fault)
-        value, right = gathered(4)
-        with pytest.warns(RuntimeWarning, match="failed on npu"):
-            np.testing.assert_array_equal(value.numpy(), right)
 
 
 def test_a_file_that_declares_fewer_buffers_is_launched_kernel_by_kernel(

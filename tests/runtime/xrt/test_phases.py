@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -18,11 +17,11 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
-from npu_tensor.runtime.npu import notices
+from npu_tensor.runtime.npu import notices, npu_engine
+from npu_tensor.runtime.npu.launches import Launch
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engines, npu_engine
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt import engines
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -71,26 +70,6 @@ def test_results_and_syncs_are_the_same_with_and_without_a_listener(machine: Mac
     assert counts[1] == counts[2] > 0
 
 
-def test_threads_hear_of_their_own_launches(machine: Machine) -> None:
-    inputs = [ones(64) for _ in range(3)]
-    with nt.default_device("npu", policy="always"):
-        (inputs[0] + inputs[0]).realize()
-        with profile() as p:
-
-            def work(x: nt.Tensor) -> None:
-                for _ in range(10):
-                    (x + x).realize()
-
-            threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-    rows = [row for row in p.by("op") if row.name == "add"]
-    assert sum(row.runs for row in rows) == 30
-    assert all(row.dispatch > 0 and row.run > 0 for row in rows)
-
-
 def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     x = ones(64)
     with nt.default_device("npu", policy="always"):
@@ -114,12 +93,16 @@ def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, mon
 
 
 class Waiting(SimpleNamespace):
-    """A batch that ends at `ends`. behind: the one it waits for, from second 2 on."""
+    """A batch and its submission that ends at `ends`. behind: the one it waits for, from second 2 on."""
 
-    def state(self) -> int:
-        return COMPLETED if self.clock.now >= self.ends else min(PENDING)
+    @property
+    def submission(self) -> Waiting:
+        return self
 
-    def late(self, progress: float) -> bool:
+    def ended(self) -> bool:
+        return bool(self.clock.now >= self.ends)
+
+    def late(self, progress: float, seconds: float) -> bool:
         return self.behind is not None and self.clock.now >= 2 and self.behind.phase == "running"
 
     def pause(self, since: float) -> None:
@@ -133,6 +116,7 @@ def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) 
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
     waits: Any = NpuEngine.__new__(NpuEngine)
+    waits.driver = SimpleNamespace(launch_seconds=10)
     waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from machine import Fault, Machine
 from npu_memory import FREED
-from standin_checks import ADDED, OUTPUT, STARTED, crash
+from standin_checks import ADDED, OUTPUT, STARTED
 from xrt_designs import ELEMENTS, Loaded
 
 
@@ -63,14 +63,6 @@ def test_a_new_buffer_is_dirty_and_undefined(machine: Machine, pyxrt: Any, loade
     assert machine.warnings == ["launch 1 wrote a buffer that had dirty lines in the cache"]
 
 
-def test_write_makes_dirty_what_it_does_not_change(pyxrt: Any, loaded: Loaded) -> None:
-    run = loaded.run()
-    run.start()
-    run.wait()
-    loaded.y.write(np.full(ELEMENTS, -5, np.int32), 0)
-    assert loaded.read(loaded.y) == OUTPUT
-
-
 def test_a_late_sync_to_the_device_overwrites_the_result(loaded: Loaded) -> None:
     run = loaded.run()
     run.start()
@@ -79,62 +71,12 @@ def test_a_late_sync_to_the_device_overwrites_the_result(loaded: Loaded) -> None
     assert loaded.read(loaded.y) == OUTPUT
 
 
-def test_sync_of_a_range(loaded: Loaded) -> None:
-    loaded.host(loaded.x)[:] = 100
-    loaded.x.sync(loaded.to_device, 64, 128)
-    run = loaded.run()
-    run.start()
-    run.wait()
-    loaded.y.sync(loaded.from_device)
-    expected = np.arange(ELEMENTS) + 7
-    expected[32:48] = 107
-    assert (loaded.host(loaded.y) == expected).all()
-    with pytest.raises(RuntimeError, match=r"err=-22"):
-        loaded.x.sync(loaded.to_device, 4096, 64)
-
-
-def test_parts_share_the_memory_of_the_whole(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
-    root = pyxrt.bo(loaded.device, 8 * ELEMENTS, pyxrt.bo.host_only, 0)
-    x, y = pyxrt.bo(root, 4 * ELEMENTS, 0), pyxrt.bo(root, 4 * ELEMENTS, 4 * ELEMENTS)
-    assert y.address() == root.address() + 4 * ELEMENTS
-    loaded.write(x, np.arange(ELEMENTS))
-    loaded.write(y, -5)
-    run = loaded.run(x, y)
-    run.start()
-    run.wait()
-    assert loaded.read(y) == ADDED
-    assert (loaded.host(root)[ELEMENTS:] == np.arange(ELEMENTS) + 7).all()
-    assert machine.live_bos == 4
-    del root, x
-    assert machine.live_bos == 4
-    del y, run
-    assert machine.live_bos == 3
-    with pytest.raises(RuntimeError, match="sub buffer size and offset"):
-        pyxrt.bo(loaded.x, 64, 4 * ELEMENTS)
-
-
-def test_a_part_of_a_part_crashes(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
-    part = pyxrt.bo(loaded.x, 1024, 1024)
-    with crash(machine, "a part of a part"):
-        pyxrt.bo(part, 64, 64)
-
-
 def test_a_view_does_not_keep_the_buffer(machine: Machine, loaded: Loaded) -> None:
     view = loaded.host(loaded.x)
     assert [int(value) for value in view[:4]] == STARTED
     del loaded.x
     assert (view.view(np.uint8) == FREED).all()
     assert (machine.live_bos, machine.live_bytes) == (2, 4 * ELEMENTS + loaded.size)
-
-
-def test_write_and_read(pyxrt: Any, loaded: Loaded) -> None:
-    loaded.x.write(b"\x01\x02", 4)
-    assert loaded.x.read(3, 3).tolist() == [0, 1, 2]
-    for call in (partial(loaded.x.write, b"12", 4095), partial(loaded.x.read, 2, 4095)):
-        with pytest.raises(RuntimeError, match="past buffer size: Invalid argument"):
-            call()
-    view = loaded.x.map()
-    assert (view.format, view.nbytes, view.readonly) == ("B", 4 * ELEMENTS, False)
 
 
 def test_out_of_memory(machine: Machine, pyxrt: Any) -> None:
@@ -156,7 +98,7 @@ def test_out_of_memory(machine: Machine, pyxrt: Any) -> None:
     make()
     with pytest.raises(RuntimeError, match="err=-22"):
         pyxrt.bo(device, 0, pyxrt.bo.host_only, 0)
-    assert kept.size() == 4096
+    assert kept.map().nbytes == 4096
     with pytest.raises(RuntimeError, match="no host buffer"):
         pyxrt.bo(device, 64, pyxrt.bo.device_only, 0).map()
 

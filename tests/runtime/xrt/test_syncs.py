@@ -122,11 +122,11 @@ def test_the_search_has_the_coherence_of_the_standin(events: str) -> None:
             memory.host[:] = number
         elif event == "w":
             memory.device[:] = number
-            memory.written_by_npu(0, 64)
+            memory.written_by_npu()
         elif event == "t":
-            memory.to_device(0, 64)
+            memory.to_device()
         elif event == "f":
-            memory.from_device(0, 64)
+            memory.from_device()
         if event in "tf":
             state = state.synced(event)
         elif event in "wW":

@@ -28,20 +28,21 @@ from surface_memory import bo
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.errors import DeviceError, DimensionError
+from npu_tensor.errors import DeviceError
 from npu_tensor.events import CacheHit, ContextClosed, ContextOpened, Fallback
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.npu import buffers, keepalive
+from npu_tensor.runtime.npu.keepalive import KeepAlive
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.runtime.xrt import buffers, engines, keepalive
+from npu_tensor.runtime.xrt import engines
 from npu_tensor.runtime.xrt import xrt_device as device
-from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 
 pytestmark = [
@@ -98,21 +99,12 @@ FAMILIES: dict[str, Example] = {
     "rows": ("get_rows", lambda x, at: x.index_select(0, at), lambda x, at: x[at.astype(int)], (X, CHOSEN)),
 }
 
-VARIANTS: dict[str, Example] = {
-    "broadcast": ("elementwise", lambda x, row: x - row, lambda x, row: x - row, (X, ROW)),
-    "column sums": ("rowwise", lambda x: x.sum(0), lambda x: x.sum(0), (X,)),
-    "row times matrix": ("rowwise", lambda row, w: nt.mul_mat(w, row), lambda row, w: row @ w.T, (ROW[None], WEIGHTS)),
-}
-
-
 @pytest.mark.parametrize(
-    ("either", "case"),
-    [*itertools.product(["npu1", "npu2"], FAMILIES), *itertools.product(["npu2"], VARIANTS)],
-    indirect=["either"],
+    ("either", "case"), [*itertools.product(["npu1", "npu2"], FAMILIES)], indirect=["either"]
 )
 def test_families(either: Machine, case: str) -> None:
     """Twice: the first launch of a kernel is checked on its own, the others are not."""
-    family, compute, expected, operands = (FAMILIES | VARIANTS)[case]
+    family, compute, expected, operands = FAMILIES[case]
     with nt.default_device("npu"):
         for factor in (1, -0.5):
             given = [array if array.dtype == np.int32 else array * array.dtype.type(factor) for array in operands]
@@ -258,7 +250,7 @@ def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
                 np.testing.assert_array_equal(result.numpy(), np.concatenate([weights.numpy(), other]))
     assert npu.contexts_made == 9
     (copy,) = weights._node.value.copies.values()
-    assert synced[id(copy.block.bo)] == 1
+    assert synced[id(copy.block.memory.bo)] == 1
     assert packed.call_count == 1 + 9
 
 
@@ -544,26 +536,6 @@ def test_views_paddings_and_other_dtypes(npu: Machine) -> None:
     assert not errors_of(npu)
 
 
-def test_indices_of_64_bits(npu: Machine) -> None:
-    result = nt.from_numpy(X).index_select(0, nt.from_numpy(CHOSEN.astype(np.int64)))
-    assert nt.explain(result)[-1].device == "npu"
-    np.testing.assert_array_equal(result.numpy(), X[CHOSEN])
-
-
-@pytest.mark.parametrize("wrong", [24, -25, 1 << 30])
-def test_indices_out_of_range_are_found_before_the_launch(npu: Machine, wrong: int) -> None:
-    x = nt.from_numpy(X)
-    x.index_select(0, nt.from_numpy(CHOSEN)).realize()
-    launches = npu.launches
-    indices = CHOSEN.copy()
-    indices[3] = wrong
-    result = x.index_select(0, nt.from_numpy(indices))
-    with pytest.raises(DimensionError, match=f"index {wrong} is out of range for extent 24.*{Path(__file__).name}"):
-        result.numpy()
-    assert npu.launches == launches
-    np.testing.assert_array_equal(x.index_select(0, nt.from_numpy(CHOSEN)).numpy(), X[CHOSEN])
-
-
 # --- reasons and settings
 
 
@@ -645,16 +617,6 @@ def pair(machine: Machine) -> Machine:
     """A second NPU of the same kind."""
     machine.devices.append(Npu(bdf="0000:c7:00.1"))
     return machine
-
-
-@pytest.mark.filterwarnings("ignore:the ordinals of NPUs may change")
-def test_the_first_of_several_devices_that_takes_an_op_computes_it(pair: Machine) -> None:
-    with nt.default_device("npu:1?float32=exact,npu:0?float32=emulate"):
-        both = [(nt.from_numpy(X.astype(dtype)) * 2 + 1).relu() for dtype in (BF16, np.float32)]
-        assert [nt.explain(result)[-1].device for result in both] == ["npu:1?float32=exact", "npu:0?float32=emulate"]
-        for result in both:
-            close(result, np.maximum(as_float(X) * 2 + 1, 0))
-    assert all(len(npu.cores) == 1 for npu in pair.devices)
 
 
 def test_values_pass_from_one_device_to_the_other(pair: Machine) -> None:

@@ -18,8 +18,8 @@ from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.store.requests import Artifact
-from npu_tensor.runtime.xrt.checked import driver_identity
-from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
+from npu_tensor.runtime.xrt.xrt_device import driver_identity
+from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_program
 
 Change = Callable[[dict[str, bytes]], Any]
 
@@ -38,7 +38,7 @@ def artifact(directory: Path, change: Change | None = None, arch: str = "aie2p",
     return Artifact("affine-1024", "0" * 64, files, "cache", {"made_from": {"arch": arch}})
 
 
-def read(directory: Path, change: Change | None = None, design: Design | None = None) -> NpuProgram:
+def read(directory: Path, change: Change | None = None, design: Design | None = None) -> XrtProgram:
     return read_program(ArrayProgram.of(design or affine(), "affine-1024"), artifact(directory, change))
 
 

@@ -106,7 +106,7 @@ class Loaded:
             words[words == marker(0, number)] = value
         self.size = words.nbytes
         self.instructions = pyxrt.bo(device, self.size, pyxrt.bo.cacheable, self.kernel.group_id(1))
-        self.instructions.write(words, 0)
+        np.frombuffer(self.instructions.map(), np.uint32)[:] = words
         self.instructions.sync(self.to_device)
         self.x, self.y = (
             pyxrt.bo(device, 4 * ELEMENTS, pyxrt.bo.host_only, self.kernel.group_id(3 + number)) for number in range(2)

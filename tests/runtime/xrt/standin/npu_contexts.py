@@ -23,7 +23,7 @@ from filelock import FileLock
 from machine import Fault, Machine, Npu, driver_error
 from npu_images import Image
 from npu_instructions import StreamError, reach, read_stream, written
-from npu_memory import Region
+from npu_memory import Memory
 from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
 
 from npu_tensor.dataflow.design import Design
@@ -47,7 +47,7 @@ class Command:
     __slots__ = ("arguments", "fault", "launch", "pending", "polls", "state")
 
     def __init__(self, arguments: int) -> None:
-        self.arguments: list[Region | int | None] = [None] * arguments
+        self.arguments: list[Memory | int | None] = [None] * arguments
         self.state = NEW
         self.pending = False
         self.polls = 0
@@ -162,17 +162,17 @@ class Core:
             name = f"argument {number + image.first_buffer} of {image.design.name}"
             if region is None and image.format == "xclbin":
                 continue  # It declares more than most instructions use.
-            if not isinstance(region, Region):
+            if not isinstance(region, Memory):
                 raise machine.crash(f"{name} is {region}, not a buffer object")
-            if not region.memory.alive:
+            if not region.alive:
                 raise machine.crash(f"{name} is a buffer object that was freed")
-            if region.memory.slot not in (0, self.slot):
-                note = f"a buffer object of context {region.memory.slot} is used in another one"
+            if region.slot not in (0, self.slot):
+                note = f"a buffer object of context {region.slot} is used in another one"
                 if note not in machine.warnings:
                     machine.warnings.append(note)
         if image.format == "xclbin":
             _, stream, size = command.arguments[:3]
-            if not isinstance(stream, Region) or not stream.memory.alive:
+            if not isinstance(stream, Memory) or not stream.alive:
                 raise machine.crash(f"{image.design.name} is started without instructions")
             designs = self._started(command)
             words = len(_words(stream)) // 4
@@ -185,7 +185,7 @@ class Core:
             for number, needed in reach(designs).items():
                 region = buffers[number]
                 name = image.design.name
-                if not isinstance(region, Region):
+                if not isinstance(region, Memory):
                     raise machine.crash(f"argument {number + 3} of {name} is {region}, not a buffer object")
                 if region.nbytes < needed:
                     raise machine.crash(f"an argument of {name} has {region.nbytes} bytes and needs {needed}")
@@ -254,8 +254,8 @@ class Core:
 
     def _run_command(self, command: Command) -> Any:
         fault, image, machine = command.fault, self.image, self.machine
-        regions = [region for region in command.arguments[image.first_buffer :] if isinstance(region, Region)]
-        if not all(region.memory.alive for region in regions):
+        regions = [region for region in command.arguments[image.first_buffer :] if isinstance(region, Memory)]
+        if not all(region.alive for region in regions):
             machine.warnings.append(f"a buffer object was freed before launch {command.launch} had ended")
         outputs = [regions[number] for number in self.written(command) if number < len(regions)]
         if fault is None:
@@ -266,13 +266,13 @@ class Core:
             for region in outputs:
                 region.device[:] = np.frombuffer(np.random.default_rng(command.launch).bytes(region.nbytes), np.uint8)
         for region in outputs:
-            if region.memory.written_by_npu(region.start, region.stop):
+            if region.written_by_npu():
                 machine.warnings.append(f"launch {command.launch} wrote a buffer that had dirty lines in the cache")
         return state
 
-    def _compute(self, command: Command, regions: list[Region]) -> Any:
+    def _compute(self, command: Command, regions: list[Memory]) -> Any:
         machine, image = self.machine, self.image
-        if machine.group_of_kernel and any(region.memory.slot != self.slot for region in regions):
+        if machine.group_of_kernel and any(region.slot != self.slot for region in regions):
             return COMPLETED
         if image.design.arch != self.npu.array.arch:
             for number in self.written(command):
@@ -306,17 +306,17 @@ class Core:
     def _started(self, command: Command) -> list[Design] | None:
         """What the instructions of a command say; None if the controller stops at them."""
         opcode, stream, _ = command.arguments[:3]
-        assert isinstance(stream, Region)
+        assert isinstance(stream, Memory)
         if opcode != OPCODE:
             return None
-        sizes = tuple(region.nbytes for region in command.arguments[3:] if isinstance(region, Region))
+        sizes = tuple(region.nbytes for region in command.arguments[3:] if isinstance(region, Memory))
         try:
             return _read(self.image, _words(stream), sizes)
         except StreamError:
             return None
 
 
-def _words(stream: Region) -> bytes:
+def _words(stream: Memory) -> bytes:
     """The instructions in a buffer, as many as their header says."""
     if stream.nbytes < 16:
         return b""

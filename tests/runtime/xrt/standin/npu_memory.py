@@ -7,7 +7,7 @@ cache may also write dirty lines back whenever it likes. The least convenient mo
 - the NPU reads the device copy only: what was not synced to the device it does not see;
 - when the NPU has written a buffer, its dirty lines are written back over the result at once;
 - a sync from the device first writes dirty lines back, then reads the device copy;
-- a sync to the device copies the whole range, also lines that the NPU has changed since.
+- a sync to the device copies everything, also lines that the NPU has changed since.
 
 A new buffer has a host copy of zeros, all dirty, and a device copy of 0xFF. Freed memory becomes 0xDB.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["FREED", "UNWRITTEN", "Memory", "Owner", "Region"]
+__all__ = ["FREED", "UNWRITTEN", "Memory", "Owner"]
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -57,52 +57,30 @@ class Memory:
         self._clean = self._device.copy()
         self.host, self.device = self._host[:nbytes], self._device[:nbytes]
 
-    def to_device(self, start: int, stop: int) -> None:
-        """Flush a range of bytes, as whole lines."""
-        lines = slice(start // LINE * LINE, -(-stop // LINE) * LINE)
-        self._device[lines] = self._host[lines]
-        self._clean[lines] = self._host[lines]
+    def to_device(self) -> None:
+        """Flush all lines."""
+        self._device[:] = self._host
+        self._clean[:] = self._host
 
-    def from_device(self, start: int, stop: int) -> None:
-        """Flush what is dirty in a range of bytes, then read it anew."""
-        lines = slice(start // LINE * LINE, -(-stop // LINE) * LINE)
-        self._write_back(lines)
-        self._host[lines] = self._device[lines]
-        self._clean[lines] = self._host[lines]
+    def from_device(self) -> None:
+        """Flush what is dirty, then read it all anew."""
+        self.written_by_npu()
+        self._host[:] = self._device
+        self._clean[:] = self._host
 
-    def written_by_npu(self, start: int, stop: int) -> bool:
+    def written_by_npu(self) -> bool:
         """Let the cache write dirty lines back over what the NPU wrote there. Whether there were any."""
-        return self._write_back(slice(start // LINE * LINE, -(-stop // LINE) * LINE))
-
-    def _write_back(self, lines: slice) -> bool:
-        host = self._host[lines]
-        if host.tobytes() == self._clean[lines].tobytes():
+        if self._host.tobytes() == self._clean.tobytes():
             return False
-        host = host.reshape(-1, LINE)
-        dirty = (host != self._clean[lines].reshape(-1, LINE)).any(axis=1)
-        self._device[lines].reshape(-1, LINE)[dirty] = host[dirty]
+        host, clean, device = (memory.reshape(-1, LINE) for memory in (self._host, self._clean, self._device))
+        dirty = (host != clean).any(axis=1)
+        device[dirty] = host[dirty]
         # They are in memory now, and the cache keeps them: clean, but perhaps older than what the NPU writes next.
-        self._clean[lines].reshape(-1, LINE)[dirty] = host[dirty]
+        clean[dirty] = host[dirty]
         return True
 
-    def touch(self, start: int, stop: int) -> None:
-        """Make a range dirty, whatever it holds."""
-        self._clean[start:stop] = ~self._host[start:stop]
-
-
-class Region:
-    """What a buffer object or a part of one covers."""
-
-    __slots__ = ("device", "host", "memory", "nbytes", "start", "stop")
-
-    def __init__(self, memory: Memory, start: int, nbytes: int) -> None:
-        self.memory = memory
-        self.start, self.stop, self.nbytes = start, start + nbytes, nbytes
-        self.host, self.device = memory.host[start : self.stop], memory.device[start : self.stop]
-
-
 class Owner:
-    """Keeps the memory of a buffer object and of its parts; when the last of them goes, it is freed."""
+    """Keeps the memory of a buffer object, which is freed when this goes."""
 
     __slots__ = ("_token",)
 

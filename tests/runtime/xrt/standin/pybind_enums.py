@@ -12,7 +12,7 @@ __all__ = ["PybindEnum", "define"]
 
 
 class PybindEnum:
-    """Base of all enumerations here. `arithmetic` ones have `|` and `&`; `convertible` ones are equal to their int."""
+    """Base of all enumerations here. `convertible` ones are equal to their int."""
 
     __slots__ = ("__weakref__", "_name", "_value")
     __members__: ClassVar[dict[str, Any]] = {}
@@ -56,20 +56,10 @@ class PybindEnum:
         return f"<{type(self).__name__}.{self._name}: {self._value}>"
 
 
-class _Flags(PybindEnum):
-    __slots__ = ()
-
-    def __or__(self, other: Any) -> Any:
-        return type(self)(self._value | other._value) if type(other) is type(self) else NotImplemented
-
-    def __and__(self, other: Any) -> Any:
-        return type(self)(self._value & other._value) if type(other) is type(self) else NotImplemented
-
-
-def define(name: str, members: dict[str, int], convertible: bool = False, flags: bool = False) -> Any:
+def define(name: str, members: dict[str, int], convertible: bool = False) -> Any:
     """An enumeration. A second name for a value gives the member that has it."""
     body = {"__slots__": (), "__members__": {}, "_convertible": convertible, "__module__": "pyxrt"}
-    enumeration: Any = type(name, (_Flags if flags else PybindEnum,), body)
+    enumeration: Any = type(name, (PybindEnum,), body)
     for member, value in members.items():
         same = [known for known in enumeration.__members__.values() if known._value == value]
         made = same[0] if same else enumeration(value)

@@ -1,11 +1,10 @@
 """Argument lists as pybind11 checks and documents them.
 
-    SYNC = Signatures("bo.sync", "arg0: pyxrt.xclBOSyncDirection, arg1: size_t, arg2: size_t -> None",
-                      "arg0: pyxrt.xclBOSyncDirection -> None")
-    overload, values = SYNC.match(arguments, keywords)     # or TypeError with the overloads, as pybind11 words it
+    SET = Signatures("run.set_arg", "arg0: int32, arg1: pyxrt.bo -> None", "arg0: int32, arg1: int32 -> None")
+    overload, values = SET.match(arguments, keywords)     # or TypeError with the overloads, as pybind11 words it
 
 A type is `pyxrt.X`, `str`, an integer type of C++, which pybind11 documents as int, or something that Python can never
-pass because the bindings do not convert it (std::chrono, std::function, axlf, capsules).
+pass because the bindings do not convert it (std::chrono).
 """
 
 from __future__ import annotations
@@ -87,13 +86,6 @@ def _convert(value: Any, type_name: str) -> Any:
         return _NO if number is None else number
     if type_name == "str":
         return value.decode() if isinstance(value, bytes) else value if isinstance(value, str) else _NO
-    if type_name == "Mapping[str, int]":
-        return dict(value) if isinstance(value, Mapping) else _NO
-    if type_name == "Buffer":
-        try:
-            return memoryview(value)
-        except TypeError:
-            return _NO
     known = TYPES.get(type_name)
     return value if known is not None and isinstance(value, known) else _NO
 
@@ -143,14 +135,5 @@ class Signatures:
 
 def _parse(text: str) -> Overload:
     parameters, _, result = text.rpartition("->")
-    depth, part, parts = 0, "", []
-    for character in parameters.strip():
-        depth += (character in "[(<") - (character in "])>")
-        if character == "," and depth == 0:
-            parts.append(part)
-            part = ""
-        else:
-            part += character
-    parts += [part] if part.strip() else []
-    named = [part.strip().partition(": ") for part in parts]
+    named = [part.strip().partition(": ") for part in parameters.split(",") if part.strip()]
     return Overload(tuple(Parameter(name, type) for name, _, type in named), result.strip())

@@ -15,14 +15,10 @@ __all__ = [
     "SUBMITTED",
     "TIMEOUT",
     "TO_DEVICE",
-    "bo_access_mode",
     "bo_flags",
-    "context_access_mode",
-    "cu_access_mode",
     "ert_cmd_state",
     "xclBOSyncDirection",
     "xrt_info_device",
-    "xrt_msg_level",
 ]
 
 _STATES: Final = (
@@ -34,7 +30,6 @@ _INFO: Final = (
     "bdf", "interface_uuid", "kdma", "max_clock_frequency_mhz", "m2m", "name", "nodma", "offline", "electrical",
     "thermal", "mechanical", "memory", "platform", "pcie_info", "host",
 )  # fmt: skip
-_LEVELS: Final = ("emergency", "alert", "critical", "error", "warning", "notice", "info", "debug")
 
 
 def _numbered(names: tuple[str, ...], prefix: str = "") -> dict[str, int]:
@@ -46,9 +41,6 @@ ert_cmd_state: Any = define(
 )
 xclBOSyncDirection: Any = define("xclBOSyncDirection", _numbered(_DIRECTIONS, "XCL_BO_SYNC_"), convertible=True)
 xrt_info_device: Any = define("xrt_info_device", {**_numbered(_INFO), "dynamic_regions": 17, "vmr": 18})
-xrt_msg_level: Any = define("xrt_msg_level", _numbered(_LEVELS))
-context_access_mode: Any = define("access_mode", _numbered(("exclusive", "shared")))
-cu_access_mode: Any = define("cu_access_mode", _numbered(("exclusive", "shared", "none")))
 bo_flags: Any = define(
     "flags",
     {
@@ -59,11 +51,6 @@ bo_flags: Any = define(
         "p2p": 1 << 30,
         "svm": 1 << 27,
     },
-)
-bo_access_mode: Any = define(
-    "access_mode",
-    {"none": 0, "read": 1, "write": 2, "read_write": 3, "local": 0, "shared": 4, "process": 8, "hybrid": 16},
-    flags=True,
 )
 
 NEW: Final = ert_cmd_state.ERT_CMD_STATE_NEW

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any
 
 import npu_images
 from machine import Machine, Npu, current, driver_error
 from npu_contexts import Core
 from pybind_signatures import Signatures, bound
-from states import context_access_mode, xrt_info_device
-from surface_files import uuid, xclbin
+from states import xrt_info_device
+from surface_files import uuid
 
 __all__ = ["device", "hw_context"]
 
@@ -23,7 +22,6 @@ class device:
     __slots__ = ("__weakref__", "_generation", "_machine", "_npu", "_registered")
     _INIT = Signatures("device.__init__", "-> None", "index: uint32 -> None", "bdf: str -> None")
     _REGISTER = Signatures("device.register_xclbin", "xclbin: pyxrt.xclbin -> pyxrt.uuid")
-    _LOAD = Signatures("device.load_xclbin", "xclbin_path: str -> pyxrt.uuid", "xclbin: pyxrt.xclbin -> pyxrt.uuid")
     _INFO = Signatures("device.get_info", "arg0: pyxrt.xrt_info_device -> str")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -53,17 +51,6 @@ class device:
         self._registered[file._image.uuid] = file._image
         return uuid(file._image.uuid)
 
-    def load_xclbin(self, *arguments: Any, **keywords: Any) -> uuid:
-        """Deprecated, and not supported by the driver of NPUs."""
-        self._LOAD.match(arguments, keywords)
-        warnings.warn("pyxrt.device.load_xclbin() is deprecated", DeprecationWarning, stacklevel=2)
-        raise driver_error(95, "xrtDeviceLoadXclbin failed in load_xclbin compatibility shim")
-
-    def get_xclbin_uuid(self) -> uuid:
-        """Of what load_xclbin has loaded: nothing."""
-        self._check("get_xclbin_uuid")
-        return uuid("")
-
     def get_info(self, *arguments: Any) -> str:
         """A property as text."""
         _, (key,) = self._INFO.match(arguments, {})
@@ -71,9 +58,6 @@ class device:
         wanted = next(name for name, member in xrt_info_device.__members__.items() if member == key)
         known = {"name": npu.name, "bdf": npu.bdf, "pcie_info": json.dumps({"bdf": npu.bdf}), "offline": "0"}
         return {**known, **npu.info}.get(wanted, "0")
-
-
-Signatures("device.get_xclbin_uuid", "-> pyxrt.uuid")
 
 
 def _find(machine: Machine, wanted: int | str) -> Npu:
@@ -95,43 +79,20 @@ def _find(machine: Machine, wanted: int | str) -> Npu:
 class hw_context:
     """Columns of an NPU with a program in them."""
 
-    __slots__ = ("__weakref__", "_core", "_device", "_mode")
-    access_mode = context_access_mode
-    exclusive, shared = context_access_mode.__members__.values()
+    __slots__ = ("__weakref__", "_core")
     _INIT = Signatures(
         "hw_context.__init__",
         "-> None",
         "device: pyxrt.device, uuid: pyxrt.uuid -> None",
-        "device: pyxrt.device, uuid: pyxrt.uuid, mode: pyxrt.hw_context.access_mode -> None",
-        "device: pyxrt.device, uuid: pyxrt.uuid, cfg_param: Mapping[str, int] -> None",
-        "device: pyxrt.device, xclbin: pyxrt.xclbin -> None",
-        "device: pyxrt.device, xclbin: pyxrt.xclbin, mode: pyxrt.hw_context.access_mode -> None",
-        "device: pyxrt.device, xclbin: pyxrt.xclbin, cfg_param: Mapping[str, int] -> None",
-        "device: pyxrt.device, xclbin_path: str -> None",
-        "device: pyxrt.device, xclbin_path: str, mode: pyxrt.hw_context.access_mode -> None",
-        "device: pyxrt.device, xclbin_path: str, cfg_param: Mapping[str, int] -> None",
-        "device: pyxrt.device, cfg_param: Mapping[str, int], mode: pyxrt.hw_context.access_mode -> None",
         "device: pyxrt.device, elf: pyxrt.elf -> None",
-        "device: pyxrt.device, elf: pyxrt.elf, cfg_param: Mapping[str, int],"
-        " mode: pyxrt.hw_context.access_mode -> None",
     )
-    _ADD = Signatures("hw_context.add_config", "elf: pyxrt.elf -> None")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         overload, values = self._INIT.match(arguments, keywords)
         self._core: Core | None = None
-        self._device: device | None = None
-        self._mode = next((value for value in values if type(value) is context_access_mode), self.shared)
         if overload == 0:
             return
-        self._device = opened = values[0]
-        if overload == 10:
-            opened._check("hw_context")
-            return
-        if overload in (7, 8, 9):
-            values[1] = xclbin(values[1])
-        if isinstance(values[1], xclbin):
-            values[1] = opened.register_xclbin(values[1])
+        opened = values[0]
         npu = opened._check("DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL")
         if isinstance(values[1], uuid):
             image = opened._registered.get(values[1].to_string())
@@ -145,39 +106,3 @@ class hw_context:
         if self._core is None:
             raise current().crash(f"{what} of an empty context")
         return self._core
-
-    def add_config(self, *arguments: Any, **keywords: Any) -> None:
-        """Load an ELF into a context that was made without."""
-        _, (file,) = self._ADD.match(arguments, keywords)
-        if self._device is None:
-            raise current().crash("add_config of an empty context")
-        if self._core is not None:
-            raise RuntimeError("kernel already exists, cannot use this ELF with this hw ctx\n")
-        self._core = Core(self._device._machine, self._device._check("add_config"), file._image)
-
-    def get_device(self) -> device:
-        """That which it was made on."""
-        self._check("get_device")
-        assert self._device is not None
-        return self._device
-
-    def get_xclbin_uuid(self) -> uuid:
-        """Of what is loaded."""
-        return uuid(self._check("get_xclbin_uuid").image.uuid)
-
-    def get_xclbin(self) -> xclbin:
-        """What is loaded."""
-        found = xclbin()
-        found._image = self._check("get_xclbin").image
-        return found
-
-    def get_mode(self) -> Any:
-        """Shared, unless another one was asked for."""
-        self._check("get_mode")
-        return self._mode
-
-
-Signatures("hw_context.get_device", "-> pyxrt.device")
-Signatures("hw_context.get_xclbin_uuid", "-> pyxrt.uuid")
-Signatures("hw_context.get_xclbin", "-> pyxrt.xclbin")
-Signatures("hw_context.get_mode", "-> pyxrt.hw_context.access_mode")

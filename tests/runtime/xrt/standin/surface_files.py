@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import npu_images
-from pybind_signatures import TYPES, Signatures, bound
+from pybind_signatures import Signatures, bound
 
-__all__ = ["elf", "module", "program", "uuid", "xclbin"]
+__all__ = ["elf", "uuid", "xclbin"]
 
 
 @bound("uuid")
@@ -37,8 +37,7 @@ class xclbin:
     """A file for the NPU, not yet on a device."""
 
     __slots__ = ("__weakref__", "_image")
-    _INIT = Signatures("xclbin.__init__", "-> None", "arg0: str -> None", "arg0: axlf -> None")
-    _AXLF = Signatures("xclbin.get_axlf", "-> axlf")
+    _INIT = Signatures("xclbin.__init__", "-> None", "arg0: str -> None")
 
     @bound("xclbin.xclbinkernel")
     class xclbinkernel:
@@ -71,24 +70,12 @@ class xclbin:
         found._kernel, found._arguments = self._image.kernel, self._image.arguments
         return [found]
 
-    def get_xsa_name(self) -> str:
-        """Empty."""
-        return ""
-
     def get_uuid(self) -> uuid:
         """Of the contents."""
         return uuid(self._image.uuid if self._image else "")
 
-    def get_axlf(self) -> None:
-        """The bindings cannot convert what this returns."""
-        raise TypeError(
-            "Unable to convert function return value to a Python type! "
-            "The signature was\n\t(self: pyxrt.xclbin) -> axlf"
-        )
-
 
 Signatures("xclbin.get_kernels", "-> list[pyxrt.xclbin.xclbinkernel]")
-Signatures("xclbin.get_xsa_name", "-> str")
 Signatures("xclbin.get_uuid", "-> pyxrt.uuid")
 Signatures("xclbin.xclbinkernel.__init__", "-> None")
 Signatures("xclbin.xclbinkernel.get_name", "-> str")
@@ -117,7 +104,7 @@ class elf:
     """A full ELF."""
 
     __slots__ = ("__weakref__", "_image")
-    _INIT = Signatures("elf.__init__", "arg0: str -> None", "arg0: types.CapsuleType, arg1: size_t -> None")
+    _INIT = Signatures("elf.__init__", "arg0: str -> None")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         _, (path,) = self._INIT.match(arguments, keywords)
@@ -127,41 +114,3 @@ class elf:
             raise RuntimeError(f"{path} is not found or is not a valid ELF file") from None
         if self._image.format != "elf":
             raise RuntimeError(f"{path} is not found or is not a valid ELF file")
-
-
-@bound("program")
-class program:
-    """What an ELF says about itself."""
-
-    __slots__ = ("__weakref__", "_image")
-    _INIT = Signatures("program.__init__", "arg0: pyxrt.elf -> None")
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        _, (file,) = self._INIT.match(arguments, keywords)
-        self._image = file._image
-
-    def get_partition_size(self) -> int:
-        """Columns."""
-        return int(self._image.design.columns)
-
-
-Signatures("program.get_partition_size", "-> int")
-
-
-@bound("module")
-class module:
-    """An ELF that a kernel can be made of."""
-
-    __slots__ = ("__weakref__", "_image")
-    _INIT = Signatures("module.__init__", "elf: pyxrt.elf -> None")
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        _, (file,) = self._INIT.match(arguments, keywords)
-        self._image = file._image
-
-    def get_hw_context(self) -> Any:
-        """An empty one: none was given."""
-        return TYPES["pyxrt.hw_context"]()
-
-
-Signatures("module.get_hw_context", "-> pyxrt.hw_context")

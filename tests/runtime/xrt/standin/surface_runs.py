@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Final
 
 from machine import current
 from npu_contexts import Command, Core, Job
 from pybind_signatures import Signatures, bound, index
-from states import ABORT, COMPLETED, NEW, TIMEOUT, cu_access_mode
+from states import ABORT, NEW
 from surface_device import hw_context
 from surface_memory import bo
 
@@ -23,25 +22,11 @@ class kernel:
     """What a context can run."""
 
     __slots__ = ("__weakref__", "_core")
-    cu_access_mode = cu_access_mode
-    exclusive, shared, none = cu_access_mode.__members__.values()
-    _INIT = Signatures(
-        "kernel.__init__",
-        "device: pyxrt.device, uuid: pyxrt.uuid, name: str, mode: pyxrt.kernel.cu_access_mode -> None",
-        "device: pyxrt.device, uuid: pyxrt.uuid, name: str -> None",
-        "hw_context: pyxrt.hw_context, name: str -> None",
-    )
+    _INIT = Signatures("kernel.__init__", "hw_context: pyxrt.hw_context, name: str -> None")
     _GROUP = Signatures("kernel.group_id", "arg0: int32 -> int")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        overload, values = self._INIT.match(arguments, keywords)
-        if overload < 2:
-            warnings.warn(
-                "kernel(device, uuid, name[, mode]) is deprecated; use kernel(hw_context, name) instead.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            values = [hw_context(*values[:2]), values[2]]
+        _, values = self._INIT.match(arguments, keywords)
         self._take(values[0], values[1], "xclbin")
 
     def _take(self, context: hw_context, name: str, format: str) -> None:
@@ -52,15 +37,6 @@ class kernel:
         if name != core.image.kernel:
             raise RuntimeError(f"No such kernel '{name}': Invalid argument")
         self._core = core
-
-    def __call__(self, *arguments: Any) -> run:
-        """Start a run with these arguments. What is neither a buffer object nor an int is skipped, without a word."""
-        started = run(self)
-        for number, argument in enumerate(arguments):
-            if isinstance(argument, bo) or index(argument, -(1 << 31), (1 << 31) - 1) is not None:
-                started.set_arg(number, argument)
-        started.start()
-        return started
 
     def group_id(self, *arguments: Any) -> int:
         """Where the buffer of an argument must be: the bank in bits 0 to 15, the context's number in 16 to 23."""
@@ -80,13 +56,6 @@ class run:
     __slots__ = ("__weakref__", "_arguments", "_command", "_core", "_in_progress", "_lists", "_machine")
     _INIT = Signatures("run.__init__", "-> None", "arg0: pyxrt.kernel -> None")
     _SET_ARG = Signatures("run.set_arg", "arg0: int32, arg1: pyxrt.bo -> None", "arg0: int32, arg1: int32 -> None")
-    _WAIT = Signatures("run.wait", "-> pyxrt.ert_cmd_state", "arg0: uint32 -> pyxrt.ert_cmd_state")
-    _WAIT2 = Signatures("run.wait2", "-> None", "arg0: std::chrono::milliseconds -> std::cv_status")
-    _CALLBACK = Signatures(
-        "run.add_callback",
-        "arg0: pyxrt.ert_cmd_state, arg1: std::function<void (void const*, ert_cmd_state, void*)>,"
-        " arg2: types.CapsuleType -> None",
-    )
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         overload, values = self._INIT.match(arguments, keywords)
@@ -122,7 +91,7 @@ class run:
         """A buffer object or a number for one argument."""
         machine = self._machine
         next(machine.count_set_arg)
-        given = value._region if isinstance(value, bo) else index(value, -(1 << 31), (1 << 31) - 1)
+        given = value._memory if isinstance(value, bo) else index(value, -(1 << 31), (1 << 31) - 1)
         place = number if type(number) is int else index(number, -(1 << 31), (1 << 31) - 1)
         if place is None or given is None:
             raise self._SET_ARG.error((self, number, value))
@@ -147,43 +116,22 @@ class run:
         self._in_progress = command.pending
         return command.state
 
-    def wait(self, *arguments: Any) -> Any:
-        """Until it has ended, or for some milliseconds. TIMEOUT stands for both kinds of timeout."""
-        _, values = self._WAIT.match(arguments, {})
+    def wait(self) -> Any:
+        """Until it has ended."""
         core, command = self._core, self._command
         if core is None:
             raise self._machine.crash("wait of an empty run")
-        limit = values[0] if values else 0
         if command.pending:
             core.check()
             if not core.advance(command, patient=True):
-                if not limit:
-                    raise self._machine.crash("wait() for a run that never ends: the process would hang")
-                return TIMEOUT
+                raise self._machine.crash("wait() for a run that never ends: the process would hang")
         self._in_progress = False
         return command.state
-
-    def wait2(self, *arguments: Any) -> None:
-        """Until it has ended; raises if it failed. The one with a timeout cannot be called."""
-        self._WAIT2.match(arguments, {})
-        state = self.wait()
-        if state is not COMPLETED:
-            raise RuntimeError(f"Command failed to complete successfully ({state.name})")
-
-    def add_callback(self, *arguments: Any) -> None:
-        """Cannot be called: the bindings do not convert functions."""
-        self._CALLBACK.match(arguments, {})
-
-    def get_ctrl_scratchpad_bo(self) -> bo:
-        """Only runs with an ELF that asks for it have one."""
-        if self._core is None:
-            raise self._machine.crash("get_ctrl_scratchpad_bo of an empty run")
-        raise RuntimeError("No module associated with run object: Invalid argument")
 
 
 Signatures("run.start", "-> None")
 Signatures("run.state", "-> pyxrt.ert_cmd_state")
-Signatures("run.get_ctrl_scratchpad_bo", "-> pyxrt.bo")
+Signatures("run.wait", "-> pyxrt.ert_cmd_state")
 
 
 @bound("runlist")
@@ -277,11 +225,7 @@ class ext_kernel(kernel):
     """A kernel of a full ELF."""
 
     __slots__ = ()
-    _EXT = Signatures(
-        "ext.kernel.__init__",
-        "hwctx: pyxrt.hw_context, module: pyxrt.module, name: str -> None",
-        "hwctx: pyxrt.hw_context, name: str -> None",
-    )
+    _EXT = Signatures("ext.kernel.__init__", "hwctx: pyxrt.hw_context, name: str -> None")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         _, values = self._EXT.match(arguments, keywords)

@@ -11,9 +11,8 @@ afterwards is abandoned and computed by the CPU.
 from __future__ import annotations
 
 import itertools
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -22,19 +21,17 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.dataflow.array_program import ArrayProgram
-from npu_tensor.errors import BuildError, DeviceError, LaunchError
+from npu_tensor.errors import BuildError, LaunchError
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.npu.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
+from npu_tensor.runtime.npu.contexts import Contexts
+from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, RunRequest
+from npu_tensor.runtime.npu.faults import Health, Recovery, is_strict
+from npu_tensor.runtime.npu.keepalive import KeepAlive
+from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, sync_to_device
 from npu_tensor.runtime.npu.notices import Notices
-from npu_tensor.runtime.store.requests import Artifact
-from npu_tensor.runtime.xrt import bindings, in_flight
-from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
-from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
-from npu_tensor.runtime.xrt.faults import Health, Recovery, is_strict
-from npu_tensor.runtime.xrt.keepalive import KeepAlive
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch, LaunchBatch, RunFailed, submit, sync_to_device
-from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
+from npu_tensor.runtime.npu.npu_program import NpuProgram
 
 __all__ = ["NpuEngine", "lock"]
 
@@ -44,10 +41,6 @@ MOST_FAULTS: Final = 3
 MOST_QUEUED: Final = 25
 """Launches that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
 
-_LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
-_NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?(12|28)\b")
-"""What may befall any kernel: the NPU is away, or other processes have its memory (ENOMEM) or its contexts (ENOSPC)."""
-
 lock = new_lock()
 """Of all NPUs."""
 
@@ -56,21 +49,15 @@ _keys = itertools.count()
 
 
 class NpuEngine:
-    """One NPU, opened. index: pyxrt's. uri: for messages.
-
-    chains: whether launches are submitted as runlists, which only `adopt` allows. group: where host buffers are made.
-    """
+    """One NPU, opened. uri: for messages. chains: whether launches may be submitted as lists."""
 
     chains = False
-    group = 0  # Bank 0 is the host's memory. A slot in the upper bits would tie a buffer to one context.
 
-    def __init__(self, index: int, arch: Arch, uri: str, allocator: Allocator) -> None:
-        self.index = index
+    def __init__(self, driver: Driver, arch: Arch, uri: str, allocator: Allocator) -> None:
+        self.driver = driver
         self.arch = arch
         self.uri = uri
         self.allocator = allocator
-        self.driver: Any = None
-        self.device: Any = None
         self.recovery = Recovery()
         self.notices = Notices(uri)
         self.contexts = Contexts(arch, self._load, self._settle, self.notices)
@@ -96,9 +83,8 @@ class NpuEngine:
         """How many launches have not ended, as far as is known."""
         return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
 
-    def program(self, array_program: ArrayProgram, artifact: Artifact) -> NpuProgram:
-        """The one that runs an array's program with an artefact. Raises BuildError."""
-        program = read_program(array_program, artifact)
+    def known(self, program: NpuProgram) -> NpuProgram:
+        """The one object that stands for all programs that are the same."""
         return self.programs.setdefault(program.key, program)
 
     def key(self, form: HostOperand | int) -> int:
@@ -109,17 +95,7 @@ class NpuEngine:
     def check_process(self) -> None:
         """Raise DeviceError in a process that was forked after the NPU was opened."""
         if self.forked:
-            bindings.open_device(self.index)
-
-    def adopt(self, findings: Mapping[str, str]) -> None:
-        """Heed what `driver_probes` found out of the driver: "chains" work or fail, "group" is a number."""
-        if "chains" in findings:
-            self.chains = findings["chains"] == "work"
-        group = int(findings.get("group", self.group))
-        if group != self.group:
-            with lock:
-                self.group = group
-                self.pool.release()  # Those in use stay, and the self-check tells whether they can.
+            self.driver.open()
 
     def say(self) -> None:
         """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
@@ -130,16 +106,12 @@ class NpuEngine:
     # --- buffers
 
     def _new_pool(self) -> BlockPool:
-        return BlockPool(self._create, config.pool_bytes, self._forget_arguments)
+        return BlockPool(self._create, config.pool_bytes)
 
-    def _forget_arguments(self) -> None:
-        with lock:
-            self.contexts.forget_arguments()
-
-    def _create(self, nbytes: int) -> Any:
-        if self.device is None:
-            raise DeviceError(self.health.cause)  # It was lost while a launch was put together.
-        return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, self.group)
+    def _create(self, nbytes: int) -> Memory:
+        if not self.ready:
+            raise DriverError(self.health.cause, blameless=True)  # It was lost while a launch was put together.
+        return self.driver.allocate(nbytes)
 
     def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:
         """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
@@ -163,10 +135,9 @@ class NpuEngine:
     def _sync_from(self, block: SharedBlock) -> None:
         since = time.perf_counter()
         try:
-            block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
-        except RuntimeError as error:
+            block.from_device()
+        except DriverError as error:
             raise LaunchError(f"a result on {self.uri} cannot be read any more: {error}") from None
-        block.device_dirty = False
         if events.listeners:
             self.notices.add_phase("sync", since)
 
@@ -218,54 +189,59 @@ class NpuEngine:
                 observed = bool(events.listeners)
                 if observed:
                     since = self.notices.add_phase("dispatch", since)
-                    sync_to_device(batch.launches, self.driver)  # Otherwise each launch does it when it is prepared.
+                sync_to_device(batch.launches)
+                if observed:
                     since = self.notices.add_phase("sync", since)
-                submit(batch, context, self.driver, self.chains)
+                batch.begin(context, self.chains, self.driver.launch_seconds)
                 if observed:
                     self.notices.add_phase("dispatch", since)
                 self.latest = time.monotonic()
         except BuildError as error:
             program.refused = str(error)
-            self._fault(str(error), program, suspect=False)
-        except (ContextRefused, RuntimeError, MemoryError) as error:
+            self._fault(DriverError(str(error)), program, suspect=False)
+        except DriverError as error:
             if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
-                self._fault(str(error), program, chained=batch.chained)
+                self._fault(error, program, chained=batch.chained)
 
     def _load(self, program: NpuProgram) -> Context:
-        if self.device is None:
-            raise ContextRefused(self.health.cause)  # It was lost while another context was waited for.
-        in_flight.release()  # What has ended meanwhile gives its context back.
-        return Context(program, self.driver, self.device, self.pool.release)
+        if not self.ready:
+            raise DriverError(self.health.cause)  # It was lost while another context was waited for.
+        return self.driver.load(program, self.pool.release)
 
     def _settle(self, context: Context) -> None:
-        if context.latest is not None:
-            self.wait(context.latest)
+        for batch in tuple(self._batches):
+            if batch.context is context:
+                self.wait(batch)
 
     def wait(self, batch: LaunchBatch) -> None:
         """Return when the NPU has ended a batch, or is not waited for any more."""
-        since = time.perf_counter()
+        since, seconds = time.perf_counter(), self.driver.launch_seconds
         while batch.phase == "running":
+            submission, fault = batch.submission, None
+            if submission is None:
+                continue  # Another thread notes its end.
             try:
-                state, cause = batch.state(), ""
-            except RuntimeError as error:
-                state, cause = COMPLETED, str(error)
-            if state in PENDING and not batch.late(self.progress):
+                ended = submission.ended()
+            except DriverError as error:
+                ended, fault = True, error
+            if not ended and not batch.late(self.progress, seconds):
                 batch.pause(since)
                 continue
-            if state in PENDING:
+            if not ended:
                 first = next((other for other in tuple(self._batches) if other.phase == "running"), batch)
                 if first is not batch:
                     self._note_waiting(since)
                     self.wait(first)  # This one may have waited for it.
                     since = time.perf_counter()
                     continue
-                cause = f"no answer within {config.launch_seconds} s"
+                fault = DriverError(f"no answer within {seconds} s")
             with lock:
                 if batch.phase != "running":
                     break
-                self._note_waiting(since)
-                if cause:
-                    self._fault(cause, batch.program, chained=batch.chained)
+                if events.listeners and not submission.observed(0):
+                    self._note_waiting(since)
+                if fault is not None:
+                    self._fault(fault, batch.program, chained=batch.chained)
                 else:
                     self._complete(batch)
 
@@ -276,11 +252,17 @@ class NpuEngine:
     def _complete(self, batch: LaunchBatch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
         for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
+            submission = ended.submission
+            assert submission is not None
             try:
-                ended.check()
-            except (RunFailed, RuntimeError) as error:
-                self._fault(str(error), ended.program, chained=ended.chained)
+                submission.check()
+            except DriverError as error:
+                self._fault(error, ended.program, chained=ended.chained)
                 return
+            if events.listeners:
+                for number, launch in enumerate(ended.launches):
+                    for part in submission.observed(number):
+                        self.notices.add_to(launch.thread, part)
             if self.health.trusted and ended.program.checked:  # Otherwise it may be garbage.
                 ended.program.faults = 0
             for launch in ended.launches:
@@ -343,24 +325,24 @@ class NpuEngine:
 
     # --- faults
 
-    def _fault(self, cause: str, program: NpuProgram, suspect: bool = True, chained: bool = False) -> None:
+    def _fault(self, fault: DriverError, program: NpuProgram, suspect: bool = True, chained: bool = False) -> None:
         """A launch of a program failed. With the lock.
 
         suspect: whether the device may be to blame. chained: whether it was one of a chain, which may be to blame: this
         process makes no more.
         """
+        cause = str(fault)
         if chained:
             self.chains = False
-        program.faults += not chained and _NOT_OF_A_KERNEL.search(cause) is None
+        program.faults += not chained and not fault.blameless
         if program.faults >= MOST_FAULTS and not program.refused:
             program.refused = f"it failed {program.faults} times on {self.uri}, the last time because: {cause}"
         if suspect:
             self.health.failed(cause)
         self._abandon()
         self.recovery.note(f"{program.name} failed on {self.uri}: {cause}", is_strict())
-        if _LOST.search(cause) is not None:
-            bindings.forget_device(self.index)
-            self._let_go()
+        if fault.lost:
+            self._let_go(lost=True)
         self.notices.add(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
 
     def _abandon(self, *launches: Launch) -> None:
@@ -374,7 +356,8 @@ class NpuEngine:
             self._batches.append(LaunchBatch([*launches, *self._queue]))
             self._queue = []
         for batch in self._batches:
-            in_flight.keep_batch(batch)
+            if batch.submission is not None:
+                batch.submission.abandon([launch.leases for launch in batch.launches])
             batch.end("abandoned")
         # An interrupt may have come when some of a batch had been noted as completed.
         doomed = [launch for batch in self._batches for launch in batch.launches if launch.pending]
@@ -391,12 +374,18 @@ class NpuEngine:
         self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
 
-    def decline(self, program: NpuProgram, cause: str) -> None:
+    def abandon_all(self) -> None:
+        """Let the CPU compute what has not ended, once somebody looks."""
+        with lock:
+            if self._queue or self._batches:
+                self._abandon()
+
+    def decline(self, program: NpuProgram, fault: DriverError) -> None:
         """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
-        lost = _LOST.search(cause) is not None
+        cause, lost = str(fault), fault.lost
         if lost:
             with lock:
-                self._fault(cause, program)
+                self._fault(fault, program)
             self.say()
         elif events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
@@ -408,7 +397,7 @@ class NpuEngine:
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
         """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
         with lock:
-            self._fault(cause, launch.step.program)
+            self._fault(DriverError(cause), launch.step.program)
             launch.replaced(right)
             self.recovery.recover()
         self.say()
@@ -417,15 +406,14 @@ class NpuEngine:
 
     def reopen(self) -> None:
         """Open the device, also after it was lost or closed. Raises DeviceError."""
-        if self.device is None:
-            self.driver = bindings.pyxrt()
-            self.device = bindings.open_device(self.index)
+        if not self.ready:
+            self.driver.open()
             self.ready = True
 
-    def _let_go(self) -> None:
+    def _let_go(self, lost: bool = False) -> None:
         """Of the device; values that lie in its memory stay readable. With the lock."""
         self.ready = False
-        self.device = None
+        self.driver.close(lost)
         self.pool.release()
         self.pool = self._new_pool()
         self.faults += 1  # A lease of the old pool that another thread has got since `_abandon` is refused.
@@ -443,28 +431,24 @@ class NpuEngine:
             if self._queue or self._batches or context is None or not self.health.trusted:
                 return
             leases = [self.pool.take(size) for size in context.program.sizes]
-            run_object = RunObject()
-            context.make_run(run_object, context.program)
-            run = run_object.run
-            for number, lease in enumerate(leases):
-                block = lease.block
-                block.host_dirty = True
-                block.bytes[:] = 0  # Whatever they are for: indices, too, are in range.
-                block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
-                block.host_dirty = False
-                run.set_arg(context.first + number, block.bo)
-            run.start()
+            for lease in leases:
+                lease.block.host_dirty = True
+                lease.block.bytes[:] = 0  # Whatever they are for: indices, too, are in range.
+                lease.block.to_device()
+            memories = [lease.block.memory for lease in leases]
+            submission = context.prepare([RunRequest(context.run(context.program), memories, ())], chain=False)
+            submission.start()
             self.latest = time.monotonic()
             try:
-                while int(run.state()) in PENDING:
-                    if time.monotonic() > self.latest + config.launch_seconds:
-                        raise RuntimeError("no answer while it was kept awake")
-                    time.sleep(1e-3)
-            except RuntimeError as error:
+                while not submission.ended():
+                    if time.monotonic() > self.latest + self.driver.launch_seconds:
+                        raise DriverError("no answer while it was kept awake")
+                    submission.wait(1e-3)
+            except DriverError as error:
                 for lease in leases:
                     self.pool.discard(lease)
-                in_flight.keep(run, leases, run_object.instructions)
-                self._fault(str(error), context.program)
+                submission.abandon(leases)
+                self._fault(error, context.program)
 
     def close(self) -> None:
         """Give everything back; what has not ended is computed by the CPU when somebody looks."""

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from npu_values import Clock
 
-from npu_tensor.runtime.xrt import faults
-from npu_tensor.runtime.xrt.faults import FIRST_REST, LONGEST_REST, Health
+from npu_tensor.runtime.npu import faults
+from npu_tensor.runtime.npu.faults import FIRST_REST, LONGEST_REST, Health
 
 
 @pytest.fixture

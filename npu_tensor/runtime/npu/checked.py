@@ -9,28 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from npu_tensor.config import config
-from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.devices.system import driver_version, file_text
 from npu_tensor.runtime.store.directories import existing, writable
 from npu_tensor.runtime.store.files import read_file
 
-__all__ = ["CheckedKernels", "driver_identity"]
-
-
-def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
-    """What the results of a kernel depend on besides the kernel: NPU, XRT, driver and firmware, as one line.
-
-    xrt: version. The versions of driver and firmware are read below `root`/sys; what is not there is left out.
-    """
-    files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
-    return " ".join([npu.name, xrt, *filter(None, [driver_version(root), *map(file_text, files)])])
+__all__ = ["CheckedKernels"]
 
 
 class CheckedKernels:
-    """The keys of checked kernels, and findings: words by name. driver: what `driver_identity` says."""
+    """The keys of checked kernels, and findings: words by name.
+
+    driver: what the results of a kernel depend on besides the kernel, as one line.
+    """
 
     def __init__(self, driver: str) -> None:
         self._root = config.cache_dir.absolute()

@@ -6,46 +6,36 @@ import ctypes
 import gc
 import weakref
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npu_tensor.runtime.xrt.buffers import PAGE, BlockPool, OutOfMemory, SharedBlock
+from npu_tensor.runtime.npu.buffers import PAGE, BlockPool, OutOfMemory
+from npu_tensor.runtime.npu.driver import DriverError
+from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 UNLIMITED = 1 << 40
 
 
-class Bo:
-    """A buffer object whose mapping does not keep it alive, as with XRT."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.memory = np.zeros(nbytes, np.uint8)
-
-    def map(self) -> memoryview:
-        return memoryview(self.memory)  # type: ignore[arg-type]
-
-
 class Driver:
-    """Makes buffer objects, as long as there is memory."""
+    """Makes memory, as long as there is some."""
 
-    def __init__(self, memory: int = UNLIMITED, error: type[Exception] = RuntimeError) -> None:
-        self.memory = memory
-        self.error = error
+    def __init__(self, nbytes: int = UNLIMITED) -> None:
+        self.nbytes = nbytes
         self.made: list[int] = []
-        self.living: weakref.WeakSet[Bo] = weakref.WeakSet()
+        self.living: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
 
-    def create(self, nbytes: int) -> Bo:
-        if self.used + nbytes > self.memory:
-            raise self.error("DRM_IOCTL_AMDXDNA_CREATE_BO IOCTL failed (err=-12): Cannot allocate memory")
-        bo = Bo(nbytes)
-        self.living.add(bo)
+    def create(self, nbytes: int) -> DeviceBuffer:
+        if self.used + nbytes > self.nbytes:
+            raise DriverError("DRM_IOCTL_AMDXDNA_CREATE_BO IOCTL failed (err=-12): Cannot allocate memory")
+        memory = DeviceBuffer(nbytes)
+        self.living.add(memory)
         self.made.append(nbytes)
-        return bo
+        return memory
 
     @property
     def used(self) -> int:
-        return sum(bo.memory.nbytes for bo in self.living)
+        return sum(memory.bytes.nbytes for memory in self.living)
 
 
 @given(st.integers(0, 1 << 26))
@@ -55,7 +45,7 @@ def test_sizes_of_blocks(nbytes: int) -> None:
     class Enough(Exception):
         pass
 
-    def create(size: int) -> Bo:
+    def create(size: int) -> DeviceBuffer:
         asked.append(size)
         raise Enough
 
@@ -102,10 +92,8 @@ def test_what_came_back_last_goes_first() -> None:
 
 
 def test_a_block_is_its_mapping() -> None:
-    block = SharedBlock(bo := Bo(PAGE), PAGE, [])
+    block = BlockPool(Driver().create, UNLIMITED).take(PAGE).block
     block.bytes[3] = 7
-    assert bo.memory[3] == 7
-    assert block.address == bo.memory.ctypes.data
     assert ctypes.c_uint8.from_address(block.address + 3).value == 7
 
 
@@ -139,9 +127,8 @@ def test_free_blocks_beyond_the_limit_go_before_new_ones_are_made() -> None:
     assert driver.used == pool.nbytes == PAGE
 
 
-@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
-def test_what_is_kept_for_reuse_is_given_up_for_another_size(error: type[Exception]) -> None:
-    driver = Driver(10 * PAGE, error)
+def test_what_is_kept_for_reuse_is_given_up_for_another_size() -> None:
+    driver = Driver(10 * PAGE)
     pool = BlockPool(driver.create, UNLIMITED)
     pool.take(6 * PAGE)
     assert driver.used == 6 * PAGE
@@ -149,9 +136,8 @@ def test_what_is_kept_for_reuse_is_given_up_for_another_size(error: type[Excepti
     assert driver.used == pool.nbytes == lease.block.nbytes == 8 * PAGE
 
 
-@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
-def test_out_of_memory(error: type[Exception]) -> None:
-    driver = Driver(10 * PAGE, error)
+def test_out_of_memory() -> None:
+    driver = Driver(10 * PAGE)
     pool = BlockPool(driver.create, UNLIMITED)
     kept = pool.take(6 * PAGE)
     with pytest.raises(OutOfMemory, match=rf"{8 * PAGE} bytes, {6 * PAGE} are in use: .*err=-12"):

@@ -15,8 +15,8 @@ from typing import Final, Literal
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
-from npu_tensor.runtime.xrt.buffers import ResidentBuffer
-from npu_tensor.runtime.xrt.launches import Launch, on_host
+from npu_tensor.runtime.npu.buffers import ResidentBuffer
+from npu_tensor.runtime.npu.launches import Launch, on_host
 
 __all__ = ["Health", "Recovery", "is_strict"]
 

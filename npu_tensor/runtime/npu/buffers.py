@@ -10,18 +10,16 @@ sync; a block knows what either side has written since:
 
 from __future__ import annotations
 
-import ctypes
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.npu.driver import DriverError, Memory
 from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
 __all__ = [
@@ -39,29 +37,34 @@ PAGE: Final = 4096
 """Bytes; the driver hands out whole pages."""
 
 
-class OutOfMemory(Exception):
+class OutOfMemory(DriverError):
     """The driver has no memory for a buffer, also after everything that was kept for reuse was given back."""
 
 
 class SharedBlock:
-    """A buffer object with its mapping.
+    """Memory of a driver, and who has written it. free: where the block goes when its lease ends. pool: its maker."""
 
-    bytes: the mapping, as an array. address: of its first byte. free: where the block goes when its lease ends. pool:
-    what it was made by.
-    """
+    __slots__ = ("address", "bytes", "device_dirty", "free", "host_dirty", "memory", "nbytes", "pool")
 
-    __slots__ = ("address", "bo", "bytes", "device_dirty", "free", "host_dirty", "nbytes", "pool")
-
-    def __init__(self, bo: Any, nbytes: int, free: list[SharedBlock], pool: BlockPool | None = None) -> None:
-        self.bo = bo
+    def __init__(self, memory: Memory, nbytes: int, free: list[SharedBlock], pool: BlockPool) -> None:
+        self.memory = memory
         self.nbytes = nbytes
         self.free = free
         self.pool = pool
-        mapping = bo.map()  # Does not keep the buffer object alive; the block does.
-        self.bytes = np.frombuffer(mapping, np.uint8)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        self.bytes = memory.bytes
+        self.address = memory.address
         # The kernel clears new pages through the processor's caches.
         self.host_dirty = True
+        self.device_dirty = False
+
+    def to_device(self) -> None:
+        """Let the NPU see what the host has written. Raises DriverError."""
+        self.memory.to_device()
+        self.host_dirty = False
+
+    def from_device(self) -> None:
+        """Let the host see what the NPU has written. Raises DriverError."""
+        self.memory.from_device()
         self.device_dirty = False
 
 
@@ -80,14 +83,12 @@ class Lease:
 class BlockPool:
     """Hands out blocks and keeps those that come back, by size.
 
-    create: makes a buffer object of so many bytes; raises RuntimeError or MemoryError if it cannot. limit: bytes of
-    free blocks that are kept. forget: lets others let go of blocks that are free.
+    create: makes memory of so many bytes; raises DriverError if it cannot. limit: bytes of free blocks that are kept.
     """
 
-    def __init__(self, create: Callable[[int], Any], limit: int, forget: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, create: Callable[[int], Memory], limit: int) -> None:
         self._create = create
         self._limit = limit
-        self._forget = forget
         self._free: defaultdict[int, list[SharedBlock]] = defaultdict(list)
         self.nbytes = 0
         """Bytes of all blocks that were made and not given back."""
@@ -103,7 +104,6 @@ class BlockPool:
 
     def release(self) -> int:
         """Give the free blocks back to the driver; returns their bytes."""
-        self._forget()
         released = 0
         for size, free in list(self._free.items()):
             while free:
@@ -125,15 +125,16 @@ class BlockPool:
         if sum(size * len(blocks) for size, blocks in list(self._free.items())) > self._limit:
             self.release()
         try:
-            bo = self._create(size)
-        except (RuntimeError, MemoryError):
+            memory = self._create(size)
+        except DriverError:
             self.release()
             try:
-                bo = self._create(size)
-            except (RuntimeError, MemoryError) as error:
-                raise OutOfMemory(f"no buffer of {size} bytes, {self.nbytes} are in use: {error}") from None
+                memory = self._create(size)
+            except DriverError as error:
+                text = f"no buffer of {size} bytes, {self.nbytes} are in use: {error}"
+                raise OutOfMemory(text, lost=error.lost, blameless=error.blameless) from None
         self.nbytes += size
-        return SharedBlock(bo, size, free, self)
+        return SharedBlock(memory, size, free, self)
 
 
 class _Discarded(list[SharedBlock]):
@@ -180,7 +181,7 @@ class LaunchOperand(NamedTuple):
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    home: the XrtDevice, whose engine says where the host can read it; None if the CPU has computed it.
+    home: the NpuDevice, whose engine says where the host can read it; None if the CPU has computed it.
     lease: its block, or None.
     launch: what computes it, until that has ended.
     operand: how the block holds the tensor.

@@ -1,6 +1,6 @@
 """A kernel's files as the runtime needs them: what to load into a context, and how to start it.
 
-    program = read_program(ArrayProgram("add", (DesignRun(design, slices),), sizes), artifact)
+program = read_program(ArrayProgram("add", (DesignRun(design, slices),), sizes), artifact)
 """
 
 from __future__ import annotations
@@ -17,38 +17,24 @@ import numpy as np
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import stream
+from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.store.requests import Artifact
 
-__all__ = ["NpuProgram", "read_program"]
+__all__ = ["XrtProgram", "read_program"]
 
 
-@dataclass(eq=False)
-class NpuProgram:
-    """A binary with the instructions of a launch. Shared by all steps that have the same.
+@dataclass(eq=False, kw_only=True)
+class XrtProgram(NpuProgram):
+    """A binary with the instructions of a launch.
 
-    name: of the kernels. key: of the binary and these instructions.
-    binary: the key of the binary; programs of one binary run in one context.
     path: xclbin or full ELF.
     instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
     parameters: for each word that a run is given, where it stands in the instructions.
-    sizes: bytes of each argument.
-    checked: whether its results were compared with the CPU's, and need not be now.
-    launches: how many steps were asked to run it.
-    faults: how many launches failed since one was right.
-    refused: why it is not launched any more, or nothing.
     """
 
-    name: str
-    key: str
-    binary: str
     path: Path
     instructions: np.ndarray[Any, np.dtype[np.uint32]] | None
     parameters: Sequence[Sequence[int]]
-    sizes: Sequence[int]
-    checked: bool = False
-    launches: int = 0
-    faults: int = 0
-    refused: str = ""
 
     @property
     def is_elf(self) -> bool:
@@ -64,7 +50,7 @@ class NpuProgram:
         return instructions
 
 
-def read_program(program: ArrayProgram, artifact: Artifact) -> NpuProgram:
+def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
     """What runs an array's program whose binary an artefact has.
 
     Raises BuildError if the artefact is for another array or its files do not fit.
@@ -77,7 +63,15 @@ def read_program(program: ArrayProgram, artifact: Artifact) -> NpuProgram:
     if elf is not None and ".xclbin" not in artifact.files:
         if any(run.design.run_words for run in program.runs):
             raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
-        return NpuProgram(program.name, artifact.key, artifact.key, elf, None, (), program.arguments)
+        return XrtProgram(
+            name=program.name,
+            key=artifact.key,
+            binary=artifact.key,
+            sizes=program.arguments,
+            path=elf,
+            instructions=None,
+            parameters=(),
+        )
     path = artifact.files["_parameters.json"]
     (configuration,) = program.configurations
     try:
@@ -85,7 +79,12 @@ def read_program(program: ArrayProgram, artifact: Artifact) -> NpuProgram:
         words, parameters = stream(program, [{each.name: int(places[each.name]) for each in configuration.parameters}])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are: {error}") from None
-    key = hashlib.sha256(artifact.key.encode() + words.tobytes()).hexdigest()
-    return NpuProgram(
-        program.name, key, artifact.key, artifact.files[".xclbin"], words, parameters, program.arguments
+    return XrtProgram(
+        name=program.name,
+        key=hashlib.sha256(artifact.key.encode() + words.tobytes()).hexdigest(),
+        binary=artifact.key,
+        sizes=program.arguments,
+        path=artifact.files[".xclbin"],
+        instructions=words,
+        parameters=parameters,
     )

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from npu_tensor import events
-from npu_tensor.config import config
 from npu_tensor.dtypes import uint8
 from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
+from npu_tensor.runtime.npu.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.npu.faults import is_strict
 from npu_tensor.runtime.npu.launch_plan import Argument, LaunchPlan
-from npu_tensor.runtime.npu.npu_kernel import NpuDevice
+from npu_tensor.runtime.npu.launches import KernelStep, Launch, on_host
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
+from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.packing import check_indexes, flat
-from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
-from npu_tensor.runtime.xrt.checked import CheckedKernels
-from npu_tensor.runtime.xrt.faults import is_strict
-from npu_tensor.runtime.xrt.launches import KernelStep, Launch, on_host
-from npu_tensor.runtime.xrt.npu_engine import NpuEngine
-from npu_tensor.runtime.xrt.npu_program import NpuProgram
-from npu_tensor.task import Step, Task
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.npu.npu_device import NpuDevice
 
 __all__ = ["LaunchStep"]
 
@@ -44,7 +43,7 @@ def _operand(engine: NpuEngine, argument: Argument) -> LaunchOperand:
 
 
 class LaunchStep(KernelStep):
-    """Runs a launch on an NPU. checked: the kernels that are known to be right there. steps: of each kernel by itself.
+    """Runs a launch on an NPU. steps: of each kernel by itself.
 
     A kernel is compared with the CPU, and a launch of several with these kernels one by one, bit for bit.
     """
@@ -53,22 +52,18 @@ class LaunchStep(KernelStep):
         self,
         plan: LaunchPlan,
         device: NpuDevice,
-        engine: NpuEngine,
         program: NpuProgram,
-        checked: CheckedKernels,
-        compute: Callable[[Task], Step],
         steps: Sequence[LaunchStep] = (),
     ) -> None:
         self.device = device
-        self.engine = engine
-        self.checked = checked
+        self.engine = device.engine
         self.kernels = plan.kernels
         self.steps = steps
         self.has_words = any(kernel.offer.scalars for kernel in plan.kernels)
         self.own_words = plan.words
-        self.operands = [_operand(engine, argument) for argument in plan.arguments]
+        self.operands = [_operand(self.engine, argument) for argument in plan.arguments]
         tasks = [kernel.task for kernel in plan.kernels]
-        super().__init__(tasks, program, [operand.output for operand in self.operands], compute)
+        super().__init__(tasks, program, [operand.output for operand in self.operands], device.on_host)
 
     def __call__(self, values: list[Any]) -> None:
         """What the plan calls."""
@@ -79,7 +74,7 @@ class LaunchStep(KernelStep):
         if latest is not None and latest.phase == "running" and engine.ready:
             engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
         program.launches += 1
-        if program.launches % CHECK_INTERVAL == 0 and config.self_check:
+        if program.launches % CHECK_INTERVAL == 0 and self.device.checks_now:
             for each in (self, *self.steps):
                 each.program.checked = False
         while program.checked and engine.health.trusted and engine.ready and not program.refused:
@@ -176,7 +171,7 @@ class LaunchStep(KernelStep):
             if self.steps:  # Of which each needs less at once.
                 self._one_by_one(values)
                 return
-            engine.decline(self.program, str(error))
+            engine.decline(self.program, error)
             self.on_host(values)
             return
         engine.finish(launch)
@@ -194,7 +189,11 @@ class LaunchStep(KernelStep):
 
     def _compare(self, launch: Launch) -> None:
         """Compare the results of a launch that has ended with the CPU's, or with those of its kernels one by one."""
+        faults = self.engine.faults
         cause, right = self._differs_singly(launch) if self.steps else self._differs_from_host(launch)
+        if self.engine.faults != faults:  # Of what it was compared with, which the CPU has computed in part.
+            launch.replaced(right)
+            return
         if cause is not None:
             self.engine.reject(launch, cause, right)
             return
@@ -202,7 +201,8 @@ class LaunchStep(KernelStep):
         self.program.faults = 0
         if not self.program.checked:
             self.program.checked = True
-            self.checked.add(self.program.key)
+            if self.device.checked is not None:
+                self.device.checked.add(self.program.key)
 
     def _differs_singly(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
         """How the results differ from those of the kernels one by one, and these."""

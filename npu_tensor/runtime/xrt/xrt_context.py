@@ -1,0 +1,178 @@
+"""A hardware context of a real NPU: a binary that is loaded, and the run objects of its programs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet, ref
+
+import numpy as np
+
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
+from npu_tensor.runtime.npu.driver import DriverError, RunRequest
+from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
+from npu_tensor.runtime.xrt.xrt_program import XrtProgram
+from npu_tensor.runtime.xrt.xrt_submission import RunObject, XrtSubmission
+
+__all__ = ["XrtContext", "XrtRun"]
+
+MOST_RUNLISTS: Final = 64
+"""Per context. A program runs few sequences of kernels again and again."""
+
+OPCODE: Final = 3
+"""Run a stream of instructions."""
+
+
+class XrtRun:
+    """See `driver.Run`. chained, single: its run objects in a runlist and by itself, made when first needed."""
+
+    __slots__ = ("__weakref__", "chained", "context", "program", "single")
+
+    def __init__(self, context: XrtContext, program: XrtProgram) -> None:
+        self.context = context
+        self.program = program
+        self.chained = RunObject()
+        self.single = RunObject()
+
+    def close(self) -> None:
+        """Let go of XRT's objects."""
+        for run_object in (self.chained, self.single):
+            run_object.run = run_object.instructions = run_object.words = None
+            run_object.arguments = []
+
+
+class XrtContext:
+    """See `driver.Context`. driver: the module pyxrt. first: number of the first buffer among the arguments of a run.
+
+    make_room: gives memory back to the driver.
+    """
+
+    def __init__(self, program: XrtProgram, driver: Any, device: Any, make_room: Callable[[], object]) -> None:
+        self.program = program
+        self._driver = driver
+        self._device = device
+        self._make_room = make_room
+        self.first = 0 if program.is_elf else 3
+        self.runs: WeakSet[XrtRun] = WeakSet()
+        self._runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
+        self._shared: WeakKeyDictionary[NpuProgram, XrtMemory] = WeakKeyDictionary()
+        try:
+            if program.is_elf:
+                self._image = driver.elf(str(program.path))
+                self._handle = driver.hw_context(device, self._image)
+                self.kernel = driver.ext.kernel(self._handle, ELF_KERNEL)
+                most = HOST_BUFFERS  # It does not say how many it takes.
+            else:
+                self._image = driver.xclbin(str(program.path))
+                device.register_xclbin(self._image)
+                self._handle = driver.hw_context(device, self._image.get_uuid())
+                described = self._image.get_kernels()[0]
+                self.kernel = driver.kernel(self._handle, described.get_name())
+                most = described.get_num_args() - 3
+        except (RuntimeError, MemoryError) as error:
+            raise driver_error(error) from None
+        if len(program.sizes) > most:
+            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, and its file declares {most}")
+
+    def run(self, program: NpuProgram) -> XrtRun:
+        """See `driver.Context`."""
+        assert isinstance(program, XrtProgram)
+        run = XrtRun(self, program)
+        self.runs.add(run)  # First: an interrupt may come at any time, and `close` must find every run object.
+        return run
+
+    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> XrtSubmission:
+        """See `driver.Context`. All but the last become a runlist, if they may."""
+        last = len(requests) - 1
+        run_objects = []
+        try:
+            for number, (run, memories, words) in enumerate(requests):
+                assert isinstance(run, XrtRun)
+                run_object = run.chained if chain and number < last else run.single
+                if run_object.run is None:
+                    self._make(run_object, run.program)
+                self._set(run_object, run.program, memories, words)
+                run_objects.append(run_object)
+        except (RuntimeError, MemoryError) as error:
+            raise driver_error(error) from None
+        chained = last if chain else 0
+        return XrtSubmission(self, run_objects[:chained], run_objects[chained:])
+
+    def _make(self, run_object: RunObject, program: XrtProgram) -> None:
+        """Make the run of a program with its constant arguments."""
+        run = self._driver.run(self.kernel)
+        run_object.arguments = [None] * len(program.sizes)
+        run_object.words = None
+        if program.instructions is not None:
+            run_object.instructions = self._instructions(program, program.instructions)
+            run.set_arg(0, OPCODE)
+            run.set_arg(1, run_object.instructions.bo)
+            run.set_arg(2, program.instructions.nbytes)
+        run_object.run = run
+
+    def _set(self, run_object: RunObject, program: XrtProgram, memories: Sequence[Any], words: Sequence[int]) -> None:
+        """Set what differs from the run's last time.
+
+        Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
+        """
+        if words and run_object.words != words:
+            run_object.words = None
+            assert run_object.instructions is not None
+            _write(run_object.instructions, program.patched(words))
+            run_object.words = words
+        arguments = run_object.arguments
+        for number, memory in enumerate(memories):
+            last = arguments[number]
+            if last is None or last() is not memory:
+                arguments[number] = None
+                run_object.run.set_arg(self.first + number, memory.bo)
+                arguments[number] = ref(memory)
+
+    def _instructions(self, program: XrtProgram, words: np.ndarray[Any, np.dtype[np.uint32]]) -> XrtMemory:
+        """A buffer with the instructions: one for all runs of a program, or one for each if a run changes them."""
+        if program in self._shared:
+            return self._shared[program]
+        try:
+            memory = self._memory(words.nbytes)
+        except DriverError:
+            self._make_room()
+            memory = self._memory(words.nbytes)
+        _write(memory, words)
+        if not program.parameters:
+            self._shared[program] = memory
+        return memory
+
+    def _memory(self, nbytes: int) -> XrtMemory:
+        return XrtMemory(self._driver, self._device, nbytes, self._driver.bo.flags.cacheable, self.kernel.group_id(1))
+
+    def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
+        """The runlist of these runs, in this order. Raises RuntimeError."""
+        runlist = self._runlists.get(run_objects)
+        if runlist is None:
+            runlist = self._driver.runlist(self._handle)
+            for run_object in run_objects:
+                runlist.add(run_object.run)
+            while len(self._runlists) >= MOST_RUNLISTS:
+                self._runlists.popitem(last=False)
+            self._runlists[run_objects] = runlist
+        else:
+            self._runlists.move_to_end(run_objects)
+        return runlist
+
+    def close(self) -> None:
+        """Give the context up: first what depends on it, in the order that XRT wants."""
+        self._runlists.clear()
+        for run in list(self.runs):
+            run.close()
+        self._shared.clear()
+        self.kernel = self._handle = self._image = None
+
+
+def _write(memory: XrtMemory, words: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
+    """Put instructions where the NPU's controller reads them."""
+    memory.bytes[: words.nbytes] = words.view(np.uint8)
+    memory.to_device()

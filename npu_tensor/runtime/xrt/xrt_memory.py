@@ -1,0 +1,56 @@
+"""Memory of a real NPU: buffer objects of XRT. And what XRT says when something fails."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.runtime.npu.driver import DriverError
+
+__all__ = ["XrtMemory", "driver_error"]
+
+_LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
+_BUSY: Final = re.compile(r"err=-?(28|22)\b")
+"""What the driver says where contexts or columns are used up: ENOSPC, or EINVAL in some versions."""
+
+_BLAMELESS: Final = re.compile(r"err=-?(12|28)\b")
+"""Other processes have the NPU's memory (ENOMEM) or its contexts (ENOSPC)."""
+
+
+def driver_error(error: Exception) -> DriverError:
+    """What an exception of pyxrt means: RuntimeError, with what the driver says in its text, or MemoryError."""
+    lost, busy, blameless = (kind.search(str(error)) is not None for kind in (_LOST, _BUSY, _BLAMELESS))
+    return DriverError(str(error), lost=lost, busy=busy, blameless=blameless)
+
+
+class XrtMemory:
+    """A buffer object with its mapping. driver: the module pyxrt."""
+
+    __slots__ = ("__weakref__", "_directions", "address", "bo", "bytes")
+
+    def __init__(self, driver: Any, device: Any, nbytes: int, flags: Any, group: int) -> None:
+        try:
+            self.bo = driver.bo(device, nbytes, flags, group)
+            mapping = self.bo.map()  # Does not keep the buffer object alive; this does.
+        except (RuntimeError, MemoryError) as error:
+            raise driver_error(error) from None
+        self._directions = driver.xclBOSyncDirection
+        self.bytes = np.frombuffer(mapping, np.uint8)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+    def to_device(self) -> None:
+        """See `driver.Memory`."""
+        try:
+            self.bo.sync(self._directions.XCL_BO_SYNC_BO_TO_DEVICE)
+        except RuntimeError as error:
+            raise driver_error(error) from None
+
+    def from_device(self) -> None:
+        """See `driver.Memory`."""
+        try:
+            self.bo.sync(self._directions.XCL_BO_SYNC_BO_FROM_DEVICE)
+        except RuntimeError as error:
+            raise driver_error(error) from None
