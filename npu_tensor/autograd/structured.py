@@ -16,9 +16,9 @@ from npu_tensor import ops
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, wrap
 
-__all__ = ["RULES", "Recording", "summed_to"]
+__all__ = ["RULES", "Recording", "added", "summed_to"]
 
 
 class Recording(NamedTuple):
@@ -52,6 +52,17 @@ def _places(values: Any) -> Tensor:
     return from_array(np.asarray(values, np.int64))
 
 
+def added(total: Tensor, gradient: Tensor) -> Tensor:
+    """The sum of two gradients. Those of views, which are zeros elsewhere, are added at their places alone."""
+    node, op = gradient._node, ops.write_strided.op
+    if total._node.call is None or total._node.call.op is not op or node.call is None or node.call.op is not op:
+        return total + gradient
+    base, value, offset = node.inputs
+    if base.call is None or base.call.op is not ops.fill.op:
+        return total + gradient
+    return ops.write_strided(total, wrap(value), offset, strides=node.call.attributes["strides"], add=True)
+
+
 def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The gradient of what was broadcast from `shape`."""
     if gradient.shape == shape:
@@ -66,13 +77,22 @@ def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _contract(of: Recording, number: int) -> Tensor:
-    other, spec = of.operands[1 - number], of.spec(number)
-    gradient = of.gradient.to(spec.dtype)
-    if number == 0:
-        result = ops.contract(gradient, other.swapaxes(-1, -2), spec.dtype)
+    other, spec = of.operands[1 - number].swapaxes(-1, -2), of.spec(number)
+    left, right = (of.gradient.to(spec.dtype), other) if number == 0 else (other, of.gradient.to(spec.dtype))
+    if _is_turned(of.operands[number]) and left.dtype is right.dtype:  # The result lies as what that is a view of.
+        result = ops.contract(right.swapaxes(-1, -2), left.swapaxes(-1, -2), spec.dtype).swapaxes(-1, -2)
     else:
-        result = ops.contract(other.swapaxes(-1, -2), gradient, spec.dtype)
+        result = ops.contract(left, right, spec.dtype)
     return summed_to(result, spec.shape)
+
+
+def _is_turned(matrix: Tensor) -> bool:
+    """Whether a matrix is a view that exchanges the last two dimensions."""
+    call = matrix._node.call
+    return call is not None and call.op.name == "permute" and call.attributes["dims"][-2:] == (
+        matrix.ndim - 1,
+        matrix.ndim - 2,
+    )
 
 
 def _rotate(of: Recording, number: int) -> Tensor:
@@ -106,31 +126,49 @@ def _permute(of: Recording, number: int) -> Tensor:
 def _windows(of: Recording, number: int) -> Tensor:
     """Windows overlap: element after element of all windows is added to where it came from."""
     dim, count, size, step, gap = (of.call.attributes[name] for name in ("dim", "count", "size", "step", "gap"))
-    total, whole = of.zeros(number), [(0, extent, 1) for extent in of.spec(number).shape]
+    spec = of.spec(number)
+    order, dim = _with_windows_last(of.operands[number]._node, dim)
+    moved = Spec.of(tuple(spec.shape[axis] for axis in order), spec.dtype)
+    total, whole = _filled(moved, 0), [(0, extent, 1) for extent in moved.shape]
     for element in range(size):
         bounds = list(whole)
         bounds[dim] = (element * gap, element * gap + (count - 1) * step + 1, step)
-        view = ops.slice_.op.call((of.spec(number),), (tuple(bounds),))
-        total = total + _written(of.zeros(number), of.gradient.select(-1, element), view)
-    return total
+        view = ops.slice_.op.call((moved,), (tuple(bounds),))
+        total = _at_view(total, of.gradient.select(-1, element).permute(*order), view, add=True)
+    return total.permute(*map(int, np.argsort(order)))
 
 
-def _written(zeros: Tensor, gradient: Tensor, view: Call) -> Tensor:
-    """Zeros with a gradient where a view without overlap shows them."""
+def _with_windows_last(node: Any, dim: int) -> tuple[list[int], int]:
+    """The order of dimensions in which those that windows were cut from are last, and the place of `dim`, one of them.
+
+    The elements of the windows come before, so that neighbours in an image stay neighbours.
+    """
+    axes, inside, first = [*range(len(node.spec.shape))], 0, dim
+    while node.call is not None and node.call.op is ops.windows.op and node.inputs:
+        inside, first = inside + 1, min(first, node.call.attributes["dim"])
+        node = node.inputs[0]
+    end = len(axes) - inside
+    return axes[:first] + axes[end:] + axes[first:end], dim + inside
+
+
+def _at_view(total: Tensor, gradient: Tensor, view: Call, add: bool) -> Tensor:
+    """A gradient stored, or added, where a view without overlap shows the elements of `total`."""
     assert view.op.layout is not None
-    whole = Layout(zeros.shape, contiguous_strides(zeros.shape))
+    whole = Layout(total.shape, contiguous_strides(total.shape))
     layout = view.op.layout(whole, view.spec.shape, view.attributes)
     assert layout is not None
-    return ops.write_strided(zeros, gradient, layout.offset, strides=layout.strides)
+    return ops.write_strided(total, gradient, layout.offset, strides=layout.strides, add=add)
 
 
 def _view(of: Recording, number: int) -> Tensor:
-    return _written(of.zeros(number), of.gradient, of.call)
+    return _at_view(of.zeros(number), of.gradient, of.call, add=False)
 
 
 def _write_strided(of: Recording, number: int) -> Tensor:
     _, value, offset = of.operands
-    strides = of.call.attributes["strides"]
+    strides, add = of.call.attributes["strides"], of.call.attributes["add"]
+    if number == 0 and add:
+        return of.gradient
     if number == 0:
         return ops.write_strided(of.gradient, _filled(value._node.spec, 0), offset, strides=strides)
     places = np.zeros((), np.int64)
@@ -152,6 +190,9 @@ def _concat(of: Recording, number: int) -> Tensor:
 def _pad(of: Recording, number: int) -> Tensor:
     widths, mode = of.call.attributes["widths"], of.call.attributes["mode"]
     gradient = of.gradient
+    if mode == "constant" and all(width >= 0 for each in widths for width in each):
+        shape = of.spec(number).shape
+        return ops.slice_(gradient, tuple((w[0], w[0] + n, 1) for w, n in zip(widths, shape, strict=True)))
     if mode == "constant":
         return ops.pad_widths(gradient, tuple((-before, -after) for before, after in widths))
     for dim, width in enumerate(widths):

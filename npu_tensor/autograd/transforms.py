@@ -14,7 +14,7 @@ from typing import Any
 
 from npu_tensor import ops
 from npu_tensor.autograd.backward_ops import backward_op
-from npu_tensor.autograd.structured import RULES, Recording, summed_to
+from npu_tensor.autograd.structured import RULES, Recording, added, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same, track
 from npu_tensor.graph.nodes import Node, located
@@ -136,7 +136,7 @@ def gradients_of(
     gradients: dict[Node, Tensor] = {}
 
     def add(node: Node, gradient: Tensor) -> None:
-        gradients[node] = gradients[node] + gradient if node in gradients else gradient
+        gradients[node] = added(gradients[node], gradient) if node in gradients else gradient
 
     for output, gradient in zip(outputs, given, strict=True):
         add(output._node, gradient)

@@ -214,13 +214,14 @@ def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any
 
 
 @op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, computes=False, updates=True)
-def write_strided(input, value, offset, /, strides: tuple[int, ...]):
-    """input with value stored at `offset` of its elements in row-major order, with the given strides."""
+def write_strided(input, value, offset, /, strides: tuple[int, ...], add: bool = False):
+    """input with value stored, or added, at `offset` of its elements in row-major order, with the given strides."""
     if value.size:
         # reshape gives a view, as the operand is contiguous. The view begins at the first element of value.
         part = input.reshape(-1)[int(offset) :]
         steps = [stride * input.itemsize for stride in strides]
-        np.lib.stride_tricks.as_strided(part, value.shape, steps)[...] = value
+        place = np.lib.stride_tricks.as_strided(part, value.shape, steps)
+        place[...] = place + value if add else value
     return input
 
 

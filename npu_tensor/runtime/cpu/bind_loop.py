@@ -179,7 +179,8 @@ def _step(
         (output.item, owner.allocator.allocation(output.nbytes) if output.donor is None else output.donor)
         for output in outputs
     ]
-    step: Step = make(owner.pool.launch, kernel, meta.ctypes.data, n, grain, results, arguments, meta)
+    forget = owner.allocator.forget_layouts
+    step: Step = make(owner.pool.launch, forget, kernel, meta.ctypes.data, n, grain, results, arguments, meta)
     return step
 
 
@@ -197,11 +198,12 @@ def _step_maker(are_new: tuple[bool, ...], are_tensors: tuple[bool, ...]) -> Cal
         for i, is_tensor in enumerate(are_tensors)
     ]
     lines = [
-        "def make(launch, kernel, address, n, grain, outputs, arguments, meta):",
+        "def make(launch, forget, kernel, address, n, grain, outputs, arguments, meta):",
         f"    [{', '.join(f'(out{i}, source{i})' for i in outputs)}] = outputs",
         f"    [{', '.join(f'(item{i}, kind{i})' for i in arguments)}] = arguments",
         "    def run(values, keep=meta):",
         *(f"        values[out{i}] = buffer{i} = {source}" for i, source in enumerate(sources)),
+        *(f"        forget(buffer{i})" for i, is_new in enumerate(are_new) if not is_new),
         f"        launch(kernel, address, n, grain, {', '.join(slots)})",
         "    return run",
     ]

@@ -18,6 +18,7 @@ from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.put_rows import rows_kernel
+from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
 __all__ = ["CpuDevice"]
@@ -27,6 +28,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "linear_quantized": QuantizedKernel,
     "dequantize": DequantizeKernel,
     "put": rows_kernel,
+    "write_strided": strided_kernel,
 }
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 
