@@ -218,8 +218,11 @@ def _take(of: Recording, number: int) -> Tensor:
 
 
 def _gather_along(of: Recording, number: int) -> Tensor:
-    index, dim = of.operands[1], of.call.attributes["dim"]
+    index, dim, spec = of.operands[1], of.call.attributes["dim"], of.spec(number)
     axes = range(index.ndim)
+    if index.shape == (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]):  # one place in each line
+        places = _places(np.arange(spec.shape[dim]).reshape([-1 if axis == dim else 1 for axis in axes]))
+        return ops.where_op(places == index, of.gradient, 0.0)
     grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
     grid[dim] = index
     return _added(of.zeros(number), of.gradient, grid, tuple(axes))

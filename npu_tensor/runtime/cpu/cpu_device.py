@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
+from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import (
     ComposedKernel,
     DequantizeKernel,
@@ -27,6 +28,7 @@ __all__ = ["CpuDevice"]
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "linear_quantized": QuantizedKernel,
     "dequantize": DequantizeKernel,
+    "gather_along": gather_kernel,
     "put": rows_kernel,
     "write_strided": strided_kernel,
 }
