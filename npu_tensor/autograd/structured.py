@@ -16,9 +16,9 @@ from npu_tensor import ops
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.tensor import Tensor, from_array, wrap
+from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["RULES", "Recording", "added", "summed_to"]
+__all__ = ["RULES", "Recording", "summed_to"]
 
 
 class Recording(NamedTuple):
@@ -52,17 +52,6 @@ def _places(values: Any) -> Tensor:
     return from_array(np.asarray(values, np.int64))
 
 
-def added(total: Tensor, gradient: Tensor) -> Tensor:
-    """The sum of two gradients. Those of views, which are zeros elsewhere, are added at their places alone."""
-    node, op = gradient._node, ops.write_strided.op
-    if total._node.call is None or total._node.call.op is not op or node.call is None or node.call.op is not op:
-        return total + gradient
-    base, value, offset = node.inputs
-    if base.call is None or base.call.op is not ops.fill.op:
-        return total + gradient
-    return ops.write_strided(total, wrap(value), offset, strides=node.call.attributes["strides"], add=True)
-
-
 def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The gradient of what was broadcast from `shape`."""
     if gradient.shape == shape:
@@ -88,11 +77,8 @@ def _contract(of: Recording, number: int) -> Tensor:
 
 def _is_turned(matrix: Tensor) -> bool:
     """Whether a matrix is a view that exchanges the last two dimensions."""
-    call = matrix._node.call
-    return call is not None and call.op.name == "permute" and call.attributes["dims"][-2:] == (
-        matrix.ndim - 1,
-        matrix.ndim - 2,
-    )
+    call, last = matrix._node.call, matrix.ndim - 1
+    return call is not None and call.op is ops.permute.op and call.attributes["dims"][-2:] == (last, last - 1)
 
 
 def _rotate(of: Recording, number: int) -> Tensor:
@@ -191,8 +177,8 @@ def _pad(of: Recording, number: int) -> Tensor:
     widths, mode = of.call.attributes["widths"], of.call.attributes["mode"]
     gradient = of.gradient
     if mode == "constant" and all(width >= 0 for each in widths for width in each):
-        shape = of.spec(number).shape
-        return ops.slice_(gradient, tuple((w[0], w[0] + n, 1) for w, n in zip(widths, shape, strict=True)))
+        pairs = zip(widths, of.spec(number).shape, strict=True)
+        return ops.slice_(gradient, tuple((before, before + extent, 1) for (before, _), extent in pairs))
     if mode == "constant":
         return ops.pad_widths(gradient, tuple((-before, -after) for before, after in widths))
     for dim, width in enumerate(widths):

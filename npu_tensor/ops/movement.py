@@ -213,7 +213,7 @@ def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any
     return Resolution(x, (None, None, None), attributes)
 
 
-@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, computes=False, updates=True)
+@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, updates=True)
 def write_strided(input, value, offset, /, strides: tuple[int, ...], add: bool = False):
     """input with value stored, or added, at `offset` of its elements in row-major order, with the given strides."""
     if value.size:
