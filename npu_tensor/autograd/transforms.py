@@ -164,7 +164,7 @@ def _sum(total: Tensor, gradient: Tensor) -> Tensor:
         base, value, offset = node.inputs
         if base.call is not None and base.call.op is ops.fill.op:
             strides = call.attributes["strides"]
-            return ops.write_strided(total, _tensor(value), offset, strides=strides, add=True)  # type: ignore[no-any-return]
+            return ops.write_strided(total, _tensor(value), offset, strides=strides, add=True)
     return total + gradient
 
 
