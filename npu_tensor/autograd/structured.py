@@ -120,7 +120,7 @@ def _windows(of: Recording, number: int) -> Tensor:
         bounds = list(whole)
         bounds[dim] = (element * gap, element * gap + (count - 1) * step + 1, step)
         view = ops.slice_.op.call((moved,), (tuple(bounds),))
-        total = _at_view(total, of.gradient.select(-1, element).permute(*order), view, add=True)
+        total = _at_view(total, of.gradient.select(-1, element).permute(*order), view, add=element > 0)
     return total.permute(*map(int, np.argsort(order)))
 
 
