@@ -110,22 +110,22 @@ def _permute(of: Recording, number: int) -> Tensor:
 
 
 def _windows(of: Recording, number: int) -> Tensor:
-    """Windows overlap: element after element of all windows is added to where it came from."""
-    dim, count, size, step, gap = (of.call.attributes[name] for name in ("dim", "count", "size", "step", "gap"))
+    """Windows overlap: all their elements are added to where they came from."""
+    dim, step, gap = (of.call.attributes[name] for name in ("dim", "step", "gap"))
     spec = of.spec(number)
-    order, dim = _with_windows_last(of.operands[number]._node, dim)
+    order, front = _with_windows_last(of.operands[number]._node, dim)
     moved = Spec.of(tuple(spec.shape[axis] for axis in order), spec.dtype)
-    total, whole = _filled(moved, 0), [(0, extent, 1) for extent in moved.shape]
-    for element in range(size):
-        bounds = list(whole)
-        bounds[dim] = (element * gap, element * gap + (count - 1) * step + 1, step)
-        view = ops.slice_.op.call((moved,), (tuple(bounds),))
-        total = _at_view(total, of.gradient.select(-1, element).permute(*order), view, add=element > 0)
+    strides = list(contiguous_strides(moved.shape))
+    own = strides[order.index(dim)]
+    strides[order.index(dim)] = own * step
+    gradient = of.gradient.permute(*order[:front], len(order), *order[front:])
+    places = (*strides[:front], own * gap, *strides[front:])
+    total = ops.write_strided(_filled(moved, 0), gradient, 0, strides=places, add=True)
     return total.permute(*map(int, np.argsort(order)))
 
 
 def _with_windows_last(node: Any, dim: int) -> tuple[list[int], int]:
-    """The order of dimensions in which those that windows were cut from are last, and the place of `dim`, one of them.
+    """The order of dimensions in which those that windows were cut from, such as `dim`, are last; how many are before.
 
     The elements of the windows come before, so that neighbours in an image stay neighbours.
     """
@@ -134,20 +134,17 @@ def _with_windows_last(node: Any, dim: int) -> tuple[list[int], int]:
         inside, first = inside + 1, min(first, node.call.attributes["dim"])
         node = node.inputs[0]
     end = len(axes) - inside
-    return axes[:first] + axes[end:] + axes[first:end], dim + inside
-
-
-def _at_view(total: Tensor, gradient: Tensor, view: Call, add: bool) -> Tensor:
-    """A gradient stored, or added, where a view without overlap shows the elements of `total`."""
-    assert view.op.layout is not None
-    whole = Layout(total.shape, contiguous_strides(total.shape))
-    layout = view.op.layout(whole, view.spec.shape, view.attributes)
-    assert layout is not None
-    return ops.write_strided(total, gradient, layout.offset, strides=layout.strides, add=add)
+    return axes[:first] + axes[end:] + axes[first:end], first + inside
 
 
 def _view(of: Recording, number: int) -> Tensor:
-    return _at_view(of.zeros(number), of.gradient, of.call, add=False)
+    """Zeros with the gradient where a view without overlap shows them."""
+    zeros, view = of.zeros(number), of.call
+    assert view.op.layout is not None
+    whole = Layout(zeros.shape, contiguous_strides(zeros.shape))
+    layout = view.op.layout(whole, view.spec.shape, view.attributes)
+    assert layout is not None
+    return ops.write_strided(zeros, of.gradient, layout.offset, strides=layout.strides)
 
 
 def _write_strided(of: Recording, number: int) -> Tensor:

@@ -43,8 +43,12 @@ def bind_loop(
     rows: int,
     inputs: Sequence[Input],
     outputs: Sequence[Output],
+    together: int = 1,
 ) -> Step:
-    """Compile a program for the collapsed form of `shape` and return the step that runs it."""
+    """Compile a program for the collapsed form of `shape` and return the step that runs it.
+
+    together: so many neighbouring elements of a map run in one thread.
+    """
     layouts = [output.layout for output in outputs]
     layouts += [source.layout for source in inputs if source.layout is not None]
     space = collapse(shape, layouts, rows)
@@ -59,6 +63,8 @@ def bind_loop(
     elements = math.prod(space.outer) * space.inner
     n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements
     piece = grain(n, elements, program, owner.pool.threads)
+    if together > 1:
+        piece = n if tiles else -(-piece // together) * together
     numbers = number_types(program)
     arguments = [
         (source.item, None if source.layout is not None else numbers.get(slot, float))

@@ -86,6 +86,18 @@ def bind_target(owner: Processor, target: Input, output: Output) -> Callable[[li
     return copied if output.donor is None else taken
 
 
+def _colliding(layout: Layout) -> int:
+    """How many neighbouring elements may have places of each other; those of different such runs have not."""
+    sizes = [*zip(layout.shape, map(abs, layout.strides), strict=True)]
+    count, run, span = 1, 1, 0
+    for extent, stride in reversed(sizes):
+        count *= extent
+        if extent > 1 and stride <= span:
+            run = count
+        span += (extent - 1) * stride
+    return run
+
+
 def bind_copy_to(
     owner: Processor, value: Input, output: Output, strides: tuple[int, ...], add: bool = False
 ) -> Callable[[Buffer, Buffer, int], None]:
@@ -98,7 +110,7 @@ def bind_copy_to(
     new: Any = builder.load(0, value.dtype.register)
     program = builder.program([builder.load(1, value.dtype.register) + new if add else new])
     written = Output(1, output.dtype, place, math.prod(shape) * itemsize, donor=1)
-    step = bind_loop(owner, program, shape, 0, inputs if add else inputs[:1], [written])
+    step = bind_loop(owner, program, shape, 0, inputs if add else inputs[:1], [written], _colliding(place))
 
     def copy(source: Buffer, target: Buffer, first: int) -> None:
         step([source, Buffer(target.address + first * itemsize, 0)])

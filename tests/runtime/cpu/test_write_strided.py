@@ -50,3 +50,28 @@ def test_the_operand_of_a_write_stays() -> None:
     before = nt.arange(6, dtype=nt.float32).realize()
     after = ops.write_strided(before, nt.ones(2), 1, strides=(3,)).realize()
     assert (before.tolist(), after.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 1, 5])
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((6, 3, 20, 50), (1100, 1, 55, 1)),  # windows of 3 along rows of 55
+        ((6, 3, 3, 20, 50), (1320, 60, 1, 60, 1)),
+        ((40, 5, 30), (64, 2, 2)),
+        ((9, 700), (1, 1)),
+        ((3, 64, 40), (1, 3, 200)),
+    ],
+)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_sums_of_elements_with_equal_places(shape: tuple[int, ...], strides: tuple[int, ...], compiled: bool) -> None:
+    random = np.random.default_rng(0)
+    whole, value = random.integers(-9, 9, 12000).astype(np.float32), random.integers(-9, 9, shape).astype(np.float32)
+    written = ops.write_strided(nt.from_numpy(whole), nt.from_numpy(value), 7, strides=strides, add=True)
+    if compiled:
+        assert [row.kernel for row in nt.explain(written)] == ["strided"]
+        result = written.numpy()
+    else:
+        result = ops.write_strided.op.body(whole.copy(), value, 7, strides=strides, add=True)
+    places = 7 + sum(np.arange(n).reshape(-1, *[1] * (len(shape) - 1 - a)) * strides[a] for a, n in enumerate(shape))
+    np.add.at(whole, places, value)
+    np.testing.assert_array_equal(result, whole)
