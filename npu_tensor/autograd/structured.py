@@ -66,13 +66,19 @@ def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _contract(of: Recording, number: int) -> Tensor:
-    other, spec = of.operands[1 - number], of.spec(number)
-    gradient = of.gradient.to(spec.dtype)
-    if number == 0:
-        result = ops.contract(gradient, other.swapaxes(-1, -2), spec.dtype)
+    other, spec = of.operands[1 - number].swapaxes(-1, -2), of.spec(number)
+    left, right = (of.gradient.to(spec.dtype), other) if number == 0 else (other, of.gradient.to(spec.dtype))
+    if _is_turned(of.operands[number]) and left.dtype is right.dtype:  # The result lies as what that is a view of.
+        result = ops.contract(right.swapaxes(-1, -2), left.swapaxes(-1, -2), spec.dtype).swapaxes(-1, -2)
     else:
-        result = ops.contract(other.swapaxes(-1, -2), gradient, spec.dtype)
+        result = ops.contract(left, right, spec.dtype)
     return summed_to(result, spec.shape)
+
+
+def _is_turned(matrix: Tensor) -> bool:
+    """Whether a matrix is a view that exchanges the last two dimensions."""
+    call, last = matrix._node.call, matrix.ndim - 1
+    return call is not None and call.op is ops.permute.op and call.attributes["dims"][-2:] == (last, last - 1)
 
 
 def _rotate(of: Recording, number: int) -> Tensor:
@@ -104,33 +110,48 @@ def _permute(of: Recording, number: int) -> Tensor:
 
 
 def _windows(of: Recording, number: int) -> Tensor:
-    """Windows overlap: element after element of all windows is added to where it came from."""
-    dim, count, size, step, gap = (of.call.attributes[name] for name in ("dim", "count", "size", "step", "gap"))
-    total, whole = of.zeros(number), [(0, extent, 1) for extent in of.spec(number).shape]
-    for element in range(size):
-        bounds = list(whole)
-        bounds[dim] = (element * gap, element * gap + (count - 1) * step + 1, step)
-        view = ops.slice_.op.call((of.spec(number),), (tuple(bounds),))
-        total = total + _written(of.zeros(number), of.gradient.select(-1, element), view)
-    return total
+    """Windows overlap: all their elements are added to where they came from."""
+    dim, step, gap = (of.call.attributes[name] for name in ("dim", "step", "gap"))
+    spec = of.spec(number)
+    order, front = _with_windows_last(of.operands[number]._node, dim)
+    moved = Spec.of(tuple(spec.shape[axis] for axis in order), spec.dtype)
+    strides = list(contiguous_strides(moved.shape))
+    own = strides[order.index(dim)]
+    strides[order.index(dim)] = own * step
+    gradient = of.gradient.permute(*order[:front], len(order), *order[front:])
+    places = (*strides[:front], own * gap, *strides[front:])
+    total = ops.write_strided(_filled(moved, 0), gradient, 0, strides=places, add=True)
+    return total.permute(*map(int, np.argsort(order)))
 
 
-def _written(zeros: Tensor, gradient: Tensor, view: Call) -> Tensor:
-    """Zeros with a gradient where a view without overlap shows them."""
+def _with_windows_last(node: Any, dim: int) -> tuple[list[int], int]:
+    """The order of dimensions in which those that windows were cut from, such as `dim`, are last; how many are before.
+
+    The elements of the windows come before, so that neighbours in an image stay neighbours.
+    """
+    axes, inside, first = [*range(len(node.spec.shape))], 0, dim
+    while node.call is not None and node.call.op is ops.windows.op and node.inputs:
+        inside, first = inside + 1, min(first, node.call.attributes["dim"])
+        node = node.inputs[0]
+    end = len(axes) - inside
+    return axes[:first] + axes[end:] + axes[first:end], first + inside
+
+
+def _view(of: Recording, number: int) -> Tensor:
+    """Zeros with the gradient where a view without overlap shows them."""
+    zeros, view = of.zeros(number), of.call
     assert view.op.layout is not None
     whole = Layout(zeros.shape, contiguous_strides(zeros.shape))
     layout = view.op.layout(whole, view.spec.shape, view.attributes)
     assert layout is not None
-    return ops.write_strided(zeros, gradient, layout.offset, strides=layout.strides)
-
-
-def _view(of: Recording, number: int) -> Tensor:
-    return _written(of.zeros(number), of.gradient, of.call)
+    return ops.write_strided(zeros, of.gradient, layout.offset, strides=layout.strides)
 
 
 def _write_strided(of: Recording, number: int) -> Tensor:
     _, value, offset = of.operands
-    strides = of.call.attributes["strides"]
+    strides, add = of.call.attributes["strides"], of.call.attributes["add"]
+    if number == 0 and add:
+        return of.gradient
     if number == 0:
         return ops.write_strided(of.gradient, _filled(value._node.spec, 0), offset, strides=strides)
     places = np.zeros((), np.int64)
@@ -152,6 +173,9 @@ def _concat(of: Recording, number: int) -> Tensor:
 def _pad(of: Recording, number: int) -> Tensor:
     widths, mode = of.call.attributes["widths"], of.call.attributes["mode"]
     gradient = of.gradient
+    if mode == "constant" and all(width >= 0 for each in widths for width in each):
+        pairs = zip(widths, of.spec(number).shape, strict=True)
+        return ops.slice_(gradient, tuple((before, before + extent, 1) for (before, _), extent in pairs))
     if mode == "constant":
         return ops.pad_widths(gradient, tuple((-before, -after) for before, after in widths))
     for dim, width in enumerate(widths):
@@ -177,8 +201,11 @@ def _take(of: Recording, number: int) -> Tensor:
 
 
 def _gather_along(of: Recording, number: int) -> Tensor:
-    index, dim = of.operands[1], of.call.attributes["dim"]
+    index, dim, spec = of.operands[1], of.call.attributes["dim"], of.spec(number)
     axes = range(index.ndim)
+    if index.shape == (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]):  # one place in each line
+        places = _places(np.arange(spec.shape[dim]).reshape([-1 if axis == dim else 1 for axis in axes]))
+        return ops.where_op(places == index, of.gradient, 0.0)
     grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
     grid[dim] = index
     return _added(of.zeros(number), of.gradient, grid, tuple(axes))

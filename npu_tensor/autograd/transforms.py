@@ -136,7 +136,7 @@ def gradients_of(
     gradients: dict[Node, Tensor] = {}
 
     def add(node: Node, gradient: Tensor) -> None:
-        gradients[node] = gradients[node] + gradient if node in gradients else gradient
+        gradients[node] = _sum(gradients[node], gradient) if node in gradients else gradient
 
     for output, gradient in zip(outputs, given, strict=True):
         add(output._node, gradient)
@@ -154,6 +154,18 @@ def gradients_of(
         results.append(result if is_own else record(ops.reshape.op, (result,), (target.spec.shape,)))
         used.add(result._node)
     return results
+
+
+def _sum(total: Tensor, gradient: Tensor) -> Tensor:
+    """The sum of two gradients. Those of views, which are zeros elsewhere, are added at their places alone."""
+    node, call = gradient._node, gradient._node.call
+    op, before = ops.write_strided.op, total._node.call
+    if call is not None and call.op is op and before is not None and before.op is op and node.inputs:
+        base, value, offset = node.inputs
+        if base.call is not None and base.call.op is ops.fill.op:
+            strides = call.attributes["strides"]
+            return ops.write_strided(total, _tensor(value), offset, strides=strides, add=True)
+    return total + gradient
 
 
 def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int) -> Tensor:

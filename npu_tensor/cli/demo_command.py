@@ -21,23 +21,27 @@ __all__ = ["demo"]
     help="Element type of weights and activations.",
 )
 @click.option("--train", is_flag=True, help="Train networks that read the digits.")
+@click.option("--steps", type=click.IntRange(2), help="Of each training; as many as lead to the accuracy if not given.")
 @device_option()
 @search_path_options
-def demo(dtype: str, train: bool, device: str) -> None:
+def demo(dtype: str, train: bool, steps: int | None, device: str) -> None:
     """Read handwritten digits with a small network.
 
     Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
     is too low or depends on the dtype, or if most nodes run on another device.
 
     With --train, trains a multilayer perceptron and a convolutional network, and prints loss, accuracy, the time of a
-    step, and where forward and backward ran. On a simulated NPU that takes long.
+    step, and where forward and backward ran. On a simulated NPU a step takes seconds: give --steps there. The accuracy
+    is not judged then.
     """
     from npu_tensor.tools.demo import DTYPE_NAMES, emulating
 
     dtypes = DTYPE_NAMES if dtype == "both" else (dtype,)
     if "float32" in dtypes and emulating(device) != device:
         click.echo("NPUs emulate float32 in this demo (float32=emulate); ?float32=exact leaves it to the CPU\n")
-    if found := (_train if train else _read)(dtypes, device):
+    if steps is not None and not train:
+        raise click.UsageError("--steps goes with --train")
+    if found := _train(dtypes, device, steps) if train else _read(dtypes, device):
         raise click.ClickException("; ".join(found))
 
 
@@ -66,7 +70,7 @@ def _read(dtypes: Sequence[str], device: str) -> list[str]:
     return digits_demo.complaints(results)
 
 
-def _train(dtypes: Sequence[str], device: str) -> list[str]:
+def _train(dtypes: Sequence[str], device: str, steps: int | None) -> list[str]:
     """Train every network in every dtype; what is wrong."""
     from rich.console import Console
     from rich.progress import Progress
@@ -84,7 +88,7 @@ def _train(dtypes: Sequence[str], device: str) -> list[str]:
                 def report(done: float, loss: float) -> None:
                     bar.update(task, completed=done, description=f"{name} {dtype}, loss {loss:.3f}")  # noqa: B023
 
-                outcomes.append(train(name, dtype, device, report))
+                outcomes.append(train(name, dtype, device, report, steps))
     for outcome in outcomes:
         print_table(
             f"{outcome.network}, {outcome.dtype}: where the ops of a step run",

@@ -328,7 +328,7 @@ def _written(base: Node, view: View, value: Node) -> Node:
     """The base with the elements of a view replaced."""
     op, (_, strides, offset) = ops.write_strided.op, view.layout
     # The offset is an operand, so that one that changes in every iteration of a loop makes no new structure.
-    call = op.call((base.spec, value.spec, int), (strides,))
+    call = op.call((base.spec, value.spec, int), (strides, False))
     inputs = (base, value, offset)
     node = Node(call, inputs, base.spec, max(base.depth, value.depth) + 1, value.where)
     return track(node, inputs) if depends(call, inputs) else node

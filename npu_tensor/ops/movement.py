@@ -213,14 +213,22 @@ def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any
     return Resolution(x, (None, None, None), attributes)
 
 
-@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, computes=False, updates=True)
-def write_strided(input, value, offset, /, strides: tuple[int, ...]):
-    """input with value stored at `offset` of its elements in row-major order, with the given strides."""
+@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, updates=True)
+def write_strided(input, value, offset, /, strides: tuple[int, ...], add: bool = False):
+    """input with value stored, or added, at `offset` of its elements in row-major order, with the given strides.
+
+    Places may coincide where values are added.
+    """
     if value.size:
         # reshape gives a view, as the operand is contiguous. The view begins at the first element of value.
         part = input.reshape(-1)[int(offset) :]
         steps = [stride * input.itemsize for stride in strides]
-        np.lib.stride_tricks.as_strided(part, value.shape, steps)[...] = value
+        place = np.lib.stride_tricks.as_strided(part, value.shape, steps)
+        if not add:
+            place[...] = value
+            return input
+        for number in np.ndindex(value.shape[:-1]):
+            place[number] += value[number]
     return input
 
 

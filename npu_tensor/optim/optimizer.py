@@ -29,14 +29,16 @@ Rule = Callable[[Tensor, Tensor, State, "ParamGroup"], tuple[Tensor, State]]
 
 
 class ParamGroup(dict[str, Any]):
-    """Parameters and their options. numbers: those that are floats, as tensors without dimensions.
+    """Parameters and their options.
 
-    They are float32, or float64 where a parameter is.
+    numbers: those that are floats, as tensors without dimensions, float32 or, where a parameter is, float64.
+    complements: 1 - each of them, rounded once: 1 - 0.999 is 0.001.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()
         self.numbers: dict[str, Any] = {}
+        self.complements: dict[str, Any] = {}
         is_double = any(each.dtype is float64 for each in options["params"])
         self._dtype = float64 if is_double else float32
         for name, value in options.items():
@@ -47,12 +49,13 @@ class ParamGroup(dict[str, Any]):
         values = value if isinstance(value, tuple) else (value,)
         if not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in values):
             return
-        numbers = tuple(from_array(np.asarray(each), self._dtype) for each in values)
-        if name in self.numbers:
-            for number, new in zip(self.numbers[name], numbers, strict=True):
-                number._assign(new)
-        else:
-            self.numbers[name] = numbers
+        for kept, plain in ((self.numbers, values), (self.complements, tuple(1 - each for each in values))):
+            numbers = tuple(from_array(np.asarray(each), self._dtype) for each in plain)
+            if name in kept:
+                for number, new in zip(kept[name], numbers, strict=True):
+                    number._assign(new)
+            else:
+                kept[name] = numbers
 
 
 class Optimizer:

@@ -38,7 +38,7 @@ def _sgd(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -
         momentum = _number(group, "momentum")
         velocity = state["momentum_buffer"] * momentum + gradient
         if group["dampening"]:
-            damped = state["momentum_buffer"] * momentum + gradient * (1 - _number(group, "dampening"))
+            damped = state["momentum_buffer"] * momentum + gradient * group.complements["dampening"][0]
             velocity = ops.where_op(state["step"] == 0, gradient, damped)
             new["step"] = state["step"] + 1
         new["momentum_buffer"] = velocity
@@ -57,22 +57,23 @@ def _adamw(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup)
 
 def _adam_step(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     step = state["step"] + 1
-    first, second = group.numbers["betas"]
+    (first, second), (first_rest, second_rest) = group.numbers["betas"], group.complements["betas"]
     rate = _number(group, "lr") / (1 - first**step)
     scale = (1 - second**step).sqrt()
-    average = state["exp_avg"] * first + gradient * (1 - first)
-    square = state["exp_avg_sq"] * second + gradient * gradient * (1 - second)
+    average = state["exp_avg"] * first + gradient * first_rest
+    square = state["exp_avg_sq"] * second + gradient * gradient * second_rest
     update = average / (square.sqrt() / scale + _number(group, "eps"))
     return parameter - update * rate, {"step": step, "exp_avg": average, "exp_avg_sq": square}
 
 
 def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     gradient, alpha = _decayed(parameter, gradient, group), _number(group, "alpha")
+    (rest,) = group.complements["alpha"]
     square = state["square_avg"] * alpha
-    square = square + gradient * gradient * (1 - alpha)
+    square = square + gradient * gradient * rest
     new, scale = {"step": state["step"] + 1, "square_avg": square}, square
     if group["centered"]:
-        new["grad_avg"] = state["grad_avg"] * alpha + gradient * (1 - alpha)
+        new["grad_avg"] = state["grad_avg"] * alpha + gradient * rest
         scale = square - new["grad_avg"] * new["grad_avg"]
     update = gradient / (scale.sqrt() + _number(group, "eps"))
     if group["momentum"]:

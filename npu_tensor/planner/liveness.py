@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from npu_tensor.task import Output, Task
 
@@ -28,7 +29,7 @@ def with_donors(
     tasks: Sequence[Task],
     dying: Sequence[Sequence[int]],
     elsewhere: Container[int] = (),
-    replaced: Container[int] = (),
+    replaced: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Task]:
     """The tasks, where the result of an element-wise op or an update overwrites a temporary operand that dies with it.
 
@@ -36,9 +37,9 @@ def with_donors(
     the positions that are written, and have elements of the same size and as many: a small result must not keep a
     large buffer alive. dying: by task, as `last_uses` finds them. elsewhere: positions of tasks that another device
     than the processor may run: what it has read or made may have copies there, and is never overwritten. replaced:
-    items from outside that an update may overwrite too.
+    items from outside that may be overwritten too, and their bytes.
     """
-    producers: dict[int, int] = {}
+    producers: dict[int, int] = {**replaced}
     shared: set[int] = set()
     for position, task in enumerate(tasks):
         if position in elsewhere:
@@ -50,8 +51,6 @@ def with_donors(
             task = _donate(task, own)
         elif task.call is not None and task.call.op.updates:
             updated = task.inputs[0].item
-            if updated in replaced and updated in items and updated not in shared:
-                own[updated] = task.outputs[0].nbytes
             task = _donate(task, {updated: own[updated]} if updated in own else {})
         result.append(task)
         producers.update((output.item, output.nbytes) for output in task.outputs)

@@ -77,7 +77,7 @@ def _planned(
             chosen.measure,
             resident,
             persistent,
-            replaced,
+            {item: leaf.spec.nbytes for item, leaf in structure.leaves if item in replaced and isinstance(leaf, Node)},
             {item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
             chosen.key.uris,
             chosen.key.without_host,

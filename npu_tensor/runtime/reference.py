@@ -175,6 +175,9 @@ class ReferenceKernel:
 
     def _run(self, values: list[Any]) -> None:
         task = self.task
+        for output in task.outputs:
+            if output.donor is not None:
+                self.owner.allocator.forget_layouts(values[output.donor])
         operands = [
             values[source.item]
             if source.layout is None or source.dtype is None
@@ -185,8 +188,6 @@ class ReferenceKernel:
             assert task.call is not None
             (output,) = task.outputs
             donor = output.donor
-            if donor is not None:
-                self.owner.allocator.forget_layouts(values[donor])
             try:
                 result = evaluate_call(task.call, operands, donated=donor is not None)
                 result = np.ascontiguousarray(result).reshape(stored_shape(task.shape, output.dtype))

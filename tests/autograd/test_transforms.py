@@ -57,6 +57,8 @@ CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {
     "permute": (lambda lib, array, x: x.permute(2, 0, 1).reshape(4, 6) * 2, ((2, 3, 4),)),
     "transpose": (lambda lib, array, x: x.T @ x, ((3, 4),)),
     "slices": (lambda lib, array, x: x[1:, ::2] * x[:2, 1::2], ((3, 6),)),
+    "overlapping slices": (lambda lib, array, x: x[:, :4] * x[:, 2:] + x[:, 1:5].exp() * x.sum(), ((3, 6),)),
+    "transposed weights": (lambda lib, array, x, w: x @ w.transpose(1, 2) * w.sum(), ((2, 4, 5), (1, 3, 5))),
     "rows": (lambda lib, array, x: x[1] * x[-1] + x[0, 2], ((3, 6),)),
     "chunks": (lambda lib, array, x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1], ((3, 6),)),
     "flip": (lambda lib, array, x: x.flip(0) * x, ((3, 6),)),

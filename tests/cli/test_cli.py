@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -104,6 +105,14 @@ def test_demo_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1
     assert "MLP, bfloat16: accuracy 0." in result.output
     assert "is not above 0.95" in result.output
+
+
+def test_demo_trains_for_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train_digits, "NETWORKS", {"MLP": train_digits.NETWORKS["MLP"]})
+    result = invoke("demo", "--train", "--steps", "2", "--dtype", "bfloat16")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"MLP *│ bfloat16 *│ *2 │", result.output)
+    assert invoke("demo", "--steps", "2").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -246,3 +246,34 @@ def test_what_is_no_parameter_is_refused() -> None:
         nt.optim.SGD([w], lr=-1.0)
     with pytest.raises(nt.ArgumentError, match="groups of"):
         nt.optim.SGD([w]).load_state_dict(nt.optim.SGD([w, nt.ones(2, requires_grad=True)]).state_dict())
+
+
+def test_a_captured_step_writes_to_the_memory_of_what_it_changes() -> None:
+    """Also where a product keeps a packed copy of a weight, as of one so large that is the same in two runs."""
+    random = np.random.default_rng(0)
+    images, start = (random.standard_normal(shape, np.float32) for shape in ((64, 256), (256, 256)))
+
+    def trained(library: Any) -> tuple[list[Any], set[int]]:
+        weight = library.nn.Parameter(library.from_numpy(start / 16))
+        optimizer = library.optim.SGD([weight], lr=1e-2, momentum=0.9)
+        x = library.from_numpy(images)
+
+        def step() -> Any:
+            optimizer.zero_grad()
+            loss = (x @ weight.T - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = nt.jit(step) if library is nt else step
+        values, addresses = [], set()
+        for _ in range(5):
+            values += [run().item()] + [(x @ weight.T).square().mean().item() for _ in range(2)]
+            if library is nt:
+                changed = (weight, optimizer.state[weight]["momentum_buffer"])
+                addresses |= {each._node.value.address for each in changed}
+        return values, addresses
+
+    ours, theirs = trained(nt), trained(torch)
+    assert len(ours[1]) == 2
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)

@@ -43,8 +43,12 @@ def bind_loop(
     rows: int,
     inputs: Sequence[Input],
     outputs: Sequence[Output],
+    together: int = 1,
 ) -> Step:
-    """Compile a program for the collapsed form of `shape` and return the step that runs it."""
+    """Compile a program for the collapsed form of `shape` and return the step that runs it.
+
+    together: so many neighbouring elements of a map run in one thread.
+    """
     layouts = [output.layout for output in outputs]
     layouts += [source.layout for source in inputs if source.layout is not None]
     space = collapse(shape, layouts, rows)
@@ -59,6 +63,8 @@ def bind_loop(
     elements = math.prod(space.outer) * space.inner
     n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements
     piece = grain(n, elements, program, owner.pool.threads)
+    if together > 1:
+        piece = n if tiles else -(-piece // together) * together
     numbers = number_types(program)
     arguments = [
         (source.item, None if source.layout is not None else numbers.get(slot, float))
@@ -179,7 +185,8 @@ def _step(
         (output.item, owner.allocator.allocation(output.nbytes) if output.donor is None else output.donor)
         for output in outputs
     ]
-    step: Step = make(owner.pool.launch, kernel, meta.ctypes.data, n, grain, results, arguments, meta)
+    forget = owner.allocator.forget_layouts
+    step: Step = make(owner.pool.launch, forget, kernel, meta.ctypes.data, n, grain, results, arguments, meta)
     return step
 
 
@@ -197,11 +204,12 @@ def _step_maker(are_new: tuple[bool, ...], are_tensors: tuple[bool, ...]) -> Cal
         for i, is_tensor in enumerate(are_tensors)
     ]
     lines = [
-        "def make(launch, kernel, address, n, grain, outputs, arguments, meta):",
+        "def make(launch, forget, kernel, address, n, grain, outputs, arguments, meta):",
         f"    [{', '.join(f'(out{i}, source{i})' for i in outputs)}] = outputs",
         f"    [{', '.join(f'(item{i}, kind{i})' for i in arguments)}] = arguments",
         "    def run(values, keep=meta):",
         *(f"        values[out{i}] = buffer{i} = {source}" for i, source in enumerate(sources)),
+        *(f"        forget(buffer{i})" for i, is_new in enumerate(are_new) if not is_new),
         f"        launch(kernel, address, n, grain, {', '.join(slots)})",
         "    return run",
     ]

@@ -52,7 +52,7 @@ class ColumnKernel(ReducingBase):
                 e.loop(first, stop, step, [], whole)
                 e.loop(stop, last, e.lanes, [], rest)
 
-            self.segments(width, line)
+            self.numbered(width, line)
 
         self.with_or_without_scratch(COLUMN_SCRATCH_LENGTH, unroll * e.lanes, lines)
 

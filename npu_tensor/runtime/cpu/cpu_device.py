@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
+from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import (
     ComposedKernel,
     DequantizeKernel,
@@ -18,6 +19,7 @@ from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.put_rows import rows_kernel
+from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
 __all__ = ["CpuDevice"]
@@ -26,7 +28,9 @@ __all__ = ["CpuDevice"]
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "linear_quantized": QuantizedKernel,
     "dequantize": DequantizeKernel,
+    "gather_along": gather_kernel,
     "put": rows_kernel,
+    "write_strided": strided_kernel,
 }
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 

@@ -136,14 +136,36 @@ class LoopBase:
 
     def row_pointers(self, row: Value) -> list[Value]:
         """The addresses of the first element of a row in every operand."""
-        if self.outer == 0:
-            return self.bases
+        return self.pointers(self.coordinates(row))
+
+    def coordinates(self, row: Value) -> list[Value]:
+        """Where a row is along each outer dimension."""
         e = self.emitter
         coordinates = [row] * self.outer
         for axis in range(self.outer - 1, 0, -1):
-            quotient = e.op("udiv", coordinates[axis], self.sizes[axis])
-            coordinates[axis] = e.sub(coordinates[axis], e.mul(quotient, self.sizes[axis]))
+            size = e.larger(self.sizes[axis], 1)
+            quotient = e.op("udiv", coordinates[axis], size)
+            coordinates[axis] = e.sub(coordinates[axis], e.mul(quotient, size))
             coordinates[axis - 1] = quotient
+        return coordinates
+
+    def following(self, coordinates: list[Value]) -> list[Value]:
+        """The coordinates of the next row. A division takes as long as several vectors of elements."""
+        e = self.emitter
+        result = list(coordinates)
+        carry = one = e.constant(1, "i64")
+        for axis in range(self.outer - 1, -1, -1):
+            moved = e.add(coordinates[axis], carry)
+            at_end = e.compare("eq", moved, self.sizes[axis])
+            result[axis] = e.select(at_end, 0, moved) if axis else moved
+            carry = e.select(at_end, one, 0)
+        return result
+
+    def pointers(self, coordinates: list[Value]) -> list[Value]:
+        """The addresses of the first element of the row at these coordinates in every operand."""
+        if self.outer == 0:
+            return self.bases
+        e = self.emitter
         pointers = []
         for operand, base, strides in zip(self.operands, self.bases, self.outer_strides, strict=True):
             pointer = base
@@ -152,25 +174,43 @@ class LoopBase:
             pointers.append(pointer)
         return pointers
 
-    def segments(self, width: Value, body: Callable[[Value, Value, Value], None]) -> None:
-        """Cut positions from `begin` to `end` into lines of `width`: body(line, first, last) for each."""
+    def segments(
+        self,
+        width: Value,
+        start: Callable[[Value], list[Value]],
+        body: Callable[[list[Value], Value, Value], list[Value]],
+    ) -> None:
+        """Cut positions from `begin` to `end` into lines of `width`: body(state, first, last) for each.
+
+        start(line): the state of the first line. body returns that of the next one.
+        """
         e = self.emitter
         if self.outer == 0:
-            body(e.constant(0, "i64"), self.begin, self.end)
+            body(start(e.constant(0, "i64")), self.begin, self.end)
             return
         divisor = e.larger(width, 1)
         first_line = e.op("udiv", self.begin, divisor)
         last_line = e.op("udiv", e.add(self.end, e.sub(divisor, 1)), divisor)
         last_line = e.select(e.compare("slt", self.begin, self.end), last_line, 0)
 
-        def line(number: Value, _: list[Value]) -> None:
-            start = e.mul(number, divisor)
-            first, last = e.sub(self.begin, start), e.sub(self.end, start)
+        def line(number: Value, state: list[Value]) -> list[Value]:
+            before = e.mul(number, divisor)
+            first, last = e.sub(self.begin, before), e.sub(self.end, before)
             first = e.larger(first, 0)
             last = e.smaller(last, width)
-            body(number, first, last)
+            return body(state, first, last)
 
-        e.loop(first_line, last_line, 1, [], line)
+        e.loop(first_line, last_line, 1, start(first_line), line)
+
+    def numbered(self, width: Value, body: Callable[[Value, Value, Value], None]) -> None:
+        """As `segments`, with the number of the line in place of a state."""
+
+        def line(state: list[Value], first: Value, last: Value) -> list[Value]:
+            (number,) = state
+            body(number, first, last)
+            return [self.emitter.add(number, 1)]
+
+        self.segments(width, lambda number: [number], line)
 
     # ------------------------------------------------------------------ elements
 

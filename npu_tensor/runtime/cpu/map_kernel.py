@@ -16,20 +16,24 @@ class MapKernel(LoopBase):
     """Each row, or the part of it that is asked for, in vectors; stores may go past the caches."""
 
     def body(self) -> None:
-        self.segments(self.inner, lambda row, first, last: self.line(self.row_pointers(row), first, last))
+        def line(coordinates: list[Value], first: Value, last: Value) -> list[Value]:
+            self.line(self.pointers(coordinates), first, last)
+            return self.following(coordinates)
+
+        self.segments(self.inner, self.coordinates, line)
 
     def line(self, pointers: list[Value], first: Value, last: Value) -> None:
         """The elements `first` to `last` of the row that `pointers` point to."""
         e = self.emitter
         known = self.evaluate_fixed(PER_ROW, self.program.outputs, self.known, pointers)
         unroll = unrolling(self.flops(self.program.outputs))
+        count = e.select(e.compare("slt", first, last), e.sub(last, first), 0)
         step = unroll * e.lanes
-        whole = e.sub(e.sub(last, first), e.op("and", e.sub(last, first), step - 1))
-        stop = e.add(first, e.select(e.compare("slt", first, last), whole, 0))
+        stop, stop_of_single = (e.add(first, e.op("and", count, -size)) for size in (step, e.lanes))
 
-        def vectors(streaming: bool) -> Callable[[Value, list[Value]], None]:
+        def vectors(count: int, streaming: bool = False) -> Callable[[Value, list[Value]], None]:
             def body(index: Value, _: list[Value]) -> None:
-                places = self.places(pointers, index, unroll)
+                places = self.places(pointers, index, count)
                 # All loads come before all stores: LLVM cannot exchange them, as operands may overlap.
                 results = [self.evaluate(self.program.outputs, dict(known), place) for place in places]
                 for output in range(len(self.program.outputs)):
@@ -49,10 +53,10 @@ class MapKernel(LoopBase):
                 self.store(output, [value], [place])
 
         def usual() -> list[Value]:
-            return e.loop(first, stop, step, [], vectors(False))
+            return e.loop(first, stop, step, [], vectors(unroll))
 
         def past_caches() -> None:
-            e.loop(first, stop, step, [], vectors(True))
+            e.loop(first, stop, step, [], vectors(unroll, streaming=True))
             if e.target.is_x86:
                 e.intrinsic("llvm.x86.sse.sfence", result="void", overloads=())
 
@@ -60,6 +64,9 @@ class MapKernel(LoopBase):
             e.branch(self.aligned(pointers, first), past_caches, usual)
         else:
             usual()
+        if self.outer and unroll > 1:  # Of short rows this is much; stores of parts of vectors take long.
+            e.loop(stop, stop_of_single, e.lanes, [], vectors(1))
+            stop = stop_of_single
         e.loop(stop, last, e.lanes, [], remainder)
 
     def streams(self, unroll: int) -> bool:
@@ -113,7 +120,7 @@ class TileKernel(MapKernel):
 
             e.loop(first, last, 1, [], tile)
 
-        self.segments(along, band)
+        self.numbered(along, band)
 
     def tile(self, pointers: list[Value], rows: Value, first: Value, last: Value) -> None:
         """The elements `first` to `last` of as many rows as given, the first of which `pointers` point to."""

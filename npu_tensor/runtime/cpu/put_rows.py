@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any
 
@@ -10,14 +9,11 @@ import numpy as np
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import ProgramBuilder
-from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.cpu.write_strided import bind_copy_to, bind_target, is_contiguous
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
-from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Input, Output, Refusal, Step, Task
+from npu_tensor.task import Cost, Refusal, Step, Task
 
 __all__ = ["RowsKernel", "rows_kernel"]
 
@@ -33,14 +29,9 @@ def rows_kernel(processor: Processor, task: Task) -> RowsKernel | Refusal:
         return Refusal("compiled for whole rows only")
     if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout):
         return Refusal("there is nothing to write")
-    if not all(source.layout is not None and _is_contiguous(source.layout) for source in task.inputs):
+    if not all(source.layout is not None and is_contiguous(source.layout) for source in task.inputs):
         return Refusal("compiled for operands in row-major order only")
     return RowsKernel(processor, task)
-
-
-def _is_contiguous(layout: Layout) -> bool:
-    steps = zip(layout.shape, layout.strides, contiguous_strides(layout.shape), strict=True)
-    return all(extent == 1 or stride == expected for extent, stride, expected in steps)
 
 
 class RowsKernel(CpuKernel):
@@ -65,16 +56,12 @@ class RowsKernel(CpuKernel):
         assert index.layout is not None
         count, entries = math.prod(index.layout.shape), target.layout.shape[0]
         elements = math.prod(value.layout.shape)
-        row_bytes = output.dtype.itemsize * elements // count
-        flat = Layout((elements,), (1,), value.layout.offset)
-        builder = ProgramBuilder()
-        program = builder.program([builder.load(0, value.dtype.register)])
-        place = Output(1, output.dtype, flat._replace(offset=0), row_bytes * count, donor=1)
-        copy = bind_loop(self.owner, program, flat.shape, 0, [Input(0, value.dtype, flat)], [place])
+        row = elements // count
+        new = bind_target(self.owner, target, output)
+        flat = value._replace(layout=Layout((elements,), (1,), value.layout.offset))
+        copy = bind_copy_to(self.owner, flat, output, (1,))
         indices = np.ctypeslib.as_ctypes_type(index.dtype.numpy) * count
-        before, skipped = index.layout.offset * index.dtype.itemsize, target.layout.offset * output.dtype.itemsize
-        allocator, otherwise = self.owner.allocator, self._reference.bind()
-        new_buffer = allocator.allocation(output.nbytes)
+        before, otherwise = index.layout.offset * index.dtype.itemsize, self._reference.bind()
 
         def run(values: list[Any]) -> None:
             rows = indices.from_address(values[index.item].address + before)
@@ -83,13 +70,8 @@ class RowsKernel(CpuKernel):
             if first < 0 or first + count > entries or not follow:
                 otherwise(values)
                 return
-            result = old = values[target.item]
-            if output.donor is None:
-                result = new_buffer()
-                ctypes.memmove(result.address, old.address + skipped, output.nbytes)
-            else:
-                allocator.forget_layouts(old)
-            copy([values[value.item], Buffer(result.address + first * row_bytes, 0)])
-            values[output.item] = result
+            buffer = new(values)
+            copy(values[value.item], buffer, first * row)
+            values[output.item] = buffer
 
         return run

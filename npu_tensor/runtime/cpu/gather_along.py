@@ -1,0 +1,133 @@
+"""The op `gather_along`: elements at places along a dimension that a tensor of indices gives."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor._util.forks import cached_property
+from npu_tensor.dtypes import int32, int64
+from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, copy_cost
+from npu_tensor.runtime.cpu.kernels import CpuKernel
+from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.write_strided import is_contiguous
+from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
+from npu_tensor.task import Cost, Refusal, Step, Task
+
+__all__ = ["GatherKernel", "gather_kernel"]
+
+_MODULE: Final = """
+; pointers: results, elements, indices, and a byte that becomes 1 if an index is out of range.
+; meta: extent along the dimension, elements behind it, indices for each element before it.
+define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end) {{
+entry:
+  %elements.slot = getelementptr ptr, ptr %pointers, i64 1
+  %indices.slot = getelementptr ptr, ptr %pointers, i64 2
+  %wrong.slot = getelementptr ptr, ptr %pointers, i64 3
+  %results = load ptr, ptr %pointers
+  %elements = load ptr, ptr %elements.slot
+  %indices = load ptr, ptr %indices.slot
+  %wrong = load ptr, ptr %wrong.slot
+  %inner.slot = getelementptr i64, ptr %meta, i64 1
+  %group.slot = getelementptr i64, ptr %meta, i64 2
+  %extent = load i64, ptr %meta
+  %inner = load i64, ptr %inner.slot
+  %group = load i64, ptr %group.slot
+  %any = icmp slt i64 %begin, %end
+  br i1 %any, label %loop, label %done
+loop:
+  %n = phi i64 [ %begin, %entry ], [ %next, %copy ]
+  %index.slot = getelementptr {index}, ptr %indices, i64 %n
+  %index = load {index}, ptr %index.slot
+  ; Both widths of indices can be extended to 65 bits.
+  %wide = sext {index} %index to i65
+  %place = trunc i65 %wide to i64
+  %inside = icmp ult i64 %place, %extent
+  br i1 %inside, label %copy, label %outside
+outside:
+  store i8 1, ptr %wrong
+  br label %copy
+copy:
+  %safe = phi i64 [ %place, %loop ], [ 0, %outside ]
+  %before = udiv i64 %n, %group
+  %behind = urem i64 %n, %inner
+  %first = mul i64 %before, %extent
+  %row = add i64 %first, %safe
+  %start = mul i64 %row, %inner
+  %from = add i64 %start, %behind
+  %element.slot = getelementptr {element}, ptr %elements, i64 %from
+  %element = load {element}, ptr %element.slot
+  %result.slot = getelementptr {element}, ptr %results, i64 %n
+  store {element} %element, ptr %result.slot
+  %next = add i64 %n, 1
+  %again = icmp slt i64 %next, %end
+  br i1 %again, label %loop, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _module(name: str, bits: tuple[int, int], target: CpuTarget) -> str:
+    """bits: of an element and of an index."""
+    element, index = bits
+    return _MODULE.format(name=name, element=f"i{element}", index=f"i{index}")
+
+
+def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:
+    """The kernel for a task of the op, or why there is none."""
+    x, index = task.inputs
+    assert task.call is not None
+    assert x.layout is not None
+    assert index.layout is not None
+    dim, shape = task.call.attributes["dim"], x.layout.shape
+    if index.dtype not in (int32, int64):
+        return Refusal("compiled for indices of int32 and int64 only")
+    if not (is_contiguous(x.layout) and is_contiguous(index.layout)):
+        return Refusal("compiled for operands in row-major order only")
+    if not math.prod((*shape, *task.shape)):
+        return Refusal("there is nothing to read")
+    if shape[:dim] + shape[dim + 1 :] != task.shape[:dim] + task.shape[dim + 1 :]:
+        return Refusal("compiled for equal extents in all other dimensions only")
+    return GatherKernel(processor, task)
+
+
+class GatherKernel(CpuKernel):
+    """Elements one by one; what is out of range is left to NumPy, which raises the error."""
+
+    name = "gather"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return copy_cost(self.task, self.owner.rates, self.owner.threads)
+
+    def _bind(self) -> Step:
+        task, owner = self.task, self.owner
+        (x, index), (output,) = task.inputs, task.outputs
+        assert task.call is not None
+        assert x.layout is not None
+        assert index.layout is not None
+        assert index.dtype is not None
+        dim, extent = task.call.attributes["dim"], x.layout.shape[task.call.attributes["dim"]]
+        inner = math.prod(task.shape[dim + 1 :])
+        meta = np.array([extent, inner, inner * task.shape[dim]], np.int64)
+        kernel = owner.compiled(_module, (8 * output.dtype.itemsize, 8 * index.dtype.itemsize))
+        loop = (kernel, meta.ctypes.data, math.prod(task.shape), LEAST_PIECE)
+        x_offset, index_offset = x.layout.offset * output.dtype.itemsize, index.layout.offset * index.dtype.itemsize
+        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
+        otherwise = ReferenceKernel(task, ReferenceDevice(owner.allocator)).bind()
+
+        def run(values: list[Any], keep: object = meta) -> None:
+            buffer, wrong = new_buffer(), ctypes.c_bool()
+            places = values[index.item].address + index_offset
+            launch(*loop, buffer.address, values[x.item].address + x_offset, places, ctypes.addressof(wrong))
+            if wrong.value:
+                otherwise(values)
+            else:
+                values[output.item] = buffer
+
+        return run

@@ -1,0 +1,40 @@
+"""Elements at indices along a dimension: a compiled loop, against NumPy."""
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+
+
+@pytest.mark.parametrize("dtype", [nt.float32, nt.float64, nt.bfloat16, nt.int8, nt.bool])
+@pytest.mark.parametrize(
+    ("shape", "dim", "count"), [((7,), 0, 4), ((4, 9), 1, 1), ((3, 5, 6), 1, 8), ((5, 4, 3), 0, 2)]
+)
+@pytest.mark.parametrize("index", [nt.int32, nt.int64])
+def test_elements(shape: tuple[int, ...], dim: int, count: int, index: nt.DType, dtype: nt.DType) -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 100 if dtype is not nt.bool else 2, shape)
+    places = random.integers(0, shape[dim], (*shape[:dim], count, *shape[dim + 1 :]))
+    result = nt.from_numpy(x).to(dtype).realize().gather(dim, nt.from_numpy(places).to(index).realize())
+    assert [row.kernel for row in nt.explain(result)] == ["gather"]
+    np.testing.assert_array_equal(result.to(nt.int64).numpy(), np.take_along_axis(x, places, dim))
+
+
+def test_many_elements_in_threads() -> None:
+    random = np.random.default_rng(0)
+    x, places = random.standard_normal((1000, 50), np.float32), random.integers(0, 50, (1000, 60))
+    result = nt.from_numpy(x).gather(1, nt.from_numpy(places))
+    np.testing.assert_array_equal(result.numpy(), np.take_along_axis(x, places, 1))
+
+
+def test_parts_of_tensors() -> None:
+    x, places = np.arange(24.0).reshape(4, 6), np.array([[9], [1], [5], [0], [2]])
+    result = nt.from_numpy(x)[1:].gather(1, nt.from_numpy(places)[2:])
+    assert result.tolist() == [[11], [12], [20]]
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 1 << 40])
+def test_places_that_are_not_there(wrong: int) -> None:
+    result = nt.arange(10).reshape(2, 5).gather(1, nt.tensor([[0, 4], [1, wrong]]))
+    with pytest.raises(IndexError, match=f"{wrong} is out of range for extent 5"):
+        result.numpy()
