@@ -86,7 +86,9 @@ class XrtSubmission:
     def ended(self) -> bool:
         """See `driver.Submission`."""
         runs = self._runs
-        if self._state in PENDING and runs:
+        if not runs:
+            return self._started  # It was seen before; an interrupt came then.
+        if self._state in PENDING:
             try:
                 self._state = int(runs[-1].state())
             except RuntimeError as error:
@@ -137,6 +139,8 @@ class XrtSubmission:
 
     def has_ended(self) -> bool:
         """Whether XRT uses nothing of an abandoned one any more."""
+        if not self._runs:
+            return True
         *earlier, last = self._runs
         try:
             if int(last.state()) in PENDING:

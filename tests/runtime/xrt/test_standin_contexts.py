@@ -47,15 +47,6 @@ def test_what_keeps_a_context(machine: Machine, pyxrt: Any, loaded: Loaded) -> N
     assert machine.live_contexts == 0
 
 
-def test_limits_of_both_generations() -> None:
-    assert [Npu(name).context_limit for name in ("RyzenAI-npu1", "NPU Phoenix", "RyzenAI-npu4", "NPU Strix")] == [
-        6,
-        6,
-        16,
-        16,
-    ]
-
-
 def test_buffers_outlive_contexts(pyxrt: Any, loaded: Loaded) -> None:
     loaded.kernel = loaded.context = None
     other = Loaded(pyxrt, loaded.device, loaded.files)
@@ -83,25 +74,6 @@ def test_a_gone_context_breaks_the_others_of_the_first_generation(
     run.start()
     run.wait()
     assert anew.read(anew.y) == ADDED
-
-
-def test_a_gone_context_leaves_the_others_of_the_second_generation(loaded: Loaded) -> None:
-    second = Loaded(loaded.pyxrt, loaded.device, loaded.files)
-    second.context = second.kernel = None
-    run = loaded.run()
-    run.start()
-    run.wait()
-    assert loaded.read(loaded.y) == ADDED
-
-
-def test_a_refused_context(machine: Machine, pyxrt: Any, files: Files) -> None:
-    device = pyxrt.device(0)
-    machine.inject(Fault.CONTEXT, after=1)
-    kept = Loaded(pyxrt, device, files)
-    with pytest.raises(RuntimeError, match="err=-28"):
-        Loaded(pyxrt, device, files)
-    Loaded(pyxrt, device, files)
-    assert kept.read(kept.x) == [0, 1, 2, 3]
 
 
 def test_a_context_needs_an_image_that_is_registered(pyxrt: Any, files: Files) -> None:
@@ -151,20 +123,6 @@ with install(Machine([Npu(context_limit=2, contexts=Path({str(contexts)!r}))])) 
 # --- what goes wrong
 
 
-@pytest.mark.parametrize(
-    ("fault", "state"), [(Fault.ERROR, "ERROR"), (Fault.TIMEOUT, "TIMEOUT"), (Fault.GARBAGE, "COMPLETED")]
-)
-def test_launches_that_fail(machine: Machine, loaded: Loaded, fault: Fault, state: str) -> None:
-    machine.inject(fault, after=1)
-    run = loaded.run()
-    results = []
-    for _ in range(3):
-        run.start()
-        results.append((states([run])[0], loaded.read(loaded.y) == ADDED))
-        loaded.write(loaded.y, -5)
-    assert results == [("COMPLETED", True), (state, False), ("COMPLETED", True)]
-
-
 def test_a_timeout_aborts_what_is_queued_behind_it(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
     first, second, listed = loaded.run(), loaded.run(), pyxrt.runlist(loaded.context)
     listed.add(loaded.run())
@@ -177,27 +135,6 @@ def test_a_timeout_aborts_what_is_queued_behind_it(machine: Machine, pyxrt: Any,
         listed.wait()
     second.start()
     assert states([second]) == ["COMPLETED"]
-
-
-def test_a_fault_several_times(machine: Machine, loaded: Loaded) -> None:
-    run = loaded.run()
-    run.start()
-    run.wait()
-    machine.inject(Fault.ERROR, after=1, times=2)
-    seen = []
-    for _ in range(4):
-        run.start()
-        seen += states([run])
-    assert seen == ["COMPLETED", "ERROR", "ERROR", "COMPLETED"]
-
-
-def test_a_launch_that_is_refused(machine: Machine, loaded: Loaded) -> None:
-    machine.inject(Fault.START)
-    run = loaded.run()
-    with pytest.raises(RuntimeError, match=r"EXEC_CMD IOCTL failed \(err=-5\): Input/output error"):
-        run.start()
-    run.start()
-    assert states([run]) == ["COMPLETED"]
 
 
 def test_a_hang(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
@@ -277,18 +214,6 @@ def test_a_device_that_is_lost_while_something_runs(machine: Machine, loaded: Lo
             call()
     machine.plug_in(reset=False)
     run.state()
-
-
-def test_a_schedule_of_faults(machine: Machine, loaded: Loaded) -> None:
-    machine.faults = lambda launch: Fault.ERROR if launch % 3 == 2 else Fault.CONTEXT if launch == 4 else None
-    run = loaded.run()
-    seen = []
-    for _ in range(6):
-        run.start()
-        seen += states([run])
-    assert seen == ["COMPLETED", "COMPLETED", "ERROR"] * 2
-    with pytest.raises(RuntimeError, match="CREATE_HWCTX"):
-        Loaded(loaded.pyxrt, loaded.device, loaded.files)
 
 
 @pytest.mark.parametrize(("kind", "state"), [("zeros", "COMPLETED"), ("error", "ERROR"), ("timeout", "TIMEOUT")])

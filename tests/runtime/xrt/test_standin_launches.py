@@ -22,14 +22,6 @@ def test_runs_the_kernel_of_the_xclbin(machine: Machine, loaded: Loaded) -> None
     assert not machine.failures
 
 
-def test_the_size_of_the_instructions_may_be_in_words(loaded: Loaded) -> None:
-    run = loaded.run()
-    run.set_arg(2, loaded.size // 4)
-    run.start()
-    assert run.wait().name == "ERT_CMD_STATE_COMPLETED"
-    assert loaded.read(loaded.y) == ADDED
-
-
 def test_states_of_a_run(machine: Machine, loaded: Loaded) -> None:
     machine.polls = 2
     run = loaded.run()
@@ -177,13 +169,6 @@ def test_a_run_that_is_dropped_under_way(machine: Machine, loaded: Loaded, polls
         run.state()
     del run
     noted(machine, "the process would abort")
-
-
-def test_a_run_that_is_dropped_after_its_end(loaded: Loaded) -> None:
-    run = loaded.run()
-    run.start()
-    run.state()
-    del run
 
 
 # --- runlists

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import re
@@ -22,7 +21,7 @@ import numpy as np
 import pytest
 from backend import StandinBackend
 from machine import Machine, Npu
-from npu_values import BF16, Array, as_float, close, errors_of, joined, normal, recorded
+from npu_values import BF16, as_float, close, errors_of, joined, normal, recorded
 from surface_memory import bo
 
 import npu_tensor as nt
@@ -52,70 +51,14 @@ pytestmark = [
 
 
 @pytest.fixture
-def either(request: pytest.FixtureRequest) -> Machine:
-    """An NPU of the generation that the test names."""
-    found: Machine = request.getfixturevalue("first_generation" if request.param == "npu1" else "machine")
-    return found
-
-
-@pytest.fixture
 def npu(machine: Machine) -> Iterator[Machine]:
     """An NPU of the second generation, as the default device."""
     with nt.default_device("npu"):
         yield machine
 
 
-# --- every kernel family
-
-
-def _softmax(x: Array) -> Array:
-    powers = np.exp(x - x.max(-1, keepdims=True))
-    normalised: Array = powers / powers.sum(-1, keepdims=True)
-    return normalised
-
-
-def _rotated(x: Array, positions: Array) -> Array:
-    pairs = x[..., 0::2] + 1j * x[..., 1::2]
-    dims = x.shape[-1]
-    angles = positions[:, None, None] * 10000.0 ** (-np.arange(0, dims, 2) / dims)
-    pairs = pairs * np.exp(1j * angles)
-    return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
-
-
-X, Y, ROW = normal(24, 64), normal(24, 64, seed=1), normal(64, seed=2)
-WEIGHTS, POSITIONS = normal(48, 64, seed=3), np.arange(24, dtype=np.int32)
+X, Y = normal(24, 64), normal(24, 64, seed=1)
 CHOSEN = np.random.default_rng(4).permutation(24).astype(np.int32)
-
-Example = tuple[str, Callable[..., nt.Tensor], Callable[..., Array], tuple[Array, ...]]
-"""The family, what is computed, NumPy's version of that in float64, and the operands."""
-
-FAMILIES: dict[str, Example] = {
-    "map": ("elementwise", lambda x: (x * 2 + 1).relu(), lambda x: np.maximum(x * 2 + 1, 0), (X,)),
-    "softmax": ("rowwise", lambda x: x.softmax(-1), _softmax, (X,)),
-    "product": ("gemm", lambda x, w: nt.matmul(x, w.T), lambda x, w: x @ w.T, (X, WEIGHTS)),
-    "transposition": ("movement", lambda x: x.T.contiguous(), lambda x: x.T, (X,)),
-    "concatenation": ("movement", lambda x, y: nt.cat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), (X, Y)),
-    "rotation": ("rope", lambda x, at: nt.rope(x, at), _rotated, (X[:, None], POSITIONS)),
-    "rows": ("get_rows", lambda x, at: x.index_select(0, at), lambda x, at: x[at.astype(int)], (X, CHOSEN)),
-}
-
-@pytest.mark.parametrize(
-    ("either", "case"), [*itertools.product(["npu1", "npu2"], FAMILIES)], indirect=["either"]
-)
-def test_families(either: Machine, case: str) -> None:
-    """Twice: the first launch of a kernel is checked on its own, the others are not."""
-    family, compute, expected, operands = FAMILIES[case]
-    with nt.default_device("npu"):
-        for factor in (1, -0.5):
-            given = [array if array.dtype == np.int32 else array * array.dtype.type(factor) for array in operands]
-            result = compute(*map(nt.from_numpy, given))
-            rows = nt.explain(result)
-            assert [row.kernel for row in rows if row.predicted is not None] == [family], rows
-            assert "cpu" not in {row.device for row in rows}, rows
-            close(result, expected(*map(as_float, given)))
-            assert result.device == "npu"
-    assert either.launches == 2
-    assert not errors_of(either)
 
 
 # --- contexts

@@ -20,7 +20,7 @@ class device:
     """An NPU that was opened."""
 
     __slots__ = ("__weakref__", "_generation", "_machine", "_npu", "_registered")
-    _INIT = Signatures("device.__init__", "-> None", "index: uint32 -> None", "bdf: str -> None")
+    _INIT = Signatures("device.__init__", "-> None", "index: uint32 -> None")
     _REGISTER = Signatures("device.register_xclbin", "xclbin: pyxrt.xclbin -> pyxrt.uuid")
     _INFO = Signatures("device.get_info", "arg0: pyxrt.xrt_info_device -> str")
 
@@ -60,19 +60,11 @@ class device:
         return {**known, **npu.info}.get(wanted, "0")
 
 
-def _find(machine: Machine, wanted: int | str) -> Npu:
+def _find(machine: Machine, number: int) -> Npu:
     present = [npu for npu in machine.devices if npu.present]
-    if isinstance(wanted, str) and not wanted:
-        raise ValueError("stoul")
-    number = int(wanted) if isinstance(wanted, int) or wanted.isdecimal() else None
-    if number is not None:
-        if number >= len(present):
-            raise RuntimeError(f" No such device with index '{number}'")
-        return present[number]
-    for npu in present:
-        if npu.bdf == wanted:
-            return npu
-    raise RuntimeError(f"No such device '{wanted}': Invalid argument")
+    if number >= len(present):
+        raise RuntimeError(f" No such device with index '{number}'")
+    return present[number]
 
 
 @bound("hw_context")
