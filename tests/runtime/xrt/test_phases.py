@@ -102,6 +102,9 @@ class Waiting(SimpleNamespace):
     def ended(self) -> bool:
         return bool(self.clock.now >= self.ends)
 
+    def observed(self, number: int) -> tuple[()]:
+        return ()
+
     def late(self, progress: float, seconds: float) -> bool:
         return self.behind is not None and self.clock.now >= 2 and self.behind.phase == "running"
 

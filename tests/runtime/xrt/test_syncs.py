@@ -304,7 +304,7 @@ class Watched:
 
     def submitted(self, core: Core, command: Command) -> None:
         """A run was handed to the driver."""
-        _, stream, _, *buffers = (id(getattr(argument, "memory", None)) for argument in command.arguments)
+        _, stream, _, *buffers = (id(each if isinstance(each, Memory) else None) for each in command.arguments)
         self._instructions.add(stream)
         for number, block in enumerate(buffers):
             self.new_outputs += block in self._new and block not in self._used and number in core.written(command)
@@ -315,10 +315,10 @@ class Watched:
 def watching() -> Iterator[Watched]:
     """What passes between host and NPU meanwhile."""
     watched = Watched()
-    allocate, sync, submit = bo._allocate, bo.sync, Core.submit
+    make, sync, submit = bo.__init__, bo.sync, Core.submit
 
-    def watched_allocate(self: bo, *arguments: Any) -> None:
-        allocate(self, *arguments)
+    def watched_make(self: bo, *arguments: Any) -> None:
+        make(self, *arguments)
         watched.allocated(self)
 
     def watched_sync(self: bo, direction: Any) -> None:
@@ -331,7 +331,7 @@ def watching() -> Iterator[Watched]:
         submit(self, job)
 
     with (
-        mock.patch.object(bo, "_allocate", watched_allocate),
+        mock.patch.object(bo, "__init__", watched_make),
         mock.patch.object(bo, "sync", watched_sync),
         mock.patch.object(Core, "submit", watched_submit),
     ):
