@@ -101,10 +101,10 @@ class SimulatedArray:
         entries: Mapping[str, Entry] | None = None,
         loaded: LoadedConfiguration | None = None,
     ) -> LoadedDesign:
-        """Check a design for this array, which gets its configuration when it first runs.
+        """Check a design and put its configuration into the array.
 
         strict: whether a run that leaves something in the array is an error. entries: its functions by symbol; by
-        default they are compiled for this machine. loaded: its configuration, if the array knows that already. Raises
+        default they are compiled for this machine. loaded: its configuration, if it is in the array already. Raises
         BuildError with every violation that `check` finds, or with what the compiler says.
         """
         if design.arch != self.array.arch or design.columns > self.columns:
@@ -149,6 +149,7 @@ class LoadedConfiguration:
         self._design = design
         self._entries = entries
         self._machine: Machine | None = None
+        array.thread.call(self.machine)
 
     def machine(self) -> Machine:
         """Its state, new if it was not in the array, after `reset` and in a forked process.
