@@ -68,7 +68,7 @@ def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _contract(of: Recording, number: int) -> Tensor:
     other, spec = of.operands[1 - number].swapaxes(-1, -2), of.spec(number)
     left, right = (of.gradient.to(spec.dtype), other) if number == 0 else (other, of.gradient.to(spec.dtype))
-    if _is_turned(of.operands[number]) and left.dtype is right.dtype:  # The result lies as what that is a view of.
+    if _is_turned(of.operands[number]) and left.dtype is right.dtype:  # The gradient lies as the matrix before.
         result = ops.contract(right.swapaxes(-1, -2), left.swapaxes(-1, -2), spec.dtype).swapaxes(-1, -2)
     else:
         result = ops.contract(left, right, spec.dtype)
@@ -204,8 +204,10 @@ def _gather_along(of: Recording, number: int) -> Tensor:
     index, dim, spec = of.operands[1], of.call.attributes["dim"], of.spec(number)
     axes = range(index.ndim)
     if index.shape == (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]):  # one place in each line
-        places = _places(np.arange(spec.shape[dim]).reshape([-1 if axis == dim else 1 for axis in axes]))
-        return ops.where_op(places == index, of.gradient, 0.0)
+        every = _places(np.arange(spec.shape[dim]))
+        places = every.reshape(*(-1 if axis == dim else 1 for axis in axes))
+        # Taking them checks the indices, also where nobody reads what was gathered.
+        return ops.where_op(places == ops.take_op(every, index, dim=0), of.gradient, 0.0)
     grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
     grid[dim] = index
     return _added(of.zeros(number), of.gradient, grid, tuple(axes))

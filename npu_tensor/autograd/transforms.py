@@ -162,7 +162,7 @@ def _sum(total: Tensor, gradient: Tensor) -> Tensor:
     op, before = ops.write_strided.op, total._node.call
     if call is not None and call.op is op and before is not None and before.op is op and node.inputs:
         base, value, offset = node.inputs
-        if base.call is not None and base.call.op is ops.fill.op:
+        if base.call is not None and base.call.op is ops.fill.op and base.inputs[0] == 0:
             strides = call.attributes["strides"]
             return ops.write_strided(total, _tensor(value), offset, strides=strides, add=True)
     return total + gradient

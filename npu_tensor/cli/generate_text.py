@@ -134,5 +134,5 @@ def _places(explanation: Explanation) -> str:
     said = f"a token takes {kernels}"
     if any(parse_uri(total.device).scheme == "sim" for total in explanation.totals):
         seconds = sum(total.predicted + total.launching + total.switching for total in explanation.totals)
-        said += f"; predicted for the real array, without copies: {1 / seconds:.1f} tokens/s"
+        said += f"; predicted with the real array, without copies: {1 / seconds:.1f} tokens/s"
     return said

@@ -80,7 +80,7 @@ def _value_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
         yield from _computed(names[item], f"node{number}")
     for item, tensor in trace.outside:
         names[item] = f"value{item}"
-        if item in trace.replaced:
+        if item in dict(trace.replaced):
             namespace["overwritable"] = overwritable
             yield f"    value{item} = overwritable({_handle(tensor, f'outside{item}', namespace)})"
             continue

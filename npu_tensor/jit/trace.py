@@ -88,7 +88,7 @@ class Trace(NamedTuple):
     structure: Structure
     devices: Selection
     persistent: frozenset[int] = frozenset()
-    replaced: frozenset[int] = frozenset()
+    replaced: frozenset[tuple[int, int]] = frozenset()
     updates: tuple[Update, ...] = ()
     is_tracked: bool = False
 
@@ -161,8 +161,8 @@ def trace_call(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
     if not roots:
-        none: frozenset[int] = frozenset()
-        return Trace(specs, None, [], (), (), results, result, (), structure, devices, none, none, updates, is_tracked)
+        nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
+        return nothing._replace(updates=updates, is_tracked=is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -181,8 +181,8 @@ def trace_call(
     persistent = frozenset(
         item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers
     )
-    written = {update.target for update in updates if update.item is not None}
-    replaced = frozenset(item for item, tensor in outside if tensor in written)
+    written = {update.target: update.item for update in updates if update.item is not None}
+    replaced = frozenset((item, written[tensor]) for item, tensor in outside if tensor in written)
     made_for = structure, devices, persistent, replaced
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
     return trace._replace(updates=updates, is_tracked=is_tracked).planned_again()

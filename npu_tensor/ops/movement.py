@@ -220,6 +220,8 @@ def write_strided(input, value, offset, /, strides: tuple[int, ...], add: bool =
     Places may coincide where values are added.
     """
     if value.size:
+        if add and 0 in strides[-1:]:
+            value = value.sum(-1, dtype=value.dtype, keepdims=True)
         # reshape gives a view, as the operand is contiguous. The view begins at the first element of value.
         part = input.reshape(-1)[int(offset) :]
         steps = [stride * input.itemsize for stride in strides]

@@ -51,7 +51,9 @@ def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) 
         if any(not isinstance(answer, (Refusal, Declined)) for answer in answers)
     }
     dying = last_uses(tasks, kept)
-    tasks = with_donors(tasks, dying, elsewhere, conditions.replaced)
+    where = dict(aliases)
+    replaced = {item: where.get(value, value) for item, value in conditions.replaced.items()}
+    tasks = with_donors(tasks, dying, elsewhere, replaced)
     placed = tuple(_bound(*each, conditions) for each in zip(tasks, placement.answers, strict=True))
     launches = _launches(placed, dying, conditions)
     used = {entry.kernel.device for entry in placed}

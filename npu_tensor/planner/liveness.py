@@ -37,34 +37,43 @@ def with_donors(
     the positions that are written, and have elements of the same size and as many: a small result must not keep a
     large buffer alive. dying: by task, as `last_uses` finds them. elsewhere: positions of tasks that another device
     than the processor may run: what it has read or made may have copies there, and is never overwritten. replaced:
-    items from outside that may be overwritten too, and their bytes.
+    items from outside that may be overwritten too, by an update or by their new values, which are given: what else is
+    computed must not be left there by a run that fails.
     """
-    producers: dict[int, int] = {**replaced}
+    producers: dict[int, int] = {}
     shared: set[int] = set()
     for position, task in enumerate(tasks):
         if position in elsewhere:
             shared |= _items(task)
     result = []
     for task, items in zip(tasks, dying, strict=True):
+        nbytes = {output.item: output.nbytes for output in task.outputs}
         own = {item: producers[item] for item in items if item in producers and item not in shared}
+        new = {item: replaced[item] for item in items if item in replaced and item not in shared}
         if task.kind == "map":
-            task = _donate(task, own)
+            own |= {item: nbytes[value] for item, value in new.items() if value in nbytes}
+            task = _donate(task, own, new)
         elif task.call is not None and task.call.op.updates:
             updated = task.inputs[0].item
-            task = _donate(task, {updated: own[updated]} if updated in own else {})
+            is_free = sum(source.item == updated for source in task.inputs) == 1 and (updated in own or updated in new)
+            task = _donate(task, {updated: task.outputs[0].nbytes} if is_free else {})
         result.append(task)
         producers.update((output.item, output.nbytes) for output in task.outputs)
     return result
 
 
-def _donate(task: Task, candidates: dict[int, int]) -> Task:
+def _donate(task: Task, candidates: dict[int, int], only: Mapping[int, int] = MappingProxyType({})) -> Task:
+    """candidates: items and their bytes. only: of some of them, the item of the one output that may overwrite them."""
     if not candidates:
         return task
     outputs = list(task.outputs)
     for number, output in enumerate(outputs):
-        donor = next(
-            (item for item, nbytes in candidates.items() if nbytes == output.nbytes and _fits(task, item, output)), None
+        fitting = (
+            item
+            for item, nbytes in candidates.items()
+            if nbytes == output.nbytes and only.get(item, output.item) == output.item and _fits(task, item, output)
         )
+        donor = next(fitting, None)
         if donor is not None:
             del candidates[donor]
             outputs[number] = output._replace(donor=donor)

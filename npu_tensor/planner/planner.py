@@ -29,7 +29,7 @@ def plan(
     structure: Structure,
     chosen: Selection | None = None,
     persistent: frozenset[int] = frozenset(),
-    replaced: frozenset[int] = frozenset(),
+    replaced: frozenset[tuple[int, int]] = frozenset(),
 ) -> Plan:
     """The plan of a structure, from the cache or new. Other threads may plan while kernels are built.
 
@@ -62,7 +62,7 @@ def _planned(
     chosen: Selection,
     resident: tuple[DeviceValue, ...],
     persistent: frozenset[int],
-    replaced: frozenset[int],
+    replaced: frozenset[tuple[int, int]],
 ) -> Plan:
     """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
     import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # with the first plan, not before
@@ -77,7 +77,7 @@ def _planned(
             chosen.measure,
             resident,
             persistent,
-            {item: leaf.spec.nbytes for item, leaf in structure.leaves if item in replaced and isinstance(leaf, Node)},
+            dict(replaced),
             {item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
             chosen.key.uris,
             chosen.key.without_host,

@@ -264,7 +264,8 @@ class Allocator:
 
     def forget_layouts(self, value: Buffer) -> None:
         """Let go of what was made of the contents of a buffer, which are about to change."""
-        self.layouts.pop(value, None)
+        if self.layouts:
+            self.layouts.pop(value, None)
 
     def keeps(self, layout: Buffer) -> bool:
         """Whether there is room for one more in `layouts`."""

@@ -339,3 +339,19 @@ def test_what_has_no_gradient_is_named() -> None:
     with pytest.raises(ArgumentError, match=r"must return \(result, aux\)"):
         nt.grad(lambda x: x.sum(), has_aux=True)(x)
     assert not active
+
+
+@pytest.mark.parametrize("place", [7, -1])
+def test_wrong_places_are_errors_also_where_only_the_gradient_is_read(place: int) -> None:
+    x, target = nt.ones(3, 4), nt.tensor([1, place, 2])
+    for function in (lambda x: nt.cross_entropy(x, target), lambda x: x.gather(1, target.reshape(3, 1)).sum()):
+        with pytest.raises(IndexError, match=f"{place} is out of range for extent 4"):
+            nt.grad(function)(x).realize()
+
+
+def test_gradients_of_parts_are_added_whatever_lies_around_them() -> None:
+    def parts(x: nt.Tensor) -> tuple[nt.Tensor, nt.Tensor]:
+        return x.slice_scatter(nt.zeros(1), 0, 0, 1), x.slice_scatter(nt.zeros(1), 0, 1, 2)
+
+    (gradient,) = nt.vjp(parts, nt.zeros(3))[1]((nt.ones(3), nt.ones(3)))
+    assert gradient.tolist() == [1, 1, 2]

@@ -70,7 +70,7 @@ def test_products_with_the_weights_run_on_a_simulated_npu() -> None:
     result = run(str(made_up_model.FILE), "the thing", "--tokens", "3", "--device", "sim:npu2")
     assert result.stdout == load(made_up_model.FILE).generate("the thing", 3) + "\n"
     assert "15 quantized on sim:npu2" in result.stderr
-    assert re.search(r"predicted for the real array, without copies: \d+\.\d tokens/s", result.stderr)
+    assert re.search(r"predicted with the real array, without copies: \d+\.\d tokens/s", result.stderr)
 
 
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

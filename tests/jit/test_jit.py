@@ -965,3 +965,17 @@ def test_keys_of_dicts_keep_their_type() -> None:
     x = nt.ones(1)
     for key in (1, True, 1.0):
         assert [repr(found) for found in keys({key: x})] == [repr(key)]
+
+
+def test_a_run_that_fails_leaves_nothing_else_in_what_it_would_have_changed() -> None:
+    weight = nt.arange(12, dtype=nt.float32).reshape(3, 4).clone().realize()
+
+    @nt.jit
+    def step(index: nt.Tensor) -> None:
+        weight.copy_((weight * 2).gather(0, index))
+
+    step(nt.zeros(3, 4, dtype=nt.int64))
+    before = weight.tolist()
+    with pytest.raises(IndexError):
+        step(nt.full((3, 4), 7, dtype=nt.int64))
+    assert weight.tolist() == before

@@ -43,7 +43,7 @@ loop:
   %n = phi i64 [ %begin, %entry ], [ %next, %copy ]
   %index.slot = getelementptr {index}, ptr %indices, i64 %n
   %index = load {index}, ptr %index.slot
-  ; Both widths of indices can be extended to 65 bits.
+  ; LLVM extends to a wider type only, and indices may have 64 bits already.
   %wide = sext {index} %index to i65
   %place = trunc i65 %wide to i64
   %inside = icmp ult i64 %place, %extent

@@ -32,7 +32,7 @@ def strided_kernel(processor: Processor, task: Task) -> StridedKernel | Refusal:
     if value.layout is None or not math.prod(value.layout.shape):
         return Refusal("there is nothing to write")
     if not all(task.call.attributes["strides"]):
-        return Refusal("compiled for elements with a place each")
+        return Refusal("compiled for strides other than 0")
     return StridedKernel(processor, task)
 
 
@@ -87,7 +87,7 @@ def bind_target(owner: Processor, target: Input, output: Output) -> Callable[[li
 
 
 def _colliding(layout: Layout) -> int:
-    """How many neighbouring elements may have places of each other; those of different such runs have not."""
+    """The length of the runs of neighbouring elements within which places may coincide; different runs share none."""
     sizes = [*zip(layout.shape, map(abs, layout.strides), strict=True)]
     count, run, span = 1, 1, 0
     for extent, stride in reversed(sizes):

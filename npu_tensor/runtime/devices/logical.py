@@ -187,6 +187,7 @@ class LogicalDevice:
 
     def synchronize(self) -> None:
         """Wait until nothing is under way on any member. Raises what went wrong first, after waiting for all."""
+        self.submit()  # Otherwise the others begin when the first has ended.
         self._for_each(methodcaller("synchronize"))
 
     def _for_each(self, action: Callable[[AsynchronousDevice], object]) -> None:

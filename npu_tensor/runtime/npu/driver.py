@@ -30,8 +30,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 class DriverError(Exception):
     """What the driver or the array says when something fails.
 
-    lost: whether the device is away until it is opened again. busy: whether a context may be had once others are given
-    up. blameless: whether it may befall any program, as a lack of memory, and a lost device.
+    Its cause is what was raised, if anything was. lost: whether the device is away until it is opened again. busy:
+    whether a context may be had once others are given up. blameless: whether it may befall any program, as a lack of
+    memory, and a lost device.
     """
 
     def __init__(self, message: str, *, lost: bool = False, busy: bool = False, blameless: bool = False) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.errors import LaunchError
+from npu_tensor.errors import LaunchError, LaunchTimeout
 from npu_tensor.runtime.npu.buffers import ResidentBuffer
 from npu_tensor.runtime.npu.launches import Launch, on_host
 
@@ -84,15 +84,18 @@ class Recovery:
         known = set(self._launches)
         self._launches += [launch for launch in launches if launch not in known]
 
-    def note(self, message: str, error: bool) -> None:
-        """Say later what happened. error: let the results of all launches be errors of this text instead."""
-        if not error:
+    def note(self, message: str, cause: BaseException | None, strict: bool) -> None:
+        """Say later what happened. strict: let the results of all launches be errors of this text instead."""
+        if not strict:
             self._notes.append(message)
             return
+        kind = LaunchTimeout if isinstance(cause, LaunchTimeout) else LaunchError
         errors: dict[threading.Thread, LaunchError] = {}  # One for each thread, which raises it once.
         for launch in self._launches:
             if launch.pending:
-                self._fail(launch, errors.setdefault(launch.thread, LaunchError(message)))
+                error = errors.setdefault(launch.thread, kind(message))
+                error.__cause__ = cause
+                self._fail(launch, error)
 
     def recover(self, until: Launch | None = None) -> None:
         """Compute what was abandoned, up to and with `until`, or all."""

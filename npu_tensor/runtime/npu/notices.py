@@ -50,10 +50,12 @@ class Notices:
         return now
 
     def emit(self) -> None:
-        """Emit the events in their order; of those that are for a thread, the ones for this one."""
-        for part in self._of_threads.pop(current_thread(), ()):
-            if not events.collected(part):
-                events.emit(part)
+        """Emit the events in their order; of those that are for a thread, the ones for this one or one that ended."""
+        for thread in tuple(self._of_threads):
+            if thread is current_thread() or not thread.is_alive():
+                for part in self._of_threads.pop(thread, ()):
+                    if not events.collected(part):
+                        events.emit(part)
         while self._events:
             try:
                 event = self._events.pop(0)

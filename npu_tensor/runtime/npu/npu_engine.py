@@ -21,7 +21,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
@@ -205,7 +205,7 @@ class NpuEngine:
 
     def _load(self, program: NpuProgram) -> Context:
         if not self.ready:
-            raise DriverError(self.health.cause)  # It was lost while another context was waited for.
+            raise DriverError(self.health.cause, blameless=True)  # It was lost while another context was waited for.
         return self.driver.load(program, self.pool.release)
 
     def _settle(self, context: Context) -> None:
@@ -234,7 +234,8 @@ class NpuEngine:
                     self.wait(first)  # This one may have waited for it.
                     since = time.perf_counter()
                     continue
-                fault = DriverError(f"no answer within {seconds} s")
+                fault = DriverError(text := f"no answer within {seconds} s")
+                fault.__cause__ = LaunchTimeout(text)
             with lock:
                 if batch.phase != "running":
                     break
@@ -340,7 +341,8 @@ class NpuEngine:
         if suspect:
             self.health.failed(cause)
         self._abandon()
-        self.recovery.note(f"{program.name} failed on {self.uri}: {cause}", is_strict())
+        last = f" for the {program.faults}th time, and is not launched any more" if program.refused else ""
+        self.recovery.note(f"{program.name} failed on {self.uri}{last}: {cause}", fault.__cause__, is_strict())
         if fault.lost:
             self._let_go(lost=True)
         self.notices.add(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))

@@ -81,6 +81,7 @@ class NpuKernel:
         self.name = offer.family
         self.reason = offer.reason
         self.origin = "none"
+        self._instead = ""
 
     @cached_property
     def _design(self) -> _CountedDesign:
@@ -117,31 +118,28 @@ class NpuKernel:
         step = self.owner.step(alone(self), [artifact], ())
         counters, prediction = self.prediction
         self.origin = artifact.origin
-        self.reason = f"{self.offer.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
+        how = f"{self.offer.reason}{self._instead}; {origin(artifact)}"
+        self.reason = f"{how}; predicted: {summary(counters, prediction)}"
         return step
 
     def _files(self) -> Artifact:
         """Its files, or those of the fastest other offer that are ready where it has none. Raises BuildError."""
-        library, first = self.owner.library, self.offer
+        library = self.owner.library
         try:
             return library.find(self.request)
         except BuildError as error:
-            if not error.pending:
-                for make in first.others:
-                    other = make()
-                    if isinstance(other, Offer):
-                        self._take(other)
-                        artifact = None if self.is_too_long else library.ready(self.request)
-                        if artifact is not None:
-                            return artifact
-                self._take(first)
+            if error.pending or error.transient:
+                raise
+            for make in self.offer.others:
+                other = make()
+                if isinstance(other, Offer):
+                    kernel = NpuKernel(self.owner, self.task, other)
+                    artifact = None if kernel.is_too_long else library.ready(kernel.request)
+                    if artifact is not None:
+                        self.__dict__ |= kernel.__dict__
+                        self._instead = f"; better tiles have no binary: {error}"
+                        return artifact
             raise
-
-    def _take(self, offer: Offer) -> None:
-        """Be the kernel of another offer of its family."""
-        self.offer = offer
-        for name in ("_design", "request", "cost"):
-            self.__dict__.pop(name, None)
 
     def words(self, values: Sequence[Any] | Mapping[int, Any]) -> list[int]:
         """What a run gives every runtime parameter, from the values of a plan, by item."""

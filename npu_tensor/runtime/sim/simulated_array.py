@@ -73,7 +73,11 @@ class OwnThread:
 def _serve(calls: _Calls) -> None:
     call = calls.get()
     while call is not None:
-        call()
+        try:
+            call()
+        except Exception as error:  # As of a thread of its own: this one serves others too.
+            thread = threading.current_thread()
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
         call = None  # What it refers to must not live until the next one comes.
         call = calls.get()
 

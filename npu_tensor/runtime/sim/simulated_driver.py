@@ -104,7 +104,7 @@ class SimulatedSubmission:
         return self._end is not None and self._end.done()
 
     def wait(self, seconds: float) -> None:
-        """Returns at the end at once."""
+        """Returns as soon as the launches have ended, or after LEAST_WAIT at the earliest."""
         assert self._end is not None
         with suppress(Exception):
             self._end.exception(max(seconds, LEAST_WAIT))
@@ -114,22 +114,27 @@ class SimulatedSubmission:
         assert self._end is not None
         error = self._end.exception()
         if isinstance(error, (DriverError, NpuTensorError)):
-            raise DriverError(str(error), lost=isinstance(error, DriverError) and error.lost)
+            raise DriverError(str(error), lost=isinstance(error, DriverError) and error.lost) from error
         if error is not None:
-            raise DriverError(f"{type(error).__name__}: {error}")
+            raise DriverError(f"{type(error).__name__}: {error}") from error
 
     def observed(self, number: int) -> Sequence[events.Part]:
-        """Of each kernel, how long it ran and what the array has counted. The last one ran until its end was seen."""
+        """Of each kernel, how long it ran and what the array has counted. The very last ran until its end was seen."""
         if number in self._parts:
             return self._parts[number]
         parts = self._parts[number] = []
         if number >= len(self._observed):
             return parts
         start, kernels = self._observed[number]
-        ends = [each.end for each in kernels[:-1]] + [time.perf_counter()] * bool(kernels)
+        asked = self._asked
+        if number and self._observed[number - 1][1]:  # It waited for the launch before.
+            asked = self._observed[number - 1][1][-1].end
+        ends = [each.end for each in kernels]
+        if kernels and number == len(self._requests) - 1:
+            ends[-1] = time.perf_counter()
         for (kernel, counts, _), end in zip(kernels, ends, strict=True):
             if not parts:
-                parts.append(events.Phase("dispatch", kernel.device, max(0.0, start - self._asked), when=start))
+                parts.append(events.Phase("dispatch", kernel.device, max(0.0, start - asked), when=start))
             parts.append(events.Phase("run", kernel.device, end - start, when=end))
             parts.append(events.KernelSimulated(kernel.task.name, kernel.device, *counts, when=end))
             start = end
@@ -147,7 +152,7 @@ def _largest(counters: Counters) -> tuple[int, int, int]:
 
 
 class SimulatedContext:
-    """See `driver.Context`. The configurations of its program keep their state until it is closed."""
+    """See `driver.Context`. Closing it resets the configurations of its program, as losing a context does."""
 
     def __init__(self, array: SimulatedArray, program: SimulatedProgram) -> None:
         self.program = program
@@ -184,7 +189,10 @@ class SimulatedDriver:
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """See `driver.Driver`."""
-        return DeviceBuffer(nbytes)
+        try:
+            return DeviceBuffer(nbytes)
+        except MemoryError as error:
+            raise DriverError(str(error), blameless=True) from error
 
     def load(self, program: NpuProgram, make_room: Callable[[], object]) -> SimulatedContext:
         """See `driver.Driver`."""

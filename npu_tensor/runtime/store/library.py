@@ -117,7 +117,10 @@ class KernelLibrary:
         if isinstance(known, Artifact):
             return known
         place, key = folder(request.design.array.arch, self.backend), kernel_key(description(request, self.backend))
-        return self._precompiled(request, []) or self._cached(request, place, key)
+        ready = self._precompiled(request, []) or self._cached(request, place, key)
+        if ready is not None:
+            self._remember(self.backend.unit(request.design), ready._replace(origin="memory"))
+        return ready
 
     def _precompiled(self, request: AnyRequest, tried: list[str]) -> Artifact | None:
         """The kernel from a directory of ready kernels. tried: is told why the others do not have it."""

@@ -45,12 +45,12 @@ class XrtMemory:
         """See `driver.Memory`."""
         try:
             self.bo.sync(self._directions.XCL_BO_SYNC_BO_TO_DEVICE)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
 
     def from_device(self) -> None:
         """See `driver.Memory`."""
         try:
             self.bo.sync(self._directions.XCL_BO_SYNC_BO_FROM_DEVICE)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None

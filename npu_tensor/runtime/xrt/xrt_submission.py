@@ -79,7 +79,7 @@ class XrtSubmission:
                 except RuntimeError:
                     self._runs.pop()
                     raise
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
         self._started = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from npu_values import Clock
+from fake_clock import Clock
 
 from npu_tensor.runtime.npu import faults
 from npu_tensor.runtime.npu.faults import FIRST_REST, LONGEST_REST, Health

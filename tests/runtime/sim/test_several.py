@@ -89,7 +89,7 @@ def test_explain_names_the_logical_device_and_events_the_member() -> None:
 def test_two_threads_use_two_members_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch ends only when the other is under way as well; one array runs one launch at a time."""
     x, y = bfloat16(64), bfloat16(64, seed=1)
-    run, together = LoadedDesign.run, threading.Barrier(2)
+    run, together = LoadedDesign.run_here, threading.Barrier(2)
 
     def meet(loaded: LoadedDesign, *arguments: Any) -> Any:
         together.wait(SECONDS)
@@ -97,7 +97,7 @@ def test_two_threads_use_two_members_at_the_same_time(monkeypatch: pytest.Monkey
 
     with nt.default_device("sim:npu2x2"):
         nt.explain(x + x)
-        monkeypatch.setattr(LoadedDesign, "run", meet)
+        monkeypatch.setattr(LoadedDesign, "run_here", meet)
         results = [x + x, y + y]
         with ThreadPoolExecutor(2) as threads:
             on = simulated_on(lambda: list(threads.map(nt.Tensor.realize, results)))

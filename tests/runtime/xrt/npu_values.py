@@ -13,28 +13,12 @@ from machine import Machine
 import npu_tensor as nt
 from npu_tensor import events
 
-__all__ = ["BF16", "Array", "Case", "Clock", "as_float", "close", "errors_of", "joined", "normal", "recorded"]
+__all__ = ["BF16", "Array", "Case", "as_float", "close", "errors_of", "joined", "normal", "recorded"]
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Callable[..., nt.Tensor], Callable[..., Array]]
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
-
-
-class Clock:
-    """Stands for the module time on a machine on which nothing but waiting takes time."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-        self.shortest = 1e-3
-
-    def monotonic(self) -> float:
-        return self.now
-
-    perf_counter = monotonic
-
-    def sleep(self, seconds: float) -> None:
-        self.now += max(seconds, self.shortest)
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = BF16) -> Array:

@@ -19,8 +19,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import surface_device
+from fake_clock import Clock
 from machine import Fault, Machine, Npu, driver_error
-from npu_values import Array, Clock, errors_of, joined, normal, recorded
+from npu_values import Array, errors_of, joined, normal, recorded
 
 import npu_tensor as nt
 from npu_tensor import events

@@ -9,8 +9,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from fake_clock import Clock
 from machine import Fault, Machine
-from npu_values import Clock
 from surface_memory import bo
 
 import npu_tensor as nt
