@@ -1,7 +1,9 @@
 """Every test begins with the settings of the environment, and with kernels that this run has compiled."""
 
+import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextvars import copy_context
@@ -32,6 +34,16 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         result = yield
     assert names <= seen, f"this test is marked to cover {', '.join(sorted(names - seen))} and does not touch it"
     return result
+
+
+def pytest_collection_finish() -> None:
+    """Tests and what they import stay to the end: the many collections of tests of memory need not walk over them."""
+    if "hypothesis" in sys.modules:
+        from hypothesis import given, strategies
+
+        given(strategies.none())(lambda _: None)()  # The first time, it asks the collector who has its generators.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -122,16 +134,16 @@ def _compiler() -> None:
 
 @pytest.fixture(scope="module")
 def less_optimised() -> Iterator[None]:
-    """Kernels are compiled for this machine with -O1, for tests of many kernels that run each of them on little.
+    """Kernels are compiled for this machine with -O0, for tests of many kernels that run each of them on little.
 
-    That takes a quarter less processor time. All others, and with NPU_TENSOR_TEST_ALL these too, compile as users do.
+    That takes half of the processor time. All others, and with NPU_TENSOR_TEST_ALL these too, compile as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("NPU_TENSOR_TEST_ALL"):
             for name in ("_FLAGS", "_VISIBLE_FLAGS"):
                 flags = getattr(host_compiler, name)
                 assert "-O2" in flags
-                patch.setattr(host_compiler, name, tuple("-O1" if flag == "-O2" else flag for flag in flags))
+                patch.setattr(host_compiler, name, tuple("-O0" if flag == "-O2" else flag for flag in flags))
         yield
 
 
