@@ -37,13 +37,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Tests and what they import stay to the end: the many collections of tests of memory need not walk over them."""
+    """Tests and what they import stay to the end: the many collections of tests of memory need not walk over them.
+
+    Only where there are many tests, some of which use Hypothesis: it must have been used before, as it asks the collector
+    for the owners of its generators the first time.
+    """
     if "hypothesis" in sys.modules:
         from hypothesis import given, strategies
 
-        given(strategies.none())(lambda _: None)()  # The first time, it asks the collector who has its generators.
-    gc.collect()
-    gc.freeze()
+        given(strategies.none())(lambda _: None)()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

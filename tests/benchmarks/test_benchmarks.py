@@ -188,6 +188,8 @@ def test_ops_refuses_an_unknown_workload() -> None:
 
 def test_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "GROUPS", [group._replace(quick=1) for group in products.GROUPS])
+    amount = products.QUICK_AMOUNT
+    monkeypatch.setattr(products, "QUICK_AMOUNT", amount._replace(effort=amount.effort._replace(rounds=2, blocks=1)))
     found = run(products.main, tmp_path)
     assert not any(entry["failed"] for entry in found["left_out"])
     rows = found["rows"]
