@@ -45,8 +45,9 @@ class Chosen:
         """Print the share of tests that pass, without those that the suite skips."""
         passed, skipped = (len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "skipped"))
         total = self.real - skipped
-        share = f"{passed / total:.1%}"
-        terminalreporter.write_line(f"{passed} of {total} tests that need no complex numbers pass, {share}")
+        if total > 0:
+            share = f"{passed / total:.1%}"
+            terminalreporter.write_line(f"{passed} of {total} tests that need no complex numbers pass, {share}")
 
 
 def main() -> int:

@@ -39,8 +39,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_collection_finish() -> None:
     """Tests and what they import stay to the end: the many collections of tests of memory need not walk over them.
 
-    Only where there are many tests, some of which use Hypothesis: it must have been used before, as it asks the collector
-    for the owners of its generators the first time.
+    Only where some tests use Hypothesis, as among many. It must have been used before: the first time, it asks the
+    collector for the owners of its generators.
     """
     if "hypothesis" in sys.modules:
         from hypothesis import given, strategies

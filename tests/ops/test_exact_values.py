@@ -79,3 +79,16 @@ def test_bools_select_all_or_nothing_of_what_is_stored() -> None:
         x = nt.zeros(2, 3)
         x[index] = 1
         assert x.tolist() == expected.tolist()
+
+
+def test_quotients_of_infinite_numbers_are_rounded_down() -> None:
+    """As the array API standard has them, zeros with their signs; PyTorch gives NaN or -1."""
+    inf, nan = np.inf, np.nan
+    table = [
+        (inf, 2, inf), (inf, -2, -inf), (-inf, 2, -inf), (-inf, -2, inf), (1, inf, 0.0), (-1, inf, -0.0),
+        (1, -inf, -0.0), (-1, -inf, 0.0), (inf, inf, nan), (inf, -inf, nan), (nan, inf, nan), (inf, 0, inf),
+    ]  # fmt: skip
+    x, y, expected = np.array(table, np.float32).T
+    found = (nt.from_numpy(x.copy()) // nt.from_numpy(y.copy())).numpy()
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found)[expected == 0], np.signbit(expected)[expected == 0])

@@ -166,6 +166,7 @@ def noise(values: Array) -> None:
 
 
 def one_element(values: Array) -> None:
+    """By more than the widest tolerance allows, which is that of products with quantized weights."""
     values[-1] += np.asarray(8).astype(values.dtype)
 
 
