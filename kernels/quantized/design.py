@@ -152,10 +152,10 @@ def block_cycles(weights: str, arch: Arch) -> int:
     """Vector instructions for a block of 32 rows and one row of x, with two for each addition of sums."""
     product = LANES // (16 if arch == "aie2" else 32)
     halves = BlockOrder(weights, 1, BLOCK).codes < BLOCK
-    unpacked = UNPACK_CYCLES * BLOCK // 2 if halves else 0
-    added = 2 * (3 if halves else 1)
-    scaled = 2 + product + (4 if _has_minima(weights) else 2) * product
-    return BLOCK * (CONVERT_CYCLES + product) + unpacked + added + scaled
+    unpack = UNPACK_CYCLES * BLOCK // 2 if halves else 0
+    add = 2 * (3 if halves else 1)
+    scale = 2 + product + (4 if _has_minima(weights) else 2) * product
+    return BLOCK * (CONVERT_CYCLES + product) + unpack + add + scale
 
 
 def _source(weights: str, stored: str) -> Source:
@@ -246,12 +246,12 @@ def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Config
 
 def design(problem: QuantizedProblem) -> Design:
     """Host buffers: x, the weights in their order, the result; as words."""
-    made = configuration(problem.arch, problem.columns, problem.weights, problem.stored)
-    sequence, parts, blocks = SequenceBuilder(made), problem.parts, problem.features // BLOCK
+    shared = configuration(problem.arch, problem.columns, problem.weights, problem.stored)
+    sequence, parts, blocks = SequenceBuilder(shared), problem.parts, problem.features // BLOCK
     x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))
     weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
     result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
-    for number, parameter in enumerate(made.parameters):
+    for number, parameter in enumerate(shared.parameters):
         part = parts[number // CORES]
         extents = [part.units, part.objects, problem.share, blocks, problem.share * blocks]
         sequence.write(parameter, [problem.x_objects - 1, *extents])
@@ -259,7 +259,7 @@ def design(problem: QuantizedProblem) -> Design:
     def turn(start: int) -> Iterator[Step]:
         for channel, part in enumerate(parts):
             column, number = divmod(channel, CHANNELS)
-            objects, results = (made.fifo(f"{name}{number}_{column}") for name in ("objects", "result"))
+            objects, results = (shared.fifo(f"{name}{number}_{column}") for name in ("objects", "result"))
             written = problem.written(start, part)
             assert written is not None
             yield Step(objects, x, problem.x(start))
@@ -268,5 +268,5 @@ def design(problem: QuantizedProblem) -> Design:
 
     pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
     block = block_cycles(problem.weights, problem.arch)
-    kept = min(problem.x_object_elements, problem.share * problem.features) // BLOCK
-    return sequence.build({"nt_keep": kept * KEEP_CYCLES, "nt_multiply": OBJECT_BLOCKS * problem.share * block})
+    x_blocks = min(problem.x_object_elements, problem.share * problem.features) // BLOCK
+    return sequence.build({"nt_keep": x_blocks * KEEP_CYCLES, "nt_multiply": OBJECT_BLOCKS * problem.share * block})

@@ -78,9 +78,10 @@ def _value_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
     for item, number in trace.arguments:
         names[item] = f"value{item}"
         yield from _computed(names[item], f"node{number}")
+    replaced = dict(trace.replaced)
     for item, tensor in trace.outside:
         names[item] = f"value{item}"
-        if item in dict(trace.replaced):
+        if item in replaced:
             namespace["overwritable"] = overwritable
             yield f"    value{item} = overwritable({_handle(tensor, f'outside{item}', namespace)})"
             continue

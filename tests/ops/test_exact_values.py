@@ -89,6 +89,6 @@ def test_quotients_of_infinite_numbers_are_rounded_down() -> None:
         (1, -inf, -0.0), (-1, -inf, 0.0), (inf, inf, nan), (inf, -inf, nan), (nan, inf, nan), (inf, 0, inf),
     ]  # fmt: skip
     x, y, expected = np.array(table, np.float32).T
-    found = (nt.from_numpy(x.copy()) // nt.from_numpy(y.copy())).numpy()
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(np.signbit(found)[expected == 0], np.signbit(expected)[expected == 0])
+    quotients = (nt.from_numpy(x.copy()) // nt.from_numpy(y.copy())).numpy()
+    np.testing.assert_array_equal(quotients, expected)
+    np.testing.assert_array_equal(np.signbit(quotients)[expected == 0], np.signbit(expected)[expected == 0])

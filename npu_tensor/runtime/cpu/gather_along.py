@@ -8,15 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import int32, int64
-from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, copy_cost
-from npu_tensor.runtime.cpu.kernels import CpuKernel
+from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
+from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
-from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
-from npu_tensor.task import Cost, Refusal, Step, Task
+from npu_tensor.task import Refusal, Step, Task
 
 __all__ = ["GatherKernel", "gather_kernel"]
 
@@ -96,14 +94,10 @@ def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:
     return GatherKernel(processor, task)
 
 
-class GatherKernel(CpuKernel):
+class GatherKernel(CopyingKernel):
     """Elements one by one; what is out of range is left to NumPy, which raises the error."""
 
     name = "gather"
-
-    @cached_property
-    def cost(self) -> Cost:
-        return copy_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> Step:
         task, owner = self.task, self.owner
@@ -119,7 +113,7 @@ class GatherKernel(CpuKernel):
         loop = (kernel, meta.ctypes.data, math.prod(task.shape), LEAST_PIECE)
         x_offset, index_offset = x.layout.offset * output.dtype.itemsize, index.layout.offset * index.dtype.itemsize
         launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
-        otherwise = ReferenceKernel(task, ReferenceDevice(owner.allocator)).bind()
+        otherwise = self.reference.bind()
 
         def run(values: list[Any], keep: object = meta) -> None:
             buffer, wrong = new_buffer(), ctypes.c_bool()

@@ -40,6 +40,7 @@ from npu_tensor.runtime.cpu.quantized_product import (
 )
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
@@ -62,6 +63,11 @@ class CpuKernel:
         """Compile what is not compiled yet."""
         with self.owner.compiling(self):
             return self._bind()
+
+    @property
+    def reference(self) -> ReferenceKernel:
+        """NumPy's kernel for the task, for what a compiled one leaves to it."""
+        return ReferenceKernel(self.task, ReferenceDevice(self.owner.allocator))
 
     def _bind(self) -> Step:
         raise NotImplementedError
@@ -260,14 +266,18 @@ class QuantizedKernel(CpuKernel):
         return _in_sequence([*before, step, *after], task.inputs, task.outputs)
 
 
-class DequantizeKernel(CpuKernel):
-    """The op `dequantize`."""
-
-    name = "quantized"
+class CopyingKernel(CpuKernel):
+    """A kernel that moves elements, and takes as long as it takes to read and write them."""
 
     @cached_property
     def cost(self) -> Cost:
         return copy_cost(self.task, self.owner.rates, self.owner.threads)
+
+
+class DequantizeKernel(CopyingKernel):
+    """The op `dequantize`."""
+
+    name = "quantized"
 
     def _bind(self) -> Step:
         owner, (source,), (output,) = self.owner, self.task.inputs, self.task.outputs

@@ -12,7 +12,6 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.write_strided import bind_copy_to, bind_target, is_contiguous
-from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.task import Cost, Refusal, Step, Task
 
 __all__ = ["RowsKernel", "rows_kernel"]
@@ -41,11 +40,7 @@ class RowsKernel(CpuKernel):
 
     @cached_property
     def cost(self) -> Cost:
-        return self._reference.cost
-
-    @property
-    def _reference(self) -> ReferenceKernel:
-        return ReferenceKernel(self.task, ReferenceDevice(self.owner.allocator))
+        return self.reference.cost
 
     def _bind(self) -> Step:
         (target, value, index), (output,) = self.task.inputs, self.task.outputs
@@ -61,7 +56,7 @@ class RowsKernel(CpuKernel):
         flat = value._replace(layout=Layout((elements,), (1,), value.layout.offset))
         copy = bind_copy_to(self.owner, flat, output, (1,))
         indices = np.ctypeslib.as_ctypes_type(index.dtype.numpy) * count
-        before, otherwise = index.layout.offset * index.dtype.itemsize, self._reference.bind()
+        before, otherwise = index.layout.offset * index.dtype.itemsize, self.reference.bind()
 
         def run(values: list[Any]) -> None:
             rows = indices.from_address(values[index.item].address + before)

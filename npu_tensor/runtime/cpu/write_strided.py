@@ -7,16 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
-from npu_tensor.runtime.cpu.cpu_cost import copy_cost
-from npu_tensor.runtime.cpu.kernels import CpuKernel
+from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Input, Output, Refusal, Step, Task
+from npu_tensor.task import Input, Output, Refusal, Step, Task
 
 __all__ = ["StridedKernel", "bind_copy_to", "bind_target", "is_contiguous", "strided_kernel"]
 
@@ -36,14 +34,10 @@ def strided_kernel(processor: Processor, task: Task) -> StridedKernel | Refusal:
     return StridedKernel(processor, task)
 
 
-class StridedKernel(CpuKernel):
+class StridedKernel(CopyingKernel):
     """A value stored, or added, with strides."""
 
     name = "strided"
-
-    @cached_property
-    def cost(self) -> Cost:
-        return copy_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> Step:
         task = self.task
