@@ -1,21 +1,23 @@
 """Blocks of quantized weights in LLVM IR: the codes and scales of 32 elements at a time.
 
-What the blocks mean is said, in NumPy, in `npu_tensor.ops.quantized`; where their fields are, by the dtype.
+What the blocks mean is said, in NumPy, in `npu_tensor.ops.quantized`; where their fields are, by the dtype. Several
+rows of weights are read in step: codes are a vector for each row, and what a group has once is a vector with a lane for
+each row, so that it is computed for all rows at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.quantized import IQ4_NL_VALUES, MXFP4_VALUES
 from npu_tensor.runtime.cpu.float_formats import widen_float16
-from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
+from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["GROUP", "CodeGroup", "both_halves", "dot", "groups"]
+__all__ = ["GROUP", "CodeGroup", "dot", "groups"]
 
 GROUP: Final = 32
 """Elements whose codes are one vector of bytes."""
@@ -24,161 +26,185 @@ GROUP: Final = 32
 class CodeGroup(NamedTuple):
     """Elements are scale * code + minimum.
 
-    codes: of GROUP elements, as bytes. signed: whether they are; others are below 128. scales: one, or one for each
-    half of the elements. minimum: None stands for 0.
+    codes: for each row those of GROUP elements, as bytes. signed: whether they are; others are below 128. scales: for
+    all elements or for each half of them, with a lane for each row. minima: a lane for each row; None stands for 0.
     """
 
-    codes: Value
+    codes: Sequence[Value]
     signed: bool
     scales: tuple[Value, ...]
-    minimum: Value | None = None
+    minima: Value | None = None
 
 
 class _Block:
-    """A block in memory."""
+    """A block of a row in memory."""
 
-    def __init__(self, emitter: Emitter, dtype: str, pointer: Value) -> None:
-        self.emitter = emitter
-        self.pointer = pointer
-        fields = as_dtype(dtype).numpy.fields
-        assert fields is not None
-        self.offsets = {name: int(field[1]) for name, field in fields.items()}
+    def __init__(self, emitter: Emitter, offsets: dict[str, int], pointer: Value) -> None:
+        self.emitter, self.offsets, self.pointer = emitter, offsets, pointer
 
     def load(self, field: str, type_: str, start: int = 0) -> Value:
         """A value of any type, which begins `start` bytes after the field does."""
         address = byte_offset(self.emitter, self.pointer, self.offsets[field] + start)
         return load_value(self.emitter, type_, address, align=1)
 
-    def half(self, field: str) -> Value:
-        """A float16 as float32."""
-        return widen_float16(self.emitter, self.load(field, "i16"))
-
-    def pair(self, field: str) -> tuple[Value, Value]:
-        """Two float16 that follow one another as float32."""
-        both = widen_float16(self.emitter, self.load(field, "<2 x i16>"))
-        return self.emitter.extract(both, 0), self.emitter.extract(both, 1)
-
-    def low(self, packed: Value) -> Value:
-        return self.emitter.op("and", packed, 15)
-
-    def high(self, packed: Value) -> Value:
-        return self.emitter.op("lshr", packed, 4)
-
     def nibbles(self, field: str = "qs") -> Value:
         """The low halves of 16 bytes and then the high ones."""
-        packed = self.load(field, "<16 x i8>")
-        return self.emitter.shuffle(self.low(packed), range(GROUP), self.high(packed))
+        e, packed = self.emitter, self.load(field, "<16 x i8>")
+        twice = e.cast(e.shuffle(packed, [*range(16)] * 2), "<4 x i64>")
+        return e.op("and", e.cast(e.op("lshr", twice, e.literals((0, 0, 4, 4), "i64")), f"<{GROUP} x i8>"), 15)
 
-    def fifth_bits(self) -> Value:
-        """16 where the bit of the element is set."""
-        mask = self.emitter.cast(self.load("qh", "i32"), f"<{GROUP} x i1>")
-        sixteen = self.emitter.constant(16, f"<{GROUP} x i8>")
-        return self.emitter.select(mask, sixteen, 0)
-
-    def number(self, byte: Value, opcode: str = "uitofp") -> Value:
-        return self.emitter.convert(opcode, byte, "float")
+    def five_bits(self) -> Value:
+        """Nibbles, with 16 more where the bit of the element is set."""
+        e = self.emitter
+        mask = e.cast(self.load("qh", "i32"), f"<{GROUP} x i1>")
+        return e.op("or", self.nibbles(), e.select(mask, e.constant(16, f"<{GROUP} x i8>"), 0))
 
 
-def _q4_0(block: _Block) -> Iterator[CodeGroup]:
-    yield CodeGroup(block.emitter.sub(block.nibbles(), 8), True, (block.half("d"),))
+class _Blocks(list[_Block]):
+    """The blocks of several rows, and vectors with a lane for each row."""
+
+    def __init__(self, emitter: Emitter, dtype: str, pointers: Sequence[Value]) -> None:
+        fields = as_dtype(dtype).numpy.fields
+        assert fields is not None
+        offsets = {name: int(field[1]) for name, field in fields.items()}
+        super().__init__([_Block(emitter, offsets, pointer) for pointer in pointers])
+        self.emitter = emitter
+
+    def lanes(self, field: str, type_: str, start: int = 0) -> Value:
+        """A scalar of each row; see `_Block.load`."""
+        e, vector = self.emitter, Value("poison", f"<{len(self)} x {type_}>")
+        for row, block in enumerate(self):
+            scalar = block.load(field, type_, start)
+            vector = e.assign(
+                vector.type, f"insertelement {vector.type} {vector.name}, {type_} {scalar.name}, i64 {row}"
+            )
+        return vector
+
+    def halves(self, field: str) -> Value:
+        """A float16 of each row as float32."""
+        return widen_float16(self.emitter, self.lanes(field, "i16"))
+
+    def pairs(self, field: str) -> tuple[Value, Value]:
+        """Two float16 that follow one another in each row, as float32."""
+        e, words, count = self.emitter, self.lanes(field, "i32"), 2 * len(self)
+        both = widen_float16(e, e.cast(words, f"<{count} x i16>"))
+        return e.shuffle(both, range(0, count, 2)), e.shuffle(both, range(1, count, 2))
+
+    def numbers(self, bytes_: Value, opcode: str = "uitofp") -> Value:
+        return self.emitter.convert(opcode, bytes_, "float")
 
 
-def _q4_1(block: _Block) -> Iterator[CodeGroup]:
-    scale, minimum = block.pair("d")
-    yield CodeGroup(block.nibbles(), False, (scale,), minimum)
+def _q4_0(blocks: _Blocks) -> Iterator[CodeGroup]:
+    codes = [blocks.emitter.sub(block.nibbles(), 8) for block in blocks]
+    yield CodeGroup(codes, True, (blocks.halves("d"),))
 
 
-def _q5_0(block: _Block) -> Iterator[CodeGroup]:
-    codes = block.emitter.op("or", block.nibbles(), block.fifth_bits())
-    yield CodeGroup(block.emitter.sub(codes, 16), True, (block.half("d"),))
+def _q4_1(blocks: _Blocks) -> Iterator[CodeGroup]:
+    scales, minima = blocks.pairs("d")
+    yield CodeGroup([block.nibbles() for block in blocks], False, (scales,), minima)
 
 
-def _q5_1(block: _Block) -> Iterator[CodeGroup]:
-    scale, minimum = block.pair("d")
-    yield CodeGroup(block.emitter.op("or", block.nibbles(), block.fifth_bits()), False, (scale,), minimum)
+def _q5_0(blocks: _Blocks) -> Iterator[CodeGroup]:
+    codes = [blocks.emitter.sub(block.five_bits(), 16) for block in blocks]
+    yield CodeGroup(codes, True, (blocks.halves("d"),))
 
 
-def _q8_0(block: _Block) -> Iterator[CodeGroup]:
-    yield CodeGroup(block.load("qs", f"<{GROUP} x i8>"), True, (block.half("d"),))
+def _q5_1(blocks: _Blocks) -> Iterator[CodeGroup]:
+    scales, minima = blocks.pairs("d")
+    yield CodeGroup([block.five_bits() for block in blocks], False, (scales,), minima)
 
 
-def _six_bits(block: _Block, number: int, field: int) -> Value:
+def _q8_0(blocks: _Blocks) -> Iterator[CodeGroup]:
+    yield CodeGroup([block.load("qs", f"<{GROUP} x i8>") for block in blocks], True, (blocks.halves("d"),))
+
+
+def _low(e: Emitter, packed: Value) -> Value:
+    return e.op("and", packed, 15)
+
+
+def _high(e: Emitter, packed: Value) -> Value:
+    return e.op("lshr", packed, 4)
+
+
+def _six_bits(blocks: _Blocks, number: int, field: int) -> Value:
     """Scale (field 0) or minimum (field 4) of a group of q4_k and q5_k; see `ops.quantized`."""
-    e = block.emitter
+    e = blocks.emitter
 
-    def byte(place: int) -> Value:
-        return block.load("scales", "i8", place)
+    def bytes_(place: int) -> Value:
+        return blocks.lanes("scales", "i8", place)
 
     if number < 4:
-        return e.op("and", byte(field + number), 63)
-    mixed = byte(8 + number - 4)
-    low = block.high(mixed) if field else block.low(mixed)
-    return e.op("or", low, e.op("and", e.op("lshr", byte(field + number - 4), 2), 0x30))
+        return e.op("and", bytes_(field + number), 63)
+    mixed = bytes_(8 + number - 4)
+    low = _high(e, mixed) if field else _low(e, mixed)
+    return e.op("or", low, e.op("and", e.op("lshr", bytes_(field + number - 4), 2), 0x30))
 
 
-def _with_minima(block: _Block, fifth: bool) -> Iterator[CodeGroup]:
-    e = block.emitter
-    d, dmin = block.pair("d")
-    packed = high_bits = None
-    if fifth:
-        high_bits = block.load("qh", f"<{GROUP} x i8>")
+def _with_minima(blocks: _Blocks, fifth: bool) -> Iterator[CodeGroup]:
+    e = blocks.emitter
+    d, dmin = blocks.pairs("d")
+    packed: list[Value] = []
+    high_bits = [block.load("qh", f"<{GROUP} x i8>") for block in blocks] if fifth else []
     for number in range(8):
         if number % 2 == 0:
-            packed = block.load("qs", f"<{GROUP} x i8>", number // 2 * GROUP)
-        assert packed is not None
-        codes = block.high(packed) if number % 2 else block.low(packed)
-        if high_bits is not None:
-            bit = e.op("and", e.op("lshr", high_bits, number), 1)
-            codes = e.op("or", codes, e.op("shl", bit, 4))
-        scale = e.mul(d, block.number(_six_bits(block, number, 0)))
-        minimum = e.neg(e.mul(dmin, block.number(_six_bits(block, number, 4))))
-        yield CodeGroup(codes, False, (scale,), minimum)
+            packed = [block.load("qs", f"<{GROUP} x i8>", number // 2 * GROUP) for block in blocks]
+        codes = [(_high if number % 2 else _low)(e, each) for each in packed]
+        if fifth:
+            bits = [e.op("and", e.op("lshr", each, number), 1) for each in high_bits]
+            codes = [e.op("or", code, e.op("shl", bit, 4)) for code, bit in zip(codes, bits, strict=True)]
+        scales = e.mul(d, blocks.numbers(_six_bits(blocks, number, 0)))
+        minima = e.neg(e.mul(dmin, blocks.numbers(_six_bits(blocks, number, 4))))
+        yield CodeGroup(codes, False, (scales,), minima)
 
 
-def _q6_k(block: _Block) -> Iterator[CodeGroup]:
-    e = block.emitter
-    d = block.half("d")
+def _q6_k(blocks: _Blocks) -> Iterator[CodeGroup]:
+    e = blocks.emitter
+    d = blocks.halves("d")
+
+    def codes(block: _Block, high: Value, half: int, part: int) -> Value:
+        packed = block.load("ql", f"<{GROUP} x i8>", half * 64 + part % 2 * GROUP)
+        bits = e.op("shl", e.op("and", e.op("lshr", high, 2 * part), 3), 4)
+        return e.sub(e.op("or", (_high if part >= 2 else _low)(e, packed), bits), 32)
+
     for half in range(2):
-        high = block.load("qh", f"<{GROUP} x i8>", half * GROUP)
+        high = [block.load("qh", f"<{GROUP} x i8>", half * GROUP) for block in blocks]
         for part in range(4):
-            packed = block.load("ql", f"<{GROUP} x i8>", half * 64 + part % 2 * GROUP)
-            low = block.high(packed) if part >= 2 else block.low(packed)
-            bits = e.op("shl", e.op("and", e.op("lshr", high, 2 * part), 3), 4)
-            scales = (block.load("scales", "i8", half * 8 + part * 2 + i) for i in range(2))
-            yield CodeGroup(
-                e.sub(e.op("or", low, bits), 32), True, tuple(e.mul(d, block.number(s, "sitofp")) for s in scales)
-            )
+            each = [codes(block, bits, half, part) for block, bits in zip(blocks, high, strict=True)]
+            bytes_ = (blocks.lanes("scales", "i8", half * 8 + part * 2 + i) for i in range(2))
+            yield CodeGroup(each, True, tuple(e.mul(d, blocks.numbers(each, "sitofp")) for each in bytes_))
 
 
-def _iq4_nl(block: _Block) -> Iterator[CodeGroup]:
-    yield CodeGroup(_look_up(block.emitter, block.nibbles("indices"), IQ4_NL_VALUES), True, (block.half("d"),))
+def _iq4_nl(blocks: _Blocks) -> Iterator[CodeGroup]:
+    codes = [_look_up(blocks.emitter, block.nibbles("indices"), IQ4_NL_VALUES) for block in blocks]
+    yield CodeGroup(codes, True, (blocks.halves("d"),))
 
 
-def _mxfp4(block: _Block) -> Iterator[CodeGroup]:
-    e = block.emitter
-    exponent = e.convert("zext", block.load("e", "i8"), "i32")
+def _mxfp4(blocks: _Blocks) -> Iterator[CodeGroup]:
+    e = blocks.emitter
+    exponent = e.convert("zext", blocks.lanes("e", "i8"), "i32")
     subnormal = e.op("shl", 0x200000, e.op("and", exponent, 1))
     bits = e.select(e.compare("ult", exponent, 2), subnormal, e.op("shl", e.sub(exponent, 1), 23))
-    yield CodeGroup(_look_up(e, block.nibbles(), MXFP4_VALUES), True, (e.float_of_bits(bits),))
+    codes = [_look_up(e, block.nibbles(), MXFP4_VALUES) for block in blocks]
+    yield CodeGroup(codes, True, (e.float_of_bits(bits),))
 
 
-_FORMATS: Final[dict[str, Callable[[_Block], Iterator[CodeGroup]]]] = {
+_FORMATS: Final[dict[str, Callable[[_Blocks], Iterator[CodeGroup]]]] = {
     "q4_0": _q4_0,
     "q4_1": _q4_1,
     "q5_0": _q5_0,
     "q5_1": _q5_1,
     "q8_0": _q8_0,
-    "q4_k": lambda block: _with_minima(block, fifth=False),
-    "q5_k": lambda block: _with_minima(block, fifth=True),
+    "q4_k": lambda blocks: _with_minima(blocks, fifth=False),
+    "q5_k": lambda blocks: _with_minima(blocks, fifth=True),
     "q6_k": _q6_k,
     "iq4_nl": _iq4_nl,
     "mxfp4": _mxfp4,
 }
 
 
-def groups(emitter: Emitter, dtype: str, pointer: Value) -> Iterator[CodeGroup]:
-    """The elements of a block, in order."""
-    return _FORMATS[dtype](_Block(emitter, dtype, pointer))
+def groups(emitter: Emitter, dtype: str, pointers: Sequence[Value]) -> Iterator[CodeGroup]:
+    """The elements of a block of each row, in order."""
+    return _FORMATS[dtype](_Blocks(emitter, dtype, pointers))
 
 
 # --- bytes
@@ -210,13 +236,13 @@ def _look_up(e: Emitter, indices: Value, table: tuple[int, ...]) -> Value:
     return result
 
 
-def dot(e: Emitter, group: CodeGroup, x: Value) -> Value:
-    """The products of the codes and the signed bytes x, in 8 sums, of which 4 belong to each half of the elements."""
-    target, codes = e.target, group.codes
+def dot(e: Emitter, codes: Value, signed: bool, x: Value) -> Value:
+    """The products of codes and the signed bytes x, in 8 sums, of which 4 belong to each half of the elements."""
+    target = e.target
     features = target.features
     if not target.is_x86 or "ssse3" not in features:
         return _by_halves(e, lambda a, b: _dot_16(e, a, b), codes, x)
-    if group.signed:
+    if signed:
         # The instructions take unsigned bytes on the left: the sign of the code moves to x.
         x, codes = _signs_moved(e, x, codes), e.intrinsic("llvm.abs", codes, Value("false", "i1"))
     zero = e.constant(0, "<8 x i32>")
@@ -255,11 +281,3 @@ def _dot_16(e: Emitter, a: Value, b: Value) -> Value:
     wide = e.convert("sext", products, "i32")
     parts = [e.shuffle(wide, range(first, first + 4)) for first in range(0, 16, 4)]
     return e.add(e.add(parts[0], parts[1]), e.add(parts[2], parts[3]))
-
-
-def both_halves(e: Emitter, scales: tuple[Value, ...]) -> Value:
-    """The scales of a group for the sums of `dot`."""
-    if len(scales) == 1:
-        return broadcast(e, scales[0], 8)
-    vectors = [broadcast(e, scale, 4) for scale in scales]
-    return e.shuffle(vectors[0], range(8), vectors[1])

@@ -18,7 +18,7 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.runtime.cpu.float_formats import round_float16
 from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.quantized_formats import GROUP, CodeGroup, both_halves, dot, groups
+from npu_tensor.runtime.cpu.quantized_formats import GROUP, CodeGroup, dot, groups
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 
@@ -38,8 +38,12 @@ MOST_TOKENS: Final = 4
 _META: Final = ("blocks", "rows", "tokens", "weight_row_bytes", "float_row_bytes", "input_row_bytes", "scales", "sums")
 """What both kernels read; see `product_meta`."""
 
-_AHEAD: Final = 8192
-"""Bytes. The rows of a tile are short streams, which processors foresee too late."""
+_AHEAD: Final = 4096
+"""Bytes from what is read to what is fetched. The rows of a tile are short streams, which processors foresee too late.
+As they follow one another in memory, what is fetched is one long stream."""
+
+_LINE: Final = 64
+"""Bytes."""
 
 _SUMS: Final = 8
 """Lanes of an accumulator."""
@@ -61,8 +65,7 @@ class QuantizedSpec(NamedTuple):
 class RoundedRow(NamedTuple):
     """Where a row that is rounded to bytes has its scales and sums, and its size; in bytes.
 
-    Scales and sums are float32, one for each group. A sum is an eighth of that of the elements, as it is added to each
-    lane of an accumulator.
+    Scales and sums are float32, one for each group.
     """
 
     scales: int
@@ -144,7 +147,7 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
                 writer.store(e.convert("trunc", codes, "i8"), byte_offset(e, target_row, e.mul(group, GROUP)))
                 four = e.mul(group, 4)
                 writer.store(stored, byte_offset(e, byte_offset(e, target_row, meta["scales"]), four))
-                number = e.mul(e.convert("sitofp", e.sum_lanes(codes), "float"), 1 / _SUMS)
+                number = e.convert("sitofp", e.sum_lanes(codes), "float")
                 writer.store(e.mul(number, stored), byte_offset(e, byte_offset(e, target_row, meta["sums"]), four))
 
         e.loop(0, meta["blocks"], 1, (), round_block)
@@ -182,19 +185,24 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 
             def add_block(index: Value, sums: list[Value]) -> list[Value]:
                 blocks = [byte_offset(e, start, e.mul(index, dtype.itemsize)) for start in starts]
-                for block in blocks if spec.tokens == 1 else ():
-                    e.prefetch(byte_offset(e, block, _AHEAD))
-                in_step = zip(*(groups(e, spec.dtype, block) for block in blocks), strict=True)
-                for i, of_rows in enumerate(in_step):
-                    sums = add(writer, of_rows, inputs, e.add(e.mul(index, count), i), sums)
+                if spec.tokens == 1:
+                    read = dtype.itemsize * spec.rows
+                    ahead = byte_offset(e, starts[0], e.add(e.mul(index, read), _AHEAD))
+                    for line in range(0, read, _LINE):
+                        e.prefetch(byte_offset(e, ahead, line))
+                for i, group in enumerate(groups(e, spec.dtype, blocks)):
+                    sums = add(writer, group, inputs, e.add(e.mul(index, count), i), sums)
                 return sums
 
-            zero = e.constant(0.0, f"<{_SUMS} x float>")
-            sums = e.loop(0, meta["blocks"], 1, [zero] * (spec.rows * spec.tokens), add_block)
-            for r, row in enumerate(rows):
-                for t, each in enumerate(tokens):
+            zero, zeros = (e.constant(0.0, f"<{lanes} x float>") for lanes in (_SUMS, spec.rows))
+            start = [zero] * (spec.rows * spec.tokens) + [zeros] * spec.tokens
+            sums = e.loop(0, meta["blocks"], 1, start, add_block)
+            for t, each in enumerate(tokens):
+                column = sums[len(sums) - spec.tokens + t]
+                for r, row in enumerate(rows):
                     place = e.add(e.mul(each, meta["rows"]), row)
-                    writer.store(e.sum_lanes(sums[r * spec.tokens + t]), e.address(result, place, "float32"))
+                    number = e.add(e.sum_lanes(sums[r * spec.tokens + t]), e.extract(column, r))
+                    writer.store(number, e.address(result, place, "float32"))
 
         e.loop(0, meta["tokens"], spec.tokens, (), compute_tokens)
 
@@ -203,51 +211,57 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 
 
 def _add_rounded(
-    writer: _Writer, rows: Sequence[CodeGroup], inputs: Sequence[Value], group: Value, sums: list[Value]
+    writer: _Writer, group: CodeGroup, inputs: Sequence[Value], number: Value, sums: list[Value]
 ) -> list[Value]:
-    e, meta = writer.emitter, writer.meta
-    sums, four = list(sums), e.mul(group, 4)
-    scales = [both_halves(e, row.scales) for row in rows]
-    minima = [row.minimum and broadcast(e, row.minimum, _SUMS) for row in rows]
+    """sums: of each row with each input, in 8 lanes; then of the minima with each input, in a lane for each row."""
+    e, meta, rows = writer.emitter, writer.meta, len(group.codes)
+    sums, four = list(sums), e.mul(number, 4)
     for t, start in enumerate(inputs):
-        codes = load_value(e, f"<{GROUP} x i8>", byte_offset(e, start, e.mul(group, GROUP)), align=1)
+        codes = load_value(e, f"<{GROUP} x i8>", byte_offset(e, start, e.mul(number, GROUP)), align=1)
 
         def spread(name: str, start: Value = start) -> Value:
-            number = writer.floats(byte_offset(e, byte_offset(e, start, meta[name]), four), 1)
-            return broadcast(e, number, _SUMS)
+            scalar = writer.floats(byte_offset(e, byte_offset(e, start, meta[name]), four), 1)
+            return broadcast(e, scalar, rows)
 
-        scale = spread("scales")
-        for r, row in enumerate(rows):
+        x_scale = spread("scales")
+        scales = [e.mul(each, x_scale) for each in group.scales]
+        for r, row in enumerate(group.codes):
             place = r * len(inputs) + t
-            number = e.convert("sitofp", dot(e, row, codes), "float")
-            sums[place] = e.fma(number, e.mul(scales[r], scale), sums[place])
-            minimum = minima[r]
-            if minimum is not None:
-                sums[place] = e.fma(minimum, spread("sums"), sums[place])
+            products = e.convert("sitofp", dot(e, row, group.signed, codes), "float")
+            sums[place] = e.fma(products, _lane(e, scales, r), sums[place])
+        if group.minima is not None:
+            place = rows * len(inputs) + t
+            sums[place] = e.fma(group.minima, spread("sums"), sums[place])
     return sums
 
 
+def _lane(e: Emitter, scales: Sequence[Value], row: int) -> Value:
+    """The scales of a row for the sums of `dot`."""
+    second = scales[0].lanes + row if len(scales) > 1 else row
+    return e.shuffle(scales[0], [row] * 4 + [second] * 4, scales[-1])
+
+
 def _add_exact(
-    writer: _Writer, rows: Sequence[CodeGroup], inputs: Sequence[Value], group: Value, sums: list[Value]
+    writer: _Writer, group: CodeGroup, inputs: Sequence[Value], number: Value, sums: list[Value]
 ) -> list[Value]:
     e = writer.emitter
-    sums, start = list(sums), e.mul(group, GROUP * 4)
+    sums, start = list(sums), e.mul(number, GROUP * 4)
     for part in range(GROUP // _SUMS):
         xs = [writer.floats(byte_offset(e, byte_offset(e, x, start), part * _SUMS * 4), _SUMS) for x in inputs]
-        for r, row in enumerate(rows):
-            weights = _numbers(e, row, part)
+        for r in range(len(group.codes)):
+            weights = _numbers(e, group, r, part)
             for t, x in enumerate(xs):
                 place = r * len(inputs) + t
                 sums[place] = e.fma(weights, x, sums[place])
     return sums
 
 
-def _numbers(e: Emitter, group: CodeGroup, part: int) -> Value:
+def _numbers(e: Emitter, group: CodeGroup, row: int, part: int) -> Value:
     """The eight elements of a group from number 8 * part on, as float32."""
-    codes = e.convert("sext", e.shuffle(group.codes, range(part * _SUMS, (part + 1) * _SUMS)), "i32")
-    scale = group.scales[part * len(group.scales) * _SUMS // GROUP]
-    numbers = e.mul(e.convert("sitofp", codes, "float"), broadcast(e, scale, _SUMS))
-    return numbers if group.minimum is None else e.add(numbers, broadcast(e, group.minimum, _SUMS))
+    codes = e.convert("sext", e.shuffle(group.codes[row], range(part * _SUMS, (part + 1) * _SUMS)), "i32")
+    scales = group.scales[part * len(group.scales) * _SUMS // GROUP]
+    numbers = e.mul(e.convert("sitofp", codes, "float"), e.shuffle(scales, [row] * _SUMS))
+    return numbers if group.minima is None else e.add(numbers, e.shuffle(group.minima, [row] * _SUMS))
 
 
 @lru_cache(maxsize=16)
@@ -263,9 +277,9 @@ def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
     def write_block(index: Value, _: list[Value]) -> None:
         block = byte_offset(e, blocks, e.mul(index, as_dtype(dtype).itemsize))
         start = byte_offset(e, result, e.mul(index, as_dtype(dtype).block * 4))
-        for i, group in enumerate(groups(e, dtype, block)):
+        for i, group in enumerate(groups(e, dtype, [block])):
             for part in range(GROUP // _SUMS):
-                writer.store(_numbers(e, group, part), byte_offset(e, start, (i * GROUP + part * _SUMS) * 4))
+                writer.store(_numbers(e, group, 0, part), byte_offset(e, start, (i * GROUP + part * _SUMS) * 4))
 
     e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), write_block)
     return writer.module(name)
