@@ -1,6 +1,6 @@
-"""Binds a program to the shapes and layouts of its operands: one compiled loop, and the step that runs it.
+"""Binds a program to the shapes and layouts of its operands: one compiled loop.
 
-Everything that depends only on structure (addresses of code, strides, grains) is worked out here; a step only allocates
+Everything that depends only on structure (addresses of code, strides, grains) is worked out here; a run only allocates
 its outputs and launches.
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,16 +16,16 @@ import numpy as np
 from npu_tensor.ops.analysis import PER_ELEMENT, frequencies
 from npu_tensor.ops.expression import Instruction, Parameter, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Number, Place, Slot
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
-from npu_tensor.runtime.cpu.engine import Address
 from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import length_class
 from npu_tensor.runtime.cpu.map_kernel import tile_count
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.task import Input, Output, Step
+from npu_tensor.task import Input, Output
 
-__all__ = ["bind_loop", "number_types", "with_fixed_numbers"]
+__all__ = ["bind_loop", "number_types", "slots_of", "with_fixed_numbers"]
 
 
 # Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
@@ -44,8 +43,8 @@ def bind_loop(
     inputs: Sequence[Input],
     outputs: Sequence[Output],
     together: int = 1,
-) -> Step:
-    """Compile a program for the collapsed form of `shape` and return the step that runs it.
+) -> BoundLoops:
+    """Compile a program for the collapsed form of `shape`, and bind the loop that runs it.
 
     together: so many neighbouring elements of a map run in one thread.
     """
@@ -65,12 +64,25 @@ def bind_loop(
     piece = grain(n, elements, program, owner.pool.threads)
     if together > 1:
         piece = n if tiles else -(-piece // together) * together
+    slots = (*(Place(output.item) for output in outputs), *slots_of(inputs, program))
+    loop = BoundLoop(kernel, meta.ctypes.data, n, piece, slots)
+    new = tuple([(output.item, output.nbytes) for output in outputs if output.donor is None])
+    taken = tuple([(output.item, output.donor) for output in outputs if output.donor is not None])
+    return BoundLoops((loop,), new, taken, (meta,))
+
+
+def slots_of(inputs: Sequence[Input], program: Program, first: int = 0, with_offset: bool = False) -> list[Slot]:
+    """What a kernel is given for operands, which the program reads in slots from `first` on.
+
+    with_offset: whether an address is that of the first element, or of the memory that it lies in.
+    """
     numbers = number_types(program)
-    arguments = [
-        (source.item, None if source.layout is not None else numbers.get(slot, float))
-        for slot, source in enumerate(inputs)
+    return [
+        Number(source.item, numbers.get(slot, float))
+        if source.layout is None or source.dtype is None
+        else Place(source.item, source.layout.offset * source.dtype.itemsize if with_offset else 0)
+        for slot, source in enumerate(inputs, first)
     ]
-    return _step(owner, kernel, meta, n, piece, outputs, arguments)
 
 
 def number_types(program: Program) -> dict[int, type]:
@@ -168,55 +180,6 @@ def _operands(
         (bits,) = struct.unpack("q", struct.pack("d" if is_float else "q", value))
         meta += [bits, *([0] * (len(space.outer) + 1))]
     return tuple(operands), np.array(meta, np.int64)
-
-
-def _step(
-    owner: Processor,
-    kernel: Address,
-    meta: np.ndarray[Any, Any],
-    n: int,
-    grain: int,
-    outputs: Sequence[Output],
-    arguments: Sequence[tuple[int, type | None]],
-) -> Step:
-    """The closure that runs a kernel."""
-    make = _step_maker(tuple(output.donor is None for output in outputs), tuple(kind is None for _, kind in arguments))
-    results = [
-        (output.item, owner.allocator.allocation(output.nbytes) if output.donor is None else output.donor)
-        for output in outputs
-    ]
-    forget = owner.allocator.forget_layouts
-    step: Step = make(owner.pool.launch, forget, kernel, meta.ctypes.data, n, grain, results, arguments, meta)
-    return step
-
-
-@lru_cache(maxsize=256)
-def _step_maker(are_new: tuple[bool, ...], are_tensors: tuple[bool, ...]) -> Callable[..., Step]:
-    """What makes the steps with so many outputs and arguments, without loops: this is the hot path of small tensors.
-
-    are_new: which outputs get a buffer, and not that of a donor. are_tensors: which arguments are no numbers.
-    """
-    outputs, arguments = range(len(are_new)), range(len(are_tensors))
-    sources = [f"source{i}()" if is_new else f"values[source{i}]" for i, is_new in enumerate(are_new)]
-    slots = [f"buffer{i}.address" for i in outputs]
-    slots += [
-        f"values[item{i}].address" if is_tensor else f"kind{i}(values[item{i}])"
-        for i, is_tensor in enumerate(are_tensors)
-    ]
-    lines = [
-        "def make(launch, forget, kernel, address, n, grain, outputs, arguments, meta):",
-        f"    [{', '.join(f'(out{i}, source{i})' for i in outputs)}] = outputs",
-        f"    [{', '.join(f'(item{i}, kind{i})' for i in arguments)}] = arguments",
-        "    def run(values, keep=meta):",
-        *(f"        values[out{i}] = buffer{i} = {source}" for i, source in enumerate(sources)),
-        *(f"        forget(buffer{i})" for i, is_new in enumerate(are_new) if not is_new),
-        f"        launch(kernel, address, n, grain, {', '.join(slots)})",
-        "    return run",
-    ]
-    namespace: dict[str, Any] = {}
-    exec("\n".join(lines), namespace)
-    made: Callable[..., Step] = namespace["make"]
-    return made
 
 
 _LARGEST: Final = (1 << 63) - 1

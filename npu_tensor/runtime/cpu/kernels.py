@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import ref
 
@@ -13,7 +12,17 @@ from npu_tensor.dtypes import DType, float32
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.ops.layouts import factored
-from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
+from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, slots_of, with_fixed_numbers
+from npu_tensor.runtime.cpu.bound_loops import (
+    BoundLoop,
+    BoundLoops,
+    Place,
+    Slot,
+    joined,
+    step,
+    value_of,
+    with_constants,
+)
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import (
     NEAR,
@@ -26,7 +35,7 @@ from npu_tensor.runtime.cpu.cpu_cost import (
     total,
 )
 from npu_tensor.runtime.cpu.data_ops import Composed
-from npu_tensor.runtime.cpu.gemm import Computed, Matrix, Packing, Scattered
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import (
@@ -48,11 +57,12 @@ __all__ = ["ComposedKernel", "DequantizeKernel", "LoopKernel", "ProductKernel", 
 
 
 class CpuKernel:
-    """A task on the processor."""
+    """A task on the processor. loops: once it is bound, what it runs, if that is loops only."""
 
     device = "cpu"
     name: str
     origin = "none"
+    loops: BoundLoops | None = None
 
     def __init__(self, processor: Processor, task: Task) -> None:
         self.owner = processor
@@ -62,14 +72,18 @@ class CpuKernel:
     def bind(self) -> Step:
         """Compile what is not compiled yet."""
         with self.owner.compiling(self):
-            return self._bind()
+            bound = self._bind()
+        if not isinstance(bound, BoundLoops):
+            return bound
+        self.loops = bound
+        return step(self.owner, bound, [output.item for output in self.task.outputs])
 
     @property
     def reference(self) -> ReferenceKernel:
         """NumPy's kernel for the task, for what a compiled one leaves to it."""
         return ReferenceKernel(self.task, ReferenceDevice(self.owner.allocator))
 
-    def _bind(self) -> Step:
+    def _bind(self) -> BoundLoops | Step:
         raise NotImplementedError
 
 
@@ -86,7 +100,7 @@ class LoopKernel(CpuKernel):
     def cost(self) -> Cost:
         return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
-    def _bind(self) -> Step:
+    def _bind(self) -> BoundLoops:
         """Operands whose rows jump in memory are copied before."""
         task = self.task
         inputs, copies = list(task.inputs), []
@@ -97,8 +111,7 @@ class LoopKernel(CpuKernel):
                     copies.append(copy)
         split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
         tasks = split or (task._replace(inputs=tuple(inputs)),)
-        steps = [*copies, *(_bind_task(self.owner, part) for part in tasks)]
-        return _in_sequence(steps, task.inputs, task.outputs)
+        return joined([*copies, *(_bind_task(self.owner, part) for part in tasks)])
 
 
 class ComposedKernel(CpuKernel):
@@ -114,11 +127,10 @@ class ComposedKernel(CpuKernel):
         costs = [loop_cost(part, self.owner.rates, self.owner.threads) for part in self.composed.tasks]
         return Cost(total(cost.expense for cost in costs), sum(cost.nbytes for cost in costs))
 
-    def _bind(self) -> Step:
-        tasks = self.composed.tasks
-        steps = [_bind_task(self.owner, task) for task in tasks]
+    def _bind(self) -> BoundLoops:
+        loops = joined([_bind_task(self.owner, task) for task in self.composed.tasks])
         constants = {item: Buffer.from_array(array) for item, array in self.composed.constants.items()}
-        return _in_sequence(steps, self.task.inputs, tasks[-1].outputs, constants)
+        return with_constants(loops, constants)
 
 
 class ProductKernel(CpuKernel):
@@ -142,7 +154,7 @@ class ProductKernel(CpuKernel):
         blocking = self.owner.blocking(*factor_dtypes(self.task))
         return product_cost(self.task, self.owner.rates, self.owner.threads, blocking, self.owner.target)
 
-    def _bind(self) -> Step:
+    def _bind(self) -> BoundLoops | Step:
         """Operands of the epilogue that jump along a row are copied before."""
         task, owner = self.task, self.owner
         assert task.program is not None
@@ -172,9 +184,12 @@ class ProductKernel(CpuKernel):
             batch=tuple(batch),
             threads=owner.pool.threads,
         )
+        more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
+        if not gemm.empty and not gemm.packings:
+            return joined([*copies, _unpacked(gemm, task.outputs, [*from_a, *from_b, *more])])
         launch, allocate = owner.pool.launch, owner.allocator.allocate
-        factors = (from_a, from_b)
-        arguments = _arguments(rest, numbers, 1, fixed) + (from_b if gemm.strip_bytes else [])
+        arguments = [value_of(slot) for slot in (*more, *(from_b if gemm.strip_bytes else ()))]
+        factors = [[value_of(slot) for slot in each] for each in (from_a, from_b)]
         packings = [
             _packed(owner, packing, inputs[0].item, sources)
             for packing, inputs, sources in zip(gemm.packings, (left, right), factors, strict=False)
@@ -190,17 +205,7 @@ class ProductKernel(CpuKernel):
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
 
-        (a_item, a_offset), (b_item, b_offset) = ((x[0].item, _offset(x[0])) for x in (left, right))
-        out, new_buffer = task.outputs[0].item, owner.allocator.allocation(task.outputs[0].nbytes)
-        loop = gemm.multiply
-
-        def run_small(values: list[Any], keep: object = gemm) -> None:
-            values[out] = buffer = new_buffer()
-            launch(*loop, values[a_item].address + a_offset, values[b_item].address + b_offset, buffer.address)
-
-        if not gemm.empty and not gemm.packings and not arguments and len(task.outputs) == 1:
-            return run_small  # What follows from the lists above, in half the time.
-        return _in_sequence([*copies, run], task.inputs, task.outputs)
+        return _after([step(owner, copy, [item for item, _ in copy.new]) for copy in copies], run, task)
 
 
 class QuantizedKernel(CpuKernel):
@@ -222,7 +227,7 @@ class QuantizedKernel(CpuKernel):
     def cost(self) -> Cost:
         return quantized_cost(self.task, self.owner.rates, self.owner.threads)
 
-    def _bind(self) -> Step:
+    def _bind(self) -> BoundLoops:
         """An input that jumps in memory or is bfloat16 is copied before, and one that is not taken exactly is rounded.
 
         A bfloat16 result is a copy of the float32 sums.
@@ -242,28 +247,20 @@ class QuantizedKernel(CpuKernel):
         (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
         spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
         meta = product_meta(dtype, self.exact, rows, features, tokens)
+        read = Place(source.item, _offset(source))
+        new = [(sums.item, tokens * rows * 4)]
+        loops = []
+        if not self.exact:
+            kernel, piece = owner.compiled(round_module, dtype.block), quantized_piece(features * 4, 1)
+            rounded = Place(spare + 2)
+            loops.append(BoundLoop(kernel, meta.ctypes.data, tokens, piece, (rounded, read)))
+            new.append((rounded.item, tokens * RoundedRow.of(features).nbytes))
+            read = rounded
         kernel = owner.compiled(product_module, spec)
         piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
-        loop = (kernel, meta.ctypes.data, -(-rows // spec.rows), piece)
-        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(tokens * rows * 4)
-        out, item, offset, w = sums.item, source.item, _offset(source), weights.item
-
-        def run_exact(values: list[Any], keep: object = meta) -> None:
-            values[out] = buffer = new_buffer()
-            launch(*loop, buffer.address, values[w].address, values[item].address + offset)
-
-        rounding = owner.compiled(round_module, dtype.block)
-        new_rounded = owner.allocator.allocation(tokens * RoundedRow.of(features).nbytes)
-        round_loop = (rounding, meta.ctypes.data, tokens, quantized_piece(features * 4, 1))
-
-        def run_rounded(values: list[Any], keep: object = meta) -> None:
-            values[out] = buffer = new_buffer()
-            rounded = new_rounded()
-            launch(*round_loop, rounded.address, values[item].address + offset)
-            launch(*loop, buffer.address, values[w].address, rounded.address)
-
-        step = run_exact if self.exact else run_rounded
-        return _in_sequence([*before, step, *after], task.inputs, task.outputs)
+        slots = Place(sums.item), Place(weights.item), read
+        loops.append(BoundLoop(kernel, meta.ctypes.data, -(-rows // spec.rows), piece, slots))
+        return joined([*before, BoundLoops(tuple(loops), tuple(new), keep=(meta,)), *after])
 
 
 class CopyingKernel(CpuKernel):
@@ -279,19 +276,14 @@ class DequantizeKernel(CopyingKernel):
 
     name = "quantized"
 
-    def _bind(self) -> Step:
-        owner, (source,), (output,) = self.owner, self.task.inputs, self.task.outputs
-        dtype, item, out = source.dtype, source.item, output.item
+    def _bind(self) -> BoundLoops:
+        (source,), (output,) = self.task.inputs, self.task.outputs
+        dtype = source.dtype
         assert dtype is not None
-        blocks = math.prod(self.task.shape) // dtype.block
-        loop = (owner.compiled(dequantize_module, dtype.name), 0, blocks, quantized_piece(dtype.itemsize, 1))
-        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
-
-        def run(values: list[Any]) -> None:
-            values[out] = buffer = new_buffer()
-            launch(*loop, buffer.address, values[item].address)
-
-        return run
+        kernel, blocks = self.owner.compiled(dequantize_module, dtype.name), math.prod(self.task.shape) // dtype.block
+        slots = Place(output.item), Place(source.item)
+        loop = BoundLoop(kernel, 0, blocks, quantized_piece(dtype.itemsize, 1), slots)
+        return BoundLoops((loop,), ((output.item, output.nbytes),))
 
 
 LONG_RUN: Final = 64
@@ -306,28 +298,27 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
     return space.runs > 0 and (space.inner < LONG_RUN or space.inner_strides[0] not in NEAR)
 
 
-def _in_sequence(
-    steps: Sequence[Step],
-    inputs: Iterable[Input],
-    outputs: Sequence[Output],
-    constants: Mapping[int, Buffer] = MappingProxyType({}),
-) -> Step:
-    """One step in place of several, which have values of their own: these operands, constants and what they compute."""
-    if len(steps) == 1 and not constants:
-        return steps[0]
-    read = [*dict.fromkeys(source.item for source in inputs)]
-    read += [output.donor for output in outputs if output.donor is not None and output.donor != output.item]
-    written = [output.item for output in outputs]
+def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
+    """A product that reads its operands where they are. slots: of A, of B, and of the epilogue."""
+    loop, results = gemm.multiply, [Place(output.item) for output in outputs]
+    assert loop.kernel is not None
+    bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, (*slots[:2], *results, *slots[2:]))
+    return BoundLoops((bound,), tuple([(output.item, output.nbytes) for output in outputs]), keep=(gemm,))
 
-    def run(values: list[Any]) -> None:
-        own: Any = {item: values[item] for item in read}
-        own.update(constants)
-        for step in steps:
-            step(own)
-        for item in written:
-            values[item] = own[item]
 
-    return run
+def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
+    """A step behind others, whose results only it reads."""
+    if not copies:
+        return run
+
+    def run_all(values: list[Any]) -> None:
+        own: Any = {source.item: values[source.item] for source in task.inputs}
+        for each in (*copies, run):
+            each(own)
+        for output in task.outputs:
+            values[output.item] = own[output.item]
+
+    return run_all
 
 
 def _last_item(*tasks: Task) -> int:
@@ -336,15 +327,15 @@ def _last_item(*tasks: Task) -> int:
     return max(read + [output.item for task in tasks for output in task.outputs])
 
 
-def _bind_task(owner: Processor, task: Task) -> Step:
+def _bind_task(owner: Processor, task: Task) -> BoundLoops:
     assert task.program is not None
     return bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
 
 
-def _bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[Step, Input]:
-    """The step that makes a row-major copy of an operand, of another dtype if one is given, and the copy as an operand.
+def _bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[BoundLoops, Input]:
+    """The loop that makes a row-major copy of an operand, of another dtype if one is given, and the copy as an operand.
 
-    It does not take the place of the operand, which another step may read in another layout too.
+    It does not take the place of the operand, which another loop may read in another layout too.
     """
     assert source.layout is not None
     assert source.dtype is not None
@@ -353,29 +344,30 @@ def _bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None =
     program = builder.program([builder.load(0, source.dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
     nbytes = math.prod(shape) * dtype.itemsize
-    step = bind_loop(owner, program, shape, 0, [source], [Output(item, dtype, whole, nbytes)])
-    return step, source._replace(item=item, dtype=dtype, layout=whole)
+    loops = bind_loop(owner, program, shape, 0, [source], [Output(item, dtype, whole, nbytes)])
+    return loops, source._replace(item=item, dtype=dtype, layout=whole)
 
 
 def _factor(
     prologue: Prologue | None, inputs: Sequence[Input], shape: tuple[int, ...]
-) -> tuple[Matrix | Computed | Scattered, list[_Argument]]:
-    """Operand A or B of the given shape, and the arguments of the kernel that packs it."""
+) -> tuple[Matrix | Computed | Scattered, list[Slot]]:
+    """Operand A or B of the given shape, and what the kernel that reads it is given."""
     if prologue is None:
         (source,) = inputs
         assert source.layout is not None
         assert source.dtype is not None
         *batch, rows, columns = parts = factored(source.layout, shape)
         strides = tuple(part.strides[0] if part.strides else 0 for part in parts)
-        arguments = _arguments(inputs, {}, 0)
+        slots: list[Slot] = [Place(source.item, _offset(source))]
         if any(len(part.shape) > 1 for part in parts):
-            return Scattered(source.dtype.name, tuple(batch), rows, columns), arguments
-        return Matrix(source.dtype.name, strides), arguments
+            return Scattered(source.dtype.name, tuple(batch), rows, columns), slots
+        return Matrix(source.dtype.name, strides), slots
     program, fixed = with_fixed_numbers(prologue.program, len(inputs), MAX_SLOTS - 1 - len(inputs))
     numbers = number_types(program)
     matrices = [_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs)]
     matrices += [_number(type(number)) for number in fixed]
-    return Computed(prologue.dtype.name, program, tuple(matrices)), _arguments(inputs, numbers, 0, fixed)
+    slots = [*slots_of(inputs, program, with_offset=True), *fixed]
+    return Computed(prologue.dtype.name, program, tuple(matrices)), slots
 
 
 def _number(kind: type | None) -> Matrix:
@@ -392,12 +384,8 @@ def _matrix(source: Input, number: type | None = None) -> Matrix:
     return Matrix(source.dtype.name, strides)
 
 
-_Argument = Callable[[list[Any]], int | float]
-"""What a kernel is given for an input, from the values of a run: a number, or the address of its first element."""
-
-
 def _packed(
-    owner: Processor, packing: Packing, item: int, arguments: Sequence[_Argument]
+    owner: Processor, packing: Packing, item: int, arguments: Sequence[Callable[[list[Any]], int | float]]
 ) -> Callable[[list[Any]], Buffer]:
     """How the item of an operand is packed in a run; it stays packed, if it is a matrix, see `Processor.packed`."""
     if packing.key is None:
@@ -424,22 +412,5 @@ def _offset(source: Input) -> int:
     return 0 if source.layout is None or source.dtype is None else source.layout.offset * source.dtype.itemsize
 
 
-def _all(values: list[Any], arguments: Sequence[_Argument]) -> list[int | float]:
+def _all(values: list[Any], arguments: Sequence[Callable[[list[Any]], int | float]]) -> list[int | float]:
     return [argument(values) for argument in arguments]
-
-
-def _arguments(
-    inputs: Sequence[Input], numbers: dict[int, type], first_slot: int, fixed: Sequence[int | float] = ()
-) -> list[_Argument]:
-    def argument(source: Input, slot: int) -> _Argument:
-        item, layout, dtype = source.item, source.layout, source.dtype
-        if layout is None or dtype is None:
-            kind = numbers.get(slot, float)
-            return lambda values: kind(values[item])
-        offset = _offset(source)
-        return lambda values: values[item].address + offset
-
-    def constant(number: int | float) -> _Argument:
-        return lambda values: number
-
-    return [*(argument(source, slot) for slot, source in enumerate(inputs, first_slot)), *map(constant, fixed)]

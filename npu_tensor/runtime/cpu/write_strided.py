@@ -10,6 +10,7 @@ from typing import Any
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
+from npu_tensor.runtime.cpu.bound_loops import step
 from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import Buffer
@@ -104,9 +105,10 @@ def bind_copy_to(
     new: Any = builder.load(0, value.dtype.register)
     program = builder.program([builder.load(1, value.dtype.register) + new if add else new])
     written = Output(1, output.dtype, place, math.prod(shape) * itemsize, donor=1)
-    step = bind_loop(owner, program, shape, 0, inputs if add else inputs[:1], [written], _colliding(place))
+    loops = bind_loop(owner, program, shape, 0, inputs if add else inputs[:1], [written], _colliding(place))
+    store = step(owner, loops, [1])
 
     def copy(source: Buffer, target: Buffer, first: int) -> None:
-        step([source, Buffer(target.address + first * itemsize, 0)])
+        store([source, Buffer(target.address + first * itemsize, 0)])
 
     return copy
