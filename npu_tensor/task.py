@@ -318,6 +318,12 @@ class AsynchronousDevice(Device, Protocol):
 class HostDevice(Device, Protocol):
     """A device that uses this machine's processor."""
 
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[PlannedLaunch]:
+        """Bound kernels of the processor, which follow each other, in as few calls as it can; see `Accelerator`."""
+        ...
+
     @property
     def threads(self) -> int:
         """How many threads work on large tasks."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain, groupby
 from itertools import count as counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from npu_tensor import events
 from npu_tensor._util.units import size
@@ -16,6 +16,7 @@ from npu_tensor.events import listeners
 from npu_tensor.graph.nodes import located
 from npu_tensor.ops.declare import Call, describe
 from npu_tensor.planner.measures import Declined
+from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
@@ -173,18 +174,45 @@ class Plan:
         return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
 
 
+JOINED_AFTER: Final = 3
+"""Runs of a plan, after which its kernels on the processor are joined: that takes as long as some runs."""
+
+
+def _joined(plan: Plan) -> tuple[tuple[Step, tuple[int, ...]], ...]:
+    """The steps of a plan, with those on the processor that follow each other in as few as possible."""
+    host, result = host_devices()[0], []
+    each = zip(plan.launches, plan.steps, strict=True)
+    for is_host, group in groupby(each, lambda pair: pair[0][0].kernel.device == host.uri):
+        launches, steps = zip(*group, strict=True)
+        if not is_host:
+            result += steps
+            continue
+        kernels, dead = [placed.kernel for (placed,) in launches], [items for _, items in steps]
+        first = 0
+        for count, step, _ in host.launches(kernels, [step for step, _ in steps], dead):
+            result.append((step, (*chain.from_iterable(dead[first : first + count]),)))
+            first += count
+    return tuple(result)
+
+
 def _runner(plan: Plan) -> Run:
     """`Plan.run`, with what it needs at hand: small plans take little longer than their steps."""
     steps, ends = plan.steps, bool(plan.aliases or plan.asynchronous)
     only = steps[0][0] if len(steps) == 1 else None
+    left = JOINED_AFTER
 
     def run(values: list[Any], recorded: Ops = (), wait: bool = True) -> None:
+        nonlocal steps, left
         try:
             if listeners:
                 plan.run_observed(values, recorded)
             elif only is not None:
                 only(values)
             else:
+                if left > 0:
+                    left -= 1
+                    if not left:
+                        steps = _joined(plan)
                 for step, last_read in steps:
                     step(values)
                     for item in last_read:

@@ -22,7 +22,7 @@ from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.spec import Spec
-from npu_tensor.task import Cost, Fusion, Kernel, Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Cost, Fusion, Kernel, Output, PlannedLaunch, Prologue, Refusal, Step, Task
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "located", "to_register"]
 
@@ -283,6 +283,12 @@ class ReferenceDevice:
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long."""
+
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[PlannedLaunch]:
+        """One by one."""
+        return [PlannedLaunch(1, step) for step in steps]
 
     def claim(self, task: Task) -> ReferenceKernel | Refusal:
         """Always a kernel."""

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import (
     ComposedKernel,
+    CpuKernel,
     DequantizeKernel,
     LoopKernel,
     ProductKernel,
     QuantizedKernel,
 )
 from npu_tensor.runtime.cpu.loop_kernel import refusal
+from npu_tensor.runtime.cpu.loop_table import BoundKernel, table_step
 from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.put_rows import rows_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
-from npu_tensor.task import Fusion, Kernel, Refusal, Task
+from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
 __all__ = ["CpuDevice"]
 
@@ -35,6 +38,22 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 
 
+MOST_TOGETHER: Final = 128
+"""Kernels in a call, which Ctrl-C cannot interrupt."""
+
+MOST_BYTES: Final = 1 << 20
+"""Of a value in such a call. Larger ones take long to compute, and their memory should be given back at once."""
+
+
+def _loops(kernel: Kernel) -> BoundKernel | None:
+    """What a kernel runs, if that may be part of a longer call."""
+    if not isinstance(kernel, CpuKernel) or kernel.loops is None:
+        return None
+    if any(nbytes > MOST_BYTES for _, nbytes in kernel.loops.new):
+        return None
+    return BoundKernel(kernel.loops, [output.item for output in kernel.task.outputs])
+
+
 class CpuDevice(Processor):
     """The processor of this machine."""
 
@@ -43,6 +62,24 @@ class CpuDevice(Processor):
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""
+
+    def launches(
+        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
+    ) -> list[PlannedLaunch]:
+        """Loops on small values, whose time is not much longer than a call's, run together without Python."""
+        result: list[PlannedLaunch] = []
+        for together, group in groupby(range(len(kernels)), lambda number: _loops(kernels[number]) is not None):
+            numbers = [*group]
+            size = MOST_TOGETHER if together else 1
+            for first in range(0, len(numbers), size):
+                part = numbers[first : first + size]
+                if len(part) == 1:
+                    result.append(PlannedLaunch(1, steps[part[0]]))
+                else:
+                    bound = [kernel for number in part if (kernel := _loops(kernels[number])) is not None]
+                    dead = chain.from_iterable(dying[number] for number in part)
+                    result.append(PlannedLaunch(len(part), table_step(self, bound, dead)))
+        return result
 
     def claim(self, task: Task) -> Kernel | Refusal:
         """A compiled kernel, or why the task has none."""

@@ -53,7 +53,15 @@ from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
-__all__ = ["ComposedKernel", "DequantizeKernel", "LoopKernel", "ProductKernel", "QuantizedKernel"]
+__all__ = [
+    "ComposedKernel",
+    "CpuKernel",
+    "DequantizeKernel",
+    "LoopKernel",
+    "ProductKernel",
+    "QuantizedKernel",
+    "bind_copy",
+]
 
 
 class CpuKernel:
@@ -107,7 +115,7 @@ class LoopKernel(CpuKernel):
         if task.rows:
             for number, source in enumerate(inputs):
                 if source.layout is not None and _jumps_within_rows(source.layout, task.rows):
-                    copy, inputs[number] = _bind_copy(self.owner, source, _last_item(task) + 1 + number)
+                    copy, inputs[number] = bind_copy(self.owner, source, _last_item(task) + 1 + number)
                     copies.append(copy)
         split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
         tasks = split or (task._replace(inputs=tuple(inputs)),)
@@ -164,7 +172,7 @@ class ProductKernel(CpuKernel):
         copies = []
         for number, source in enumerate(rest):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
-                copy, rest[number] = _bind_copy(owner, source, _last_item(task) + 1 + number)
+                copy, rest[number] = bind_copy(owner, source, _last_item(task) + 1 + number)
                 copies.append(copy)
         slots = MAX_SLOTS - len(task.outputs) - len(rest) - 3  # for A, B, and the memory of panels of B
         program, fixed = with_fixed_numbers(task.program, 1 + len(rest), slots)
@@ -238,12 +246,12 @@ class QuantizedKernel(CpuKernel):
         assert weights.layout is not None
         before, after = [], []
         if source.dtype is not float32 or source.layout.strides != contiguous_strides(source.layout.shape):
-            copy, source = _bind_copy(owner, source, spare, float32)
+            copy, source = bind_copy(owner, source, spare, float32)
             before.append(copy)
         sums = Input(output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
         if output.dtype is not float32:
             sums = sums._replace(item=spare + 1)
-            after.append(_bind_copy(owner, sums, output.item, output.dtype)[0])
+            after.append(bind_copy(owner, sums, output.item, output.dtype)[0])
         (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
         spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
         meta = product_meta(dtype, self.exact, rows, features, tokens)
@@ -332,7 +340,7 @@ def _bind_task(owner: Processor, task: Task) -> BoundLoops:
     return bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
 
 
-def _bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[BoundLoops, Input]:
+def bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[BoundLoops, Input]:
     """The loop that makes a row-major copy of an operand, of another dtype if one is given, and the copy as an operand.
 
     It does not take the place of the operand, which another loop may read in another layout too.

@@ -8,6 +8,7 @@
 @_Py_NoneStruct = external global i8
 declare i64 @PyLong_AsLongLong(ptr)
 declare double @PyFloat_AsDouble(ptr)
+declare ptr @PyLong_FromLongLong(i64)
 declare i32 @PyType_IsSubtype(ptr, ptr)
 declare ptr @PyErr_Occurred()
 declare void @PyErr_SetString(ptr, ptr)
@@ -117,4 +118,100 @@ refuse_range:
   ret ptr null
 raise:
   ret ptr null
+}
+
+@message.loops = private constant [53 x i8] c"run_loops(table, count, *bases) takes 2 or more ints\00"
+
+; A table has for each loop: kernel, meta, n, grain, number of slots, and number of a base and bytes behind it of a place
+; whose 8 bytes are not 0 if the loop has met a wrong index; then number of a base and bytes behind it for each slot.
+; Returns how many loops have run, the one that met a wrong index not among them.
+define ptr @run_loops(ptr %self, ptr %arguments, i64 %count) {
+entry:
+  %values = alloca i64, i64 %count, align 64
+  %slots = alloca [$most_slots x i64], align 64
+  %too_few = icmp slt i64 %count, 2
+  br i1 %too_few, label %refuse, label %read
+read:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %read.next ]
+  %argument.at = getelementptr ptr, ptr %arguments, i64 %i
+  %argument = load ptr, ptr %argument.at
+  %value.at = getelementptr i64, ptr %values, i64 %i
+  %is_base = icmp sge i64 %i, 2
+  %converted = call i1 @convert(ptr %argument, ptr %value.at, i1 %is_base)
+  br i1 %converted, label %read.next, label %raise
+read.next:
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %read, label %run
+run:
+  %table = load ptr, ptr %values
+  %count.at = getelementptr i64, ptr %values, i64 1
+  %loops = load i64, ptr %count.at
+  %bases = getelementptr i64, ptr %values, i64 2
+  %thread_state = call ptr @PyEval_SaveThread()
+  br label %check
+check:
+  %done = phi i64 [ 0, %run ], [ %done.next, %next ]
+  %record = phi ptr [ %table, %run ], [ %pair, %next ]
+  %left = icmp slt i64 %done, %loops
+  br i1 %left, label %loop, label %end
+loop:
+  %meta.at = getelementptr i64, ptr %record, i64 1
+  %n.at = getelementptr i64, ptr %record, i64 2
+  %grain.at = getelementptr i64, ptr %record, i64 3
+  %slot_count.at = getelementptr i64, ptr %record, i64 4
+  %wrong.at = getelementptr i64, ptr %record, i64 5
+  %kernel = load ptr, ptr %record
+  %meta = load ptr, ptr %meta.at
+  %n = load i64, ptr %n.at
+  %grain = load i64, ptr %grain.at
+  %slot_count = load i64, ptr %slot_count.at
+  %wrong = call i64 @place(ptr %wrong.at, ptr %bases)
+  %first = getelementptr i64, ptr %record, i64 7
+  br label %fill
+fill:
+  %s = phi i64 [ 0, %loop ], [ %s.next, %fill.slot ]
+  %pair = phi ptr [ %first, %loop ], [ %pair.next, %fill.slot ]
+  %filled = icmp sge i64 %s, %slot_count
+  br i1 %filled, label %start, label %fill.slot
+fill.slot:
+  %slot = call i64 @place(ptr %pair, ptr %bases)
+  %slot.at = getelementptr i64, ptr %slots, i64 %s
+  store i64 %slot, ptr %slot.at
+  %s.next = add i64 %s, 1
+  %pair.next = getelementptr i64, ptr %pair, i64 2
+  br label %fill
+start:
+  call void @parallel_for(ptr %kernel, ptr %slots, ptr %meta, i64 %n, i64 %grain)
+  %can_be_wrong = icmp ne i64 %wrong, 0
+  br i1 %can_be_wrong, label %look, label %next
+look:
+  %mark.at = inttoptr i64 %wrong to ptr
+  %mark = load i64, ptr %mark.at
+  %is_wrong = icmp ne i64 %mark, 0
+  br i1 %is_wrong, label %end, label %next
+next:
+  %done.next = add i64 %done, 1
+  br label %check
+end:
+  call void @PyEval_RestoreThread(ptr %thread_state)
+  %result = call ptr @PyLong_FromLongLong(i64 %done)
+  ret ptr %result
+refuse:
+  %type_error = load ptr, ptr @PyExc_TypeError
+  call void @PyErr_SetString(ptr %type_error, ptr @message.loops)
+  ret ptr null
+raise:
+  ret ptr null
+}
+
+; The sum of a base, by its number, and the bytes behind it.
+define internal i64 @place(ptr %pair, ptr %bases) {
+  %offset.at = getelementptr i64, ptr %pair, i64 1
+  %number = load i64, ptr %pair
+  %offset = load i64, ptr %offset.at
+  %base.at = getelementptr i64, ptr %bases, i64 %number
+  %base = load i64, ptr %base.at
+  %sum = add i64 %base, %offset
+  ret i64 %sum
 }

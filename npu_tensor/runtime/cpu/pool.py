@@ -49,7 +49,7 @@ MAX_SLOTS = 64
 
 
 def launcher_ir() -> str:
-    """`PyObject *launch(PyObject *self, PyObject **arguments, Py_ssize_t count)`, called as METH_FASTCALL.
+    """The builtins `launch` and `run_loops`, called as METH_FASTCALL.
 
     Calling a kernel this way takes about 100 ns, a quarter of a call through ctypes. The text uses functions of the C
     API only, no struct of a particular CPython version.
@@ -57,7 +57,7 @@ def launcher_ir() -> str:
     # The object header ends with the type pointer in every build of CPython, with and without the GIL.
     type_offset = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
     template = Template(Path(__file__).with_name("launch.ll").read_text("utf-8"))
-    return template.substitute(type_offset=type_offset, most_arguments=4 + MAX_SLOTS)
+    return template.substitute(type_offset=type_offset, most_arguments=4 + MAX_SLOTS, most_slots=MAX_SLOTS)
 
 
 def external_symbols(ir_text: str) -> tuple[str, ...]:
@@ -123,6 +123,8 @@ class Pool:
             of `grain` items when n > grain; then other Python threads may run meanwhile. Slots (at most 64) are ints,
             stored as int64, or floats, stored as float64. Raises TypeError, OverflowError, ValueError (no kernel,
             n < 0, grain < 1). Addresses are trusted.
+    run_loops  `run_loops(table_address, count, *bases)` runs loops that a table describes, without Python in between;
+            see `launch.ll`. Returns how many have run. Everything is trusted.
     parallel_for_address  of `void parallel_for(ptr kernel, ptr slots, ptr meta, i64 n, i64 grain)`, for native callers
     """
 
@@ -134,9 +136,11 @@ class Pool:
         symbols = symbol_addresses(ctypes.pythonapi, external_symbols(launcher))
         if self.parallel:
             symbols |= symbol_addresses(ctypes.CDLL(None), external_symbols(pool))
-        functions = engine.compile(f"{pool}\n{launcher}", *_POOL_FUNCTIONS, "launch", symbols=symbols)
+        names = *_POOL_FUNCTIONS, "launch", "run_loops"
+        functions = engine.compile(f"{pool}\n{launcher}", *names, symbols=symbols)
         self.parallel_for_address = functions["parallel_for"]
         self.launch = _builtin("launch", functions["launch"], "launch(kernel, meta, n, grain, *slots)")
+        self.run_loops = _builtin("run_loops", functions["run_loops"], "run_loops(table, count, *bases)")
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(functions["set_threads"])
         self._started_workers = ctypes.CFUNCTYPE(ctypes.c_int32)(functions["started_workers"])
         self.set_threads(threads)

@@ -1,0 +1,33 @@
+"""Where values lie in a buffer that serves one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Lifetime", "laid_out"]
+
+
+class Lifetime(NamedTuple):
+    """A value of so many bytes, from the step that makes it to the last one that reads it."""
+
+    nbytes: int
+    first: int
+    last: int
+
+
+def laid_out(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
+    """Where each value begins, and the bytes of all: the largest first, each as low as it can."""
+    offsets = [0] * len(lifetimes)
+    placed: list[int] = []
+    for number in sorted(range(len(lifetimes)), key=lambda number: -lifetimes[number].nbytes):
+        nbytes, first, last = lifetimes[number]
+        alive = [other for other in placed if lifetimes[other].first <= last and first <= lifetimes[other].last]
+        offset = 0
+        for other in sorted(alive, key=offsets.__getitem__):
+            if offset + nbytes <= offsets[other]:
+                break
+            offset = max(offset, offsets[other] + lifetimes[other].nbytes)
+        offsets[number] = offset
+        placed.append(number)
+    return offsets, max((offsets[number] + lifetimes[number].nbytes for number in placed), default=0)
