@@ -49,13 +49,13 @@ class _Table:
         self._kernels = kernels
         self._call, self._forget = owner.pool.run_loops, owner.allocator.forget_layouts
         self._memory: dict[Hashable, Hashable] = {}
-        sizes: dict[Hashable, int] = {}
+        self._sizes = sizes = dict[Hashable, int]()
         overwritten: list[int] = []  # operands from outside
         for number, (loops, _) in enumerate(kernels):
             for item, nbytes in loops.new:
                 name = self._name(number, item)
                 self._memory[name] = name
-                sizes[name] = -(-nbytes // ALIGNMENT) * ALIGNMENT
+                sizes[name] = nbytes
             for item, donor in loops.taken:
                 self._memory[item] = memory = self._memory.get(donor, donor)
                 if memory not in sizes:
@@ -91,7 +91,7 @@ class _Table:
             for item in (*items, *results, *(item for item, _ in loops.new)):
                 memory = self._memory_of(number, item)
                 used[memory] = used.get(memory, (number, number))[0], number
-        lifetimes = [Lifetime(size, *used[memory]) for memory, size in sizes.items()]
+        lifetimes = [Lifetime(-(-size // ALIGNMENT) * ALIGNMENT, *used[name]) for name, size in sizes.items()]
         offsets, nbytes = laid_out(lifetimes)
         return dict(zip(sizes, offsets, strict=True)), nbytes
 
@@ -148,10 +148,11 @@ class _Table:
         loops = self._kernels[kernel].loops
         assert loops.complain is not None
         operands = list(values)
-        for slot in loops.loops[-1].slots:
-            if isinstance(slot, Place) and operands[slot.item] is None:
-                memory = self._memory_of(kernel, slot.item)
+        read = [slot.item for slot in loops.loops[-1].slots if isinstance(slot, Place)]
+        for item in (*read, *(donor for _, donor in loops.taken)):
+            memory = self._memory.get(item)
+            if memory in self._sizes:
                 number = self._bases.get(("own", memory))
                 address = scratch.address + self._offsets[memory] if number is None else own[number - 2].address
-                operands[slot.item] = Buffer(address, 0)
+                operands[item] = Buffer(address, self._sizes[memory])
         loops.complain(operands)

@@ -23,6 +23,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand, room
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.runtime.npu.packing import form_of, host_bytes
+from npu_tensor.runtime.scratch import Lifetime, laid_out
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_kernel import NpuKernel
@@ -181,10 +182,11 @@ class _Builder:
         if len(kernels) == 1:
             return alone(kernels[0])
         values = list(self._values.values())
+        inside = [value for value in values if _is_inside(value.argument, self._dead)]
         outside = [value for value in values if not _is_inside(value.argument, self._dead)]
-        offsets, scratch = _laid_out([value for value in values if _is_inside(value.argument, self._dead)])
+        offsets, scratch = laid_out([Lifetime(value.argument.nbytes, value.first, value.last) for value in inside])
         where = {id(value): HostSlice(number, 0) for number, value in enumerate(outside)}
-        where |= {number: HostSlice(len(outside), offset) for number, offset in offsets.items()}
+        where |= {id(value): HostSlice(len(outside), at) for value, at in zip(inside, offsets, strict=True)}
         arguments = [value.argument for value in outside]
         if scratch:
             host = HostOperand(None, True, Layout((scratch,), (1,)), (scratch,), "uint8", None)
@@ -215,22 +217,6 @@ def _with_words(design: Design, words: Sequence[int]) -> Design:
         return design
     values = [(parameter[number], word) for parameter in design.parameters for number, word in enumerate(words)]
     return replace(design, values=(*values, *design.values))
-
-
-def _laid_out(values: Sequence[_Value]) -> tuple[dict[int, int], int]:
-    """Where values lie in a scratch buffer, by identity, and its bytes: the largest first, each as low as it can."""
-    offsets: dict[int, int] = {}
-    laid: list[_Value] = []
-    for value in sorted(values, key=lambda value: -value.argument.nbytes):
-        nbytes, offset = value.argument.nbytes, 0
-        alive = [other for other in laid if other.first <= value.last and value.first <= other.last]
-        for other in sorted(alive, key=lambda other: offsets[id(other)]):
-            if offset + nbytes <= offsets[id(other)]:
-                break
-            offset = max(offset, offsets[id(other)] + other.argument.nbytes)
-        offsets[id(value)] = offset
-        laid.append(value)
-    return offsets, max((offsets[id(value)] + value.argument.nbytes for value in values), default=0)
 
 
 def _argument(kernel: NpuKernel, host: HostOperand, needed: int) -> Argument:

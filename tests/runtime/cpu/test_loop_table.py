@@ -1,0 +1,145 @@
+"""Kernels that follow each other and run as one call: the same results as one by one, beside NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.planner.plan import JOINED_AFTER
+from npu_tensor.runtime.devices.host import host_devices
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many loops each call has run."""
+    pool, seen = host_devices()[0].pool, []  # type: ignore[attr-defined]
+    run_loops = pool.run_loops
+
+    def counted(*arguments: Any) -> int:
+        seen.append(run_loops(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(pool, "run_loops", counted)
+    with nt.default_device("cpu"):
+        yield seen
+
+
+def softmax(x: Array) -> Array:
+    shifted = np.exp(x - x.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+def runs(f: Callable[..., Any], expected: Callable[..., Any], *shapes: tuple[int, ...]) -> None:
+    """Equal results in runs before and after the kernels are joined, each on other values."""
+    random = np.random.default_rng(0)
+    for _ in range(JOINED_AFTER + 3):
+        arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+        results, others = f(*map(nt.from_numpy, arrays)), expected(*arrays)
+        for result, other in zip(results, others, strict=True):
+            np.testing.assert_allclose(result.numpy(), other, rtol=1e-5, atol=1e-5)
+
+
+def test_intermediate_results_and_several_results(calls: list[int]) -> None:
+    @nt.jit
+    def f(x: nt.Tensor, w: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        a = (x @ w).softmax(-1)
+        b = (a @ w).softmax(-1)
+        return a, (a + b).sum(0), b.t().contiguous()
+
+    def expected(x: Array, w: Array) -> tuple[Array, ...]:
+        a = softmax(x @ w)
+        b = softmax(a @ w)
+        return a, (a + b).sum(0), b.T
+
+    runs(f, expected, (5, 16), (16, 16))
+    assert max(calls) >= 4
+
+
+def test_results_that_are_views_or_operands(calls: list[int]) -> None:
+    @nt.jit
+    def f(x: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        a = x.softmax(-1)
+        return a[1:], x, (a * 2).softmax(0), a.reshape(-1)
+
+    def expected(x: Array) -> tuple[Array, ...]:
+        a = softmax(x)
+        return a[1:], x, softmax(2 * a.T).T, a.reshape(-1)
+
+    runs(f, expected, (4, 6))
+    assert calls
+
+
+def test_numbers_may_change_from_run_to_run(calls: list[int]) -> None:
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    for number in range(JOINED_AFTER + 3):
+        scale = 0.5 + number
+        result = ((nt.from_numpy(x) * scale).softmax(-1) * scale).softmax(0)
+        expected = softmax((softmax(x * np.float32(scale)) * np.float32(scale)).T).T
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5)
+    assert calls
+
+
+class Table(nt.nn.Module):
+    """A buffer that a captured function changes in place."""
+
+    def __init__(self) -> None:
+        self.register_buffer("rows", nt.zeros(6, 4))
+
+    @nt.jit
+    def put(self, row: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
+        self.rows[row] = value.softmax(-1)
+        return self.rows.softmax(-1).softmax(0)
+
+
+def test_memory_that_is_overwritten(calls: list[int]) -> None:
+    table, random, state = np.zeros((6, 4), np.float32), np.random.default_rng(0), Table()
+    for number in range(JOINED_AFTER + 4):
+        value = random.standard_normal((2, 4)).astype(np.float32)
+        rows = np.array([number % 6, -1 - number % 3])
+        table[rows] = softmax(value)
+        result = state.put(nt.from_numpy(rows), nt.from_numpy(value))
+        np.testing.assert_allclose(result.numpy(), softmax(softmax(table).T).T, rtol=1e-5)
+        np.testing.assert_allclose(state.rows.numpy(), table, rtol=1e-5)
+    assert calls
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_wrong_index_raises_the_error_of_its_op(calls: list[int], computed: bool) -> None:
+    """computed: whether rows and values lie in memory that only the call knows."""
+
+    @nt.jit
+    def f(state: nt.Tensor, row: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
+        new = state.softmax(-1)
+        new[row + row - 1 if computed else row] = value.softmax(-1) if computed else value
+        return new.softmax(0).softmax(-1)
+
+    state, value = nt.zeros(6, 4).realize(), nt.ones(1, 4).realize()
+    for row in [3] * (JOINED_AFTER + 2):
+        f(state, nt.tensor([row]), value).realize()
+    assert calls
+    for row in (6, -7):
+        with pytest.raises(IndexError, match=r"out of range .*test_loop_table"):
+            f(state, nt.tensor([row]), value).realize()
+    np.testing.assert_allclose(f(state, nt.tensor([3]), value).sum(-1).numpy(), np.ones(6), rtol=1e-6)
+
+
+def test_a_long_chain_takes_several_calls(calls: list[int]) -> None:
+    def f(x: nt.Tensor) -> nt.Tensor:
+        for _ in range(150):
+            x = (x.softmax(-1) * 3).softmax(0)
+        return x
+
+    jitted, x = nt.jit(f), np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)
+    for _ in range(JOINED_AFTER + 2):
+        result = jitted(nt.from_numpy(x)).numpy()
+    expected = x
+    for _ in range(150):
+        expected = softmax((softmax(expected) * 3).T).T
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
+    assert len(calls) > 2
