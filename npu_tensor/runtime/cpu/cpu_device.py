@@ -21,7 +21,7 @@ from npu_tensor.runtime.cpu.loop_table import BoundKernel, table_step
 from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.runtime.cpu.put_rows import rows_kernel
+from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
@@ -33,6 +33,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "dequantize": DequantizeKernel,
     "gather_along": gather_kernel,
     "put": rows_kernel,
+    "take": rows_kernel,
     "write_strided": strided_kernel,
 }
 """By data op, those of which kernels are written for it alone; or why a task has none."""

@@ -61,6 +61,7 @@ __all__ = [
     "ProductKernel",
     "QuantizedKernel",
     "bind_copy",
+    "first_byte",
 ]
 
 
@@ -255,7 +256,7 @@ class QuantizedKernel(CpuKernel):
         (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
         spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
         meta = product_meta(dtype, self.exact, rows, features, tokens)
-        read = Place(source.item, _offset(source))
+        read = Place(source.item, first_byte(source))
         new = [(sums.item, tokens * rows * 4)]
         loops = []
         if not self.exact:
@@ -366,7 +367,7 @@ def _factor(
         assert source.dtype is not None
         *batch, rows, columns = parts = factored(source.layout, shape)
         strides = tuple(part.strides[0] if part.strides else 0 for part in parts)
-        slots: list[Slot] = [Place(source.item, _offset(source))]
+        slots: list[Slot] = [Place(source.item, first_byte(source))]
         if any(len(part.shape) > 1 for part in parts):
             return Scattered(source.dtype.name, tuple(batch), rows, columns), slots
         return Matrix(source.dtype.name, strides), slots
@@ -415,7 +416,7 @@ def _packed(
     return packed
 
 
-def _offset(source: Input) -> int:
+def first_byte(source: Input) -> int:
     """Bytes before the first element."""
     return 0 if source.layout is None or source.dtype is None else source.layout.offset * source.dtype.itemsize
 

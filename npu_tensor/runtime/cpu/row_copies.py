@@ -1,0 +1,137 @@
+"""The ops `take` and `put` on whole rows, as of an embedding and of a cache of keys and values: one compiled copy."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from npu_tensor._util.forks import cached_property
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Place, joined
+from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_value
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
+from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import Value
+from npu_tensor.runtime.cpu.write_strided import is_contiguous
+from npu_tensor.task import Cost, Refusal, Task
+
+__all__ = ["RowsKernel", "rows_kernel"]
+
+_PUTS: Final = {"put": True, "take": False}
+"""By op, whether it writes to the rows at the indices, or reads them."""
+
+_CHUNK = 32
+"""Bytes that are copied at a time."""
+
+
+def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies rows, one after the other.
+
+    spec: bits of an index, whether rows are copied to the table or from it, and whether negative indices count from
+    the end. pointers: [table, rows, indices, wrong]. wrong: an i64 that becomes 1 if an index is out of range, and else
+    0; then nothing is copied. meta: rows to copy, rows of the table, chunks of a row, bytes of it in chunks, all its
+    bytes.
+    """
+    e, (index_bits, puts, wraps) = Emitter(target), spec
+    slots, meta = Value("%slots", "ptr"), Value("%meta", "ptr")
+    table, rows, indices, wrong = (load_value(e, "ptr", slots, slot) for slot in range(4))
+    count, entries, chunks, chunked, row_bytes = (load_value(e, "i64", meta, number) for number in range(5))
+
+    def place(number: Value) -> Value:
+        """The row of the table."""
+        address = byte_offset(e, indices, e.mul(number, index_bits // 8))
+        index = load_value(e, f"i{index_bits}", address, align=1)
+        wide = index if index_bits == 64 else e.convert("sext", index, "i64")
+        return e.add(wide, e.select(e.compare("slt", wide, 0), entries, 0)) if wraps else wide
+
+    def look(number: Value, so_far: list[Value]) -> list[Value]:
+        outside = e.compare("uge", place(number), entries)
+        return [e.op("or", so_far[0], e.convert("zext", outside, "i64"))]
+
+    (is_wrong,) = e.loop(0, count, 1, [e.constant(0, "i64")], look)
+    e.statement(f"store i64 {is_wrong.name}, ptr {wrong.name}")
+
+    def copy_row(number: Value, _: list[Value]) -> None:
+        ends = byte_offset(e, rows, e.mul(number, row_bytes)), byte_offset(e, table, e.mul(place(number), row_bytes))
+        source, copied = ends if puts else ends[::-1]
+
+        def copy(type_: str, byte: Value) -> None:
+            value = load_value(e, type_, byte_offset(e, source, byte), align=1)
+            e.statement(f"store {type_} {value.name}, ptr {byte_offset(e, copied, byte).name}, align 1")
+
+        e.loop(0, chunks, 1, (), lambda chunk, _: copy(f"<{_CHUNK} x i8>", e.mul(chunk, _CHUNK)))
+        e.loop(chunked, row_bytes, 1, (), lambda byte, _: copy("i8", byte))
+
+    e.loop(0, e.select(e.compare("eq", is_wrong, 0), count, 0), 1, (), copy_row)
+    signature = f"@{name}(ptr noalias %slots, ptr noalias %meta, i64 %begin, i64 %end)"
+    return e.module(e.function(signature))
+
+
+def rows_kernel(processor: Processor, task: Task) -> RowsKernel | Refusal:
+    """The kernel for a task of one of the ops, or why there is none."""
+    assert task.call is not None
+    attributes, (table, *_, index) = task.call.attributes, task.inputs
+    assert table.layout is not None
+    assert index.dtype is not None
+    if _PUTS[task.ops[0]]:
+        is_whole = attributes["bounds"] == tuple((0, extent, 1) for extent in table.layout.shape)
+        if attributes["reduce"] or attributes["dims"] != (0,) or not is_whole:
+            return Refusal("compiled for whole rows only")
+    elif attributes["dim"] != 0:
+        return Refusal("compiled for whole rows only")
+    if index.dtype.name not in ("int32", "int64"):
+        return Refusal("compiled for indices of int32 and int64 only")
+    if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout):
+        return Refusal("there is nothing to copy")
+    if not all(source.layout is not None and is_contiguous(source.layout) for source in (table, index)):
+        return Refusal("compiled for tables and indices in row-major order only")
+    return RowsKernel(processor, task)
+
+
+class RowsKernel(CpuKernel):
+    """Rows at indices, of which the last one counts where several are the same."""
+
+    name = "rows"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return self.reference.cost
+
+    def _bind(self) -> BoundLoops:
+        task, owner = self.task, self.owner
+        (table, *_, index), (output,) = task.inputs, task.outputs
+        assert task.call is not None
+        assert table.layout is not None
+        assert table.dtype is not None
+        assert index.dtype is not None
+        assert index.layout is not None
+        puts, wraps = _PUTS[task.ops[0]], task.call.attributes.get("wrap", False)
+        wrong = 1 + max(output.item, *(source.item for source in task.inputs))
+        count, (entries, *row) = math.prod(index.layout.shape), table.layout.shape
+        row_bytes = table.dtype.nbytes(math.prod(row))
+        chunks = row_bytes // _CHUNK
+        meta = np.array([count, entries, chunks, chunks * _CHUNK, row_bytes], np.int64)
+        kernel = owner.compiled(_module, (8 * index.dtype.itemsize, puts, wraps))
+        before, new, taken = [], [(wrong, 8)], []
+        result, rows = Place(output.item), Place(table.item, first_byte(table))
+        if puts:
+            value = task.inputs[1]
+            assert value.layout is not None
+            if value.dtype is not table.dtype or not is_contiguous(value.layout):
+                copy, value = bind_copy(owner, value, wrong + 1, table.dtype)
+                before.append(copy)
+            rows = Place(value.item, first_byte(value))
+            if output.donor is None:
+                before.append(bind_copy(owner, table, output.item)[0])
+            else:
+                taken.append((output.item, output.donor))
+        else:
+            new.append((output.item, output.nbytes))
+            result, rows = rows, result
+        slots = result, rows, Place(index.item, first_byte(index)), Place(wrong)
+        loop = BoundLoop(kernel, meta.ctypes.data, 1, 1, slots)
+        bound = BoundLoops((loop,), tuple(new), tuple(taken), (meta,), wrong, self.reference.bind())
+        return joined([*before, bound])

@@ -1,0 +1,69 @@
+"""Rows that are written to a table, or read from it."""
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+
+
+@pytest.mark.parametrize("dtype", [nt.float32, nt.float16, nt.bfloat16, nt.int32])
+@pytest.mark.parametrize(
+    ("rows", "index"),
+    [([3], nt.int32), ([2, 3, 4], nt.int64), ([0, 1, 2, 3, 4, 5, 6, 7], nt.int32), ([5, 4], nt.int32), ([-1], nt.int64),
+     ([6, -1], nt.int32), ([3, 3, 3], nt.int64)],
+)  # fmt: skip
+def test_rows(rows: list[int], index: nt.DType, dtype: nt.DType) -> None:
+    random = np.random.default_rng(0)
+    table, values = random.integers(-9, 9, (8, 3, 2)), random.integers(-9, 9, (len(rows), 3, 2))
+    written = nt.from_numpy(table).to(dtype).realize()
+    written[nt.tensor(rows, dtype=index)] = nt.from_numpy(values.astype(np.float32)).to(dtype)
+    assert [row.kernel for row in nt.explain(written) if row.op == "put"] == ["rows"]
+    table[rows] = values
+    np.testing.assert_array_equal(written.to(nt.float32).numpy(), table)
+
+
+def test_parts_of_a_table_and_of_values() -> None:
+    table, values = np.zeros((6, 4), np.float32), np.arange(40, dtype=np.float32).reshape(10, 4)
+    written = nt.from_numpy(table)
+    written[nt.tensor([1, 2])] = nt.from_numpy(values)[7:9]
+    table[1:3] = values[7:9]
+    np.testing.assert_array_equal(written.numpy(), table)
+
+
+@pytest.mark.parametrize("rows", [[8], [7, 8], [-9]])
+def test_rows_that_are_not_there(rows: list[int]) -> None:
+    table = nt.zeros(8, 2).realize()
+    table[nt.tensor(rows)] = nt.ones(len(rows), 2)
+    with pytest.raises(IndexError, match="out of"):
+        table.realize()
+
+
+def test_values_of_another_dtype_and_order() -> None:
+    table, values = np.zeros((4, 3), np.float16), np.arange(6, dtype=np.float32).reshape(3, 2)
+    written = nt.from_numpy(table.copy())
+    written[nt.tensor([3, 0])] = nt.from_numpy(values).t()
+    table[[3, 0]] = values.T
+    np.testing.assert_array_equal(written.numpy(), table)
+
+
+@pytest.mark.parametrize("dtype", [nt.float32, nt.bfloat16, nt.int8, nt.bool])
+@pytest.mark.parametrize("width", [1, 31, 32, 67])
+def test_rows_that_are_read(width: int, dtype: nt.DType) -> None:
+    table = np.random.default_rng(0).integers(0, 2, (9, width)).astype(np.float32)
+    rows = np.array([[4, 4, 0], [8, 1, 4]])
+    read = nt.embedding(nt.from_numpy(rows), nt.from_numpy(table).to(dtype).realize())
+    assert [row.kernel for row in nt.explain(read) if row.op == "take"] == ["rows"]
+    np.testing.assert_array_equal(read.to(nt.float32).numpy(), table[rows])
+
+
+def test_rows_of_a_quantized_table() -> None:
+    table = nt.quantize(nt.from_numpy(np.random.default_rng(0).standard_normal((9, 64), np.float32)), "q4_1")
+    rows = np.array([8, 0, 5])
+    read = nt.embedding(nt.from_numpy(rows), table)
+    np.testing.assert_array_equal(read.numpy(), table.dequantize().numpy()[rows])
+
+
+@pytest.mark.parametrize("row", [9, -1])
+def test_rows_that_cannot_be_read(row: int) -> None:
+    with pytest.raises(IndexError, match=f"index {row} is out of range for extent 9"):
+        nt.embedding(nt.tensor([2, row]), nt.ones(9, 2)).realize()
