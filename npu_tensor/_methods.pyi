@@ -1300,7 +1300,12 @@ class Methods:
 
         >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def view(self, *shape: Any) -> Tensor:
-        """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
+        """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move.
+
+        With a dtype in place of a shape: the bits of the elements as those of that dtype, of which the last dimension has
+        more or fewer if they are smaller or larger. That is a copy: writing to it does not change input.
+
+        >>> nt.tensor([1.0, -2.0]).view(nt.int32)"""
     def view_as(self, other: Tensor) -> Tensor:
         """The same memory under the shape of other."""
     def vsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:

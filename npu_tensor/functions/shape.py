@@ -47,7 +47,15 @@ def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor
 
 @composite(function=False, view=True)
 def view(input: Tensor, *shape: Any) -> Tensor:
-    """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
+    """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move.
+
+    With a dtype in place of a shape: the bits of the elements as those of that dtype, of which the last dimension has
+    more or fewer if they are smaller or larger. That is a copy: writing to it does not change input.
+
+    >>> nt.tensor([1.0, -2.0]).view(nt.int32)
+    """
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        return ops.bits_as(input, shape[0].name)
     result = input.reshape(*shape)
     if result._alias is None:
         strides = ", ".join(map(str, stride(input)))

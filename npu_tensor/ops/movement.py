@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import int64
+from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution
@@ -18,6 +18,28 @@ from npu_tensor.ops.layouts import reshaped
 from npu_tensor.ops.registry import op
 from npu_tensor.ops.rules import dimension, require_tensor
 from npu_tensor.spec import Spec, broadcast_shapes
+
+# --- bits
+
+
+def _bits_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, dtype = require_tensor(operands[0]), as_dtype(attributes["dtype"])
+    if x.dtype.is_quantized or dtype.is_quantized:
+        raise DTypeError(f"the blocks of {(x.dtype if x.dtype.is_quantized else dtype).name} are no single elements")
+    if x.dtype.itemsize == dtype.itemsize:
+        return Resolution(Spec.of(x.shape, dtype), (None,), {"dtype": dtype.name})
+    nbytes = x.shape[-1] * x.dtype.itemsize if x.shape else x.dtype.itemsize
+    if not x.shape or nbytes % dtype.itemsize:
+        raise ShapeError(f"{nbytes} bytes along the last dimension of {list(x.shape)} are no {dtype.name} elements")
+    return Resolution(Spec.of((*x.shape[:-1], nbytes // dtype.itemsize), dtype), (None,), {"dtype": dtype.name})
+
+
+@op(kind="data", rule=_bits_rule, public=False, computes=False)
+def bits_as(input, /, dtype: str):
+    """The bits of the elements as those of another dtype, of which the last dimension has more or fewer elements."""
+    result = np.ascontiguousarray(input).view(as_dtype(dtype).numpy)
+    return result.reshape(input.shape) if result.size == input.size else result
+
 
 # --- views
 

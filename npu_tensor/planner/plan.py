@@ -174,8 +174,8 @@ class Plan:
         return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
 
 
-JOINED_AFTER: Final = 3
-"""Runs of a plan, after which its kernels on the processor are joined: that takes as long as some runs."""
+JOINED_AFTER: Final = 10
+"""Runs of a plan before its kernels on the processor are joined, which takes as long as it saves in so many runs."""
 
 
 def _joined(plan: Plan) -> tuple[tuple[Step, tuple[int, ...]], ...]:
