@@ -817,6 +817,27 @@ def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[st
     compare(converted(ours, arguments, keywords, ours_of), own, converted(theirs, arguments, keywords, exact_of), name)
 
 
+BIT_DTYPES = ("uint8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64")
+
+
+@pytest.mark.covers("bits_as", "view")
+@pytest.mark.parametrize("dtype", BIT_DTYPES)
+@pytest.mark.parametrize("shape", [(3, 4), (2, 1, 8), (5, 3), (0, 4), ()])
+def test_bits_as_another_dtype(shape: tuple[int, ...], dtype: str) -> None:
+    for own in BIT_DTYPES:
+        x = (torch.arange(math.prod(shape)).reshape(shape) * 37 - 5).to(getattr(torch, own))
+        try:
+            expected = x.view(getattr(torch, dtype))
+        except RuntimeError:
+            with pytest.raises(nt.ShapeError, match=f"are no {dtype} elements"):
+                from_torch(x).view(getattr(nt, dtype))
+            continue
+        result = from_torch(x).view(getattr(nt, dtype))
+        assert result.dtype.name == dtype
+        assert tuple(result.shape) == tuple(expected.shape)
+        assert result.numpy().tobytes() == expected.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
 @pytest.mark.covers("where", "norm_rows", "rms_norm_rows", "contract", "concat", "pad_widths", "tril", "triu")
 @pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "slice", "select")
 @pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand", "frexp_part", "running_extreme", "gcd")

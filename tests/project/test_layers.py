@@ -57,7 +57,7 @@ FOR_TYPES_ALONE = {"npu_tensor.ops.registry"}
 """Modules whose imports for type checkers alone may go up: a recorder returns a Tensor."""
 
 RUNTIME_LAYERS = (
-    ("dlpack", "memory"),
+    ("dlpack", "memory", "scratch"),
     ("build.headers", "build.process", "build.progress", "devices.shared_libraries", "devices.system"),
     ("store",),
     ("rates",),

@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.ops.analysis import PER_ELEMENT, frequencies
 from npu_tensor.ops.expression import Instruction, Parameter, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Number, Place, Slot
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Number, Slot
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
 from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
@@ -64,7 +64,7 @@ def bind_loop(
     piece = grain(n, elements, program, owner.pool.threads)
     if together > 1:
         piece = n if tiles else -(-piece // together) * together
-    slots = (*(Place(output.item) for output in outputs), *slots_of(inputs, program))
+    slots = (*(Location(output.item) for output in outputs), *slots_of(inputs, program))
     loop = BoundLoop(kernel, meta.ctypes.data, n, piece, slots)
     new = tuple([(output.item, output.nbytes) for output in outputs if output.donor is None])
     taken = tuple([(output.item, output.donor) for output in outputs if output.donor is not None])
@@ -80,7 +80,7 @@ def slots_of(inputs: Sequence[Input], program: Program, first: int = 0, with_off
     return [
         Number(source.item, numbers.get(slot, float))
         if source.layout is None or source.dtype is None
-        else Place(source.item, source.layout.offset * source.dtype.itemsize if with_offset else 0)
+        else Location(source.item, source.layout.offset * source.dtype.itemsize if with_offset else 0)
         for slot, source in enumerate(inputs, first)
     ]
 

@@ -15,10 +15,10 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.task import Step
 
-__all__ = ["BoundLoop", "BoundLoops", "Number", "Place", "Slot", "joined", "step", "value_of", "with_constants"]
+__all__ = ["BoundLoop", "BoundLoops", "Location", "Number", "Slot", "joined", "step", "value_of", "with_constants"]
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """The address so many bytes behind the beginning of an item's memory."""
 
     item: int
@@ -32,7 +32,7 @@ class Number(NamedTuple):
     kind: type
 
 
-Slot = Place | Number | int | float
+Slot = Location | Number | int | float
 """What a kernel is given; an int or a float is the same in all runs."""
 
 
@@ -77,7 +77,7 @@ def with_constants(loops: BoundLoops, constants: Mapping[int, Buffer]) -> BoundL
     """Loops in which some items are the same memory in all runs."""
 
     def slot_of(slot: Slot) -> Slot:
-        if isinstance(slot, Place) and slot.item in constants:
+        if isinstance(slot, Location) and slot.item in constants:
             return constants[slot.item].address + slot.offset
         return slot
 
@@ -87,7 +87,7 @@ def with_constants(loops: BoundLoops, constants: Mapping[int, Buffer]) -> BoundL
 
 def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
     """What the kernel is given, from the values of a run."""
-    if isinstance(slot, Place):
+    if isinstance(slot, Location):
         item, offset = slot
         return lambda values: values[item].address + offset
     if isinstance(slot, Number):
@@ -105,7 +105,7 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
     for loop in loops.loops:
         code: list[tuple[str, int]] = []
         for slot in loop.slots:
-            if isinstance(slot, Place):
+            if isinstance(slot, Location):
                 own = buffers.get(slot.item, -1)
                 code.append(("place" if slot.offset else "start", own))
                 arguments.append(slot)

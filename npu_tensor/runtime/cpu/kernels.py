@@ -16,7 +16,7 @@ from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, slots_of, 
 from npu_tensor.runtime.cpu.bound_loops import (
     BoundLoop,
     BoundLoops,
-    Place,
+    Location,
     Slot,
     joined,
     step,
@@ -256,18 +256,18 @@ class QuantizedKernel(CpuKernel):
         (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
         spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
         meta = product_meta(dtype, self.exact, rows, features, tokens)
-        read = Place(source.item, first_byte(source))
+        read = Location(source.item, first_byte(source))
         new = [(sums.item, tokens * rows * 4)]
         loops = []
         if not self.exact:
             kernel, piece = owner.compiled(round_module, dtype.block), quantized_piece(features * 4, 1)
-            rounded = Place(spare + 2)
+            rounded = Location(spare + 2)
             loops.append(BoundLoop(kernel, meta.ctypes.data, tokens, piece, (rounded, read)))
             new.append((rounded.item, tokens * RoundedRow.of(features).nbytes))
             read = rounded
         kernel = owner.compiled(product_module, spec)
         piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
-        slots = Place(sums.item), Place(weights.item), read
+        slots = Location(sums.item), Location(weights.item), read
         loops.append(BoundLoop(kernel, meta.ctypes.data, -(-rows // spec.rows), piece, slots))
         return joined([*before, BoundLoops(tuple(loops), tuple(new), keep=(meta,)), *after])
 
@@ -290,7 +290,7 @@ class DequantizeKernel(CopyingKernel):
         dtype = source.dtype
         assert dtype is not None
         kernel, blocks = self.owner.compiled(dequantize_module, dtype.name), math.prod(self.task.shape) // dtype.block
-        slots = Place(output.item), Place(source.item)
+        slots = Location(output.item), Location(source.item)
         loop = BoundLoop(kernel, 0, blocks, quantized_piece(dtype.itemsize, 1), slots)
         return BoundLoops((loop,), ((output.item, output.nbytes),))
 
@@ -309,7 +309,7 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
 
 def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
     """A product that reads its operands where they are. slots: of A, of B, and of the epilogue."""
-    loop, results = gemm.multiply, [Place(output.item) for output in outputs]
+    loop, results = gemm.multiply, [Location(output.item) for output in outputs]
     assert loop.kernel is not None
     bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, (*slots[:2], *results, *slots[2:]))
     return BoundLoops((bound,), tuple([(output.item, output.nbytes) for output in outputs]), keep=(gemm,))
@@ -367,7 +367,7 @@ def _factor(
         assert source.dtype is not None
         *batch, rows, columns = parts = factored(source.layout, shape)
         strides = tuple(part.strides[0] if part.strides else 0 for part in parts)
-        slots: list[Slot] = [Place(source.item, first_byte(source))]
+        slots: list[Slot] = [Location(source.item, first_byte(source))]
         if any(len(part.shape) > 1 for part in parts):
             return Scattered(source.dtype.name, tuple(batch), rows, columns), slots
         return Matrix(source.dtype.name, strides), slots

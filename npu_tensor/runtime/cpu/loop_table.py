@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Number, Place, Slot
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Number, Slot
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.runtime.scratch import Lifetime, laid_out
@@ -87,7 +87,7 @@ class _Table:
         """Where memory of these names and sizes lies in the scratch buffer, and the bytes of that."""
         used: dict[Hashable, tuple[int, int]] = {}
         for number, (loops, results) in enumerate(self._kernels):
-            items = [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Place)]
+            items = [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Location)]
             for item in (*items, *results, *(item for item, _ in loops.new)):
                 memory = self._memory_of(number, item)
                 used[memory] = used.get(memory, (number, number))[0], number
@@ -102,14 +102,14 @@ class _Table:
         records: list[int] = []
         for loop in loops.loops:
             is_last = loop is loops.loops[-1]
-            wrong = self._place(kernel, Place(loops.wrong)) if is_last and loops.wrong is not None else (_ZERO, 0)
+            wrong = self._place(kernel, Location(loops.wrong)) if is_last and loops.wrong is not None else (_ZERO, 0)
             pairs = (self._place(kernel, slot) for slot in loop.slots)
             records += [*loop[:4], len(loop.slots), *wrong, *chain.from_iterable(pairs)]
         return records
 
     def _place(self, kernel: int, slot: Slot) -> tuple[int, int]:
         """The number of a base, and what is added to it."""
-        if isinstance(slot, Place):
+        if isinstance(slot, Location):
             memory = self._memory_of(kernel, slot.item)
             if memory in self._offsets:
                 return _SCRATCH, self._offsets[memory] + slot.offset
@@ -148,7 +148,7 @@ class _Table:
         loops = self._kernels[kernel].loops
         assert loops.complain is not None
         operands = list(values)
-        read = [slot.item for slot in loops.loops[-1].slots if isinstance(slot, Place)]
+        read = [slot.item for slot in loops.loops[-1].slots if isinstance(slot, Location)]
         for item in (*read, *(donor for _, donor in loops.taken)):
             memory = self._memory.get(item)
             if memory in self._sizes:

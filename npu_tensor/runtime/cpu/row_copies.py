@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from npu_tensor._util.forks import cached_property
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Place, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
 from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
@@ -116,14 +116,14 @@ class RowsKernel(CpuKernel):
         meta = np.array([count, entries, chunks, chunks * _CHUNK, row_bytes], np.int64)
         kernel = owner.compiled(_module, (8 * index.dtype.itemsize, puts, wraps))
         before, new, taken = [], [(wrong, 8)], []
-        result, rows = Place(output.item), Place(table.item, first_byte(table))
+        result, rows = Location(output.item), Location(table.item, first_byte(table))
         if puts:
             value = task.inputs[1]
             assert value.layout is not None
             if value.dtype is not table.dtype or not is_contiguous(value.layout):
                 copy, value = bind_copy(owner, value, wrong + 1, table.dtype)
                 before.append(copy)
-            rows = Place(value.item, first_byte(value))
+            rows = Location(value.item, first_byte(value))
             if output.donor is None:
                 before.append(bind_copy(owner, table, output.item)[0])
             else:
@@ -131,7 +131,7 @@ class RowsKernel(CpuKernel):
         else:
             new.append((output.item, output.nbytes))
             result, rows = rows, result
-        slots = result, rows, Place(index.item, first_byte(index)), Place(wrong)
+        slots = result, rows, Location(index.item, first_byte(index)), Location(wrong)
         loop = BoundLoop(kernel, meta.ctypes.data, 1, 1, slots)
         bound = BoundLoops((loop,), tuple(new), tuple(taken), (meta,), wrong, self.reference.bind())
         return joined([*before, bound])
