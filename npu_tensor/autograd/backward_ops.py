@@ -37,8 +37,9 @@ FROM_RESULT: Final[dict[str, Callable[[Any, Any], Symbol]]] = {
 class Backward(NamedTuple):
     """An op for the gradient of an operand, what it takes before the gradient of the result, and its attributes.
 
-    used: positions of operands of the call; that behind the last one is the result. The gradient of the result of a row op has extent 1 in each dimension that
-    was reduced. The gradient that the op gives has the extents of all operands, broadcast.
+    used: positions of operands of the call; that behind the last one is the result. The gradient of the result of a row
+    op has extent 1 in each dimension that was reduced. The gradient that the op gives has the extents of all operands,
+    broadcast.
     """
 
     op: Op

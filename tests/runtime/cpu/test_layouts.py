@@ -48,6 +48,25 @@ def test_a_matrix_plus_its_transpose() -> None:
     np.testing.assert_array_equal((matrix + matrix.permute(1, 0)).numpy(), x + x.T)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("length", [1, 3, 7, 8, 9, 14, 15, 16, 17, 31, 33, 47])
+def test_short_rows_of_which_parts_are_changed_in_place(length: int, threads: int) -> None:
+    """The vector that ends a row is not computed from what another one has stored."""
+    x = np.random.default_rng(0).integers(0, 100, (1200, 50)).astype(np.float32)
+    before = nt.get_num_threads()
+    nt.set_num_threads(threads)
+    try:
+        tensor = nt.tensor(x).realize()
+        tensor[:, 1 : 1 + length] *= 3
+        tensor[:, :length] += tensor[:, 50 - length :]
+        result = tensor.numpy()
+    finally:
+        nt.set_num_threads(before)
+    x[:, 1 : 1 + length] *= 3
+    x[:, :length] += x[:, 50 - length :].copy()
+    np.testing.assert_array_equal(result, x)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int16", "bool"])
 def test_flipped_and_every_second_element(dtype: str) -> None:
     x = sample(dtype)
