@@ -181,11 +181,20 @@ def _line_distance(operand: Scattered, k_axis: int) -> int:
     return lines.strides[-1] if lines.strides else 1
 
 
+def _has_runs(operand: Scattered, k_axis: int, unit: Unit) -> bool:
+    """Whether there are more neighbours along K than lines that are packed as a vector."""
+    lines, k = _lines_and_k(operand, k_axis)
+    run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
+    return run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
+
+
 def _pack_spec(
     operand: Matrix | Computed | Scattered, unit: Unit, width: int, k_axis: int, k: int, lines: int
 ) -> PackSpec:
     """How A or B is packed, whose stride number `k_axis` is the one along K."""
     line_axis = -3 - k_axis
+    if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit):
+        return PackSpec(operand.dtype, unit, "runs", width)
     if isinstance(operand, Scattered):
         distance = _line_distance(operand, k_axis)
         return PackSpec(operand.dtype, unit, "scattered", width, line_elements=distance, rest=k % unit.count)
@@ -466,10 +475,14 @@ class Gemm:
         elif isinstance(operand, Scattered):
             size, (along_lines, along_k) = ELEMENT_SIZE[operand.dtype], _lines_and_k(operand, k_axis)
             distance, lanes = spec.line_elements * size, unit_lanes(spec.unit, self._target)
-            firsts, segments = _segments(_offsets(operand.dtype, along_lines), distance, spec.width, lanes)
-            tables = [_offsets(operand.dtype, along_k), firsts, np.stack(segments, axis=1)]
+            k_offsets, line_offsets = (_offsets(operand.dtype, layout) for layout in (along_k, along_lines))
+            if spec.layout == "runs":
+                tables, rest = [k_offsets, line_offsets], [along_k.shape[-1]]
+            else:
+                firsts, segments = _segments(line_offsets, distance, spec.width, lanes)
+                tables, rest = [k_offsets, firsts, np.stack(segments, axis=1)], []
             self._metas += tables
-            strides, outer = [0, 0], [table.ctypes.data for table in tables]
+            strides, outer = [0, 0], [*(table.ctypes.data for table in tables), *rest]
         else:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []

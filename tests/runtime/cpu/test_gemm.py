@@ -22,10 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npu_tensor.errors import DTypeError
+from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
 from npu_tensor.runtime.cpu import gemm
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Scattered
 from npu_tensor.runtime.cpu.gemm_micro import Blocking, choose_unit, usual_blocking
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
@@ -510,6 +511,68 @@ def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transpo
     with np.errstate(invalid="ignore"):
         expected = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("dtype", "extents", "kernel", "step"),
+    [
+        ("float32", (9, 22), (3, 3), 1),
+        ("bfloat16", (5, 16), (2, 2), 1),
+        ("float64", (4, 40), (1, 12), 1),
+        ("float32", (7, 33), (3, 2), 2),
+    ],
+)
+@pytest.mark.parametrize(("which", "along_k"), [(0, False), (0, True), (1, False), (1, True)])
+def test_windows_are_read_where_they_are(
+    level: str,
+    dtype: str,
+    extents: tuple[int, int],
+    kernel: tuple[int, int],
+    step: int,
+    which: int,
+    along_k: bool,
+) -> None:
+    """Windows of an image as operand A or B, with their places along K or their elements."""
+    target, engine, pool = machine(level)
+    rng = np.random.default_rng(0)
+    image = guarded(random_matrix(rng, (2, *extents), dtype), at_end=along_k)
+    view = np.lib.stride_tricks.sliding_window_view(image, kernel, (1, 2))[:, :, ::step]  # (channels, *places, *kernel)
+    places, elements = (1, 2), (0, 3, 4)
+    lines, of_k = (elements, places) if along_k else (places, elements)
+    first, second = (lines, of_k) if which == 0 else (of_k, lines)
+    layouts = [
+        Layout(tuple(view.shape[axis] for axis in axes), tuple(element_strides(view)[axis] for axis in axes))
+        for axes in (first, second)
+    ]
+    rows, columns = (math.prod(layout.shape) for layout in layouts)
+    scattered = Scattered(dtype, (), *layouts)
+    own = view.transpose(*first, *second).reshape(rows, columns)
+    if any(layout.strides[-1] not in (1, 2) for layout in layouts) and step == 2:
+        pytest.skip("packing could not read it by vectors")
+    other = random_matrix(rng, (10, rows) if which else (columns, 10), dtype)
+    a, b = (other, own) if which else (own, other)
+    (m, k), n = a.shape, b.shape[1]
+    result = np.full((m, n + 5), 77, numpy_dtype("float64" if dtype == "float64" else "float32"))
+    matrix = Matrix(dtype, element_strides(other))
+    product = Gemm(
+        engine,
+        target,
+        usual(dtype, dtype, target),
+        (m, n, k),
+        a=matrix if which else scattered,
+        b=scattered if which else matrix,
+        outputs=[Matrix(dtype_name(result), (n + 5, 1))],
+        threads=2,
+    )
+    addresses = [(other if which else image).ctypes.data], [(image if which else other).ctypes.data]
+    packed = [each.run(pool.launch, Scratch, of) for each, of in zip(product.packings, addresses, strict=False)]
+    strip = Scratch(product.strip_bytes)
+    operands = addresses[1] if product.strip_bytes else []
+    second_address = strip.address if product.strip_bytes else packed[1].address
+    product(pool.launch, [result.ctypes.data], [packed[0].address], [second_address], *operands)
+    check_floats(result[:, :n], a, b, dtype_name(result))
+    assert (result[:, n:] == 77).all()
 
 
 def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:

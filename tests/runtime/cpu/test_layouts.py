@@ -53,15 +53,13 @@ def test_a_matrix_plus_its_transpose() -> None:
 def test_short_rows_of_which_parts_are_changed_in_place(length: int, threads: int) -> None:
     """The vector that ends a row is not computed from what another one has stored."""
     x = np.random.default_rng(0).integers(0, 100, (1200, 50)).astype(np.float32)
-    before = nt.get_num_threads()
-    nt.set_num_threads(threads)
-    try:
+    with config.scope(threads=threads):
+        selection.reset()
         tensor = nt.tensor(x).realize()
         tensor[:, 1 : 1 + length] *= 3
         tensor[:, :length] += tensor[:, 50 - length :]
         result = tensor.numpy()
-    finally:
-        nt.set_num_threads(before)
+    selection.reset()
     x[:, 1 : 1 + length] *= 3
     x[:, :length] += x[:, 50 - length :].copy()
     np.testing.assert_array_equal(result, x)
