@@ -12,7 +12,7 @@ import math
 import mmap
 import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import ml_dtypes
@@ -117,8 +117,10 @@ Sources = Sequence[int | float]
 
 def compute(product: Gemm, pool: Pool, outputs: Sequence[int], a: Sources, b: Sources, *operands: int | float) -> None:
     """Run a product of operands at addresses."""
-    buffers = [packing.run(pool.launch, Scratch, of) for packing, of in zip(product.packings, (a, b), strict=False)]
-    a, b = ([buffer.address] for buffer in buffers) if buffers else (a, b)
+    packings = product.packings[: 1 if product.strips else 2]
+    buffers = [packing.run(pool.launch, Scratch, of) for packing, of in zip(packings, (a, b), strict=False)]
+    addresses = [[buffer.address] for buffer in buffers]
+    a, b = [*addresses, a, b][:2] if not product.strips else (*addresses, b)
     product(pool.launch, outputs, a, b, *operands)
 
 
@@ -142,7 +144,8 @@ def multiply(
             return Matrix(dtype_name(array), element_strides(array))
         return Matrix("float64")
 
-    product = Gemm(
+    new = partial(
+        Gemm,
         engine,
         target,
         blocking or usual(dtype_name(a), dtype_name(b), target),
@@ -154,9 +157,11 @@ def multiply(
         operands=[describe(operand) for operand in operands],
         batch=batch,
     )
+    products = [new(strips=True)]
+    products.append(new(strips=False) if products[0].strips else products[0])
     arguments = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
     addresses = [result.ctypes.data for result in results]
-    for _ in range(2):  # The second call must not depend on what the first one left behind.
+    for product in products:  # The second call must not depend on what the first one left behind.
         compute(product, pool, addresses, [a.ctypes.data], [b.ctypes.data], *arguments)
     for array in memory:
         assert (array[..., n:] == 77).all(), "written past the end of a row"
@@ -523,7 +528,10 @@ def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transpo
         ("float32", (7, 33), (3, 2), 2),
     ],
 )
-@pytest.mark.parametrize(("which", "along_k"), [(0, False), (0, True), (1, False), (1, True)])
+@pytest.mark.parametrize(
+    ("which", "along_k", "strips"),
+    [(0, False, False), (0, True, True), (1, False, False), (1, True, False), (1, False, True), (1, True, True)],
+)
 def test_windows_are_read_where_they_are(
     level: str,
     dtype: str,
@@ -532,6 +540,7 @@ def test_windows_are_read_where_they_are(
     step: int,
     which: int,
     along_k: bool,
+    strips: bool,
 ) -> None:
     """Windows of an image as operand A or B, with their places along K or their elements."""
     target, engine, pool = machine(level)
@@ -564,13 +573,10 @@ def test_windows_are_read_where_they_are(
         b=scattered if which else matrix,
         outputs=[Matrix(dtype_name(result), (n + 5, 1))],
         threads=2,
+        strips=strips,
     )
     addresses = [(other if which else image).ctypes.data], [(image if which else other).ctypes.data]
-    packed = [each.run(pool.launch, Scratch, of) for each, of in zip(product.packings, addresses, strict=False)]
-    strip = Scratch(product.strip_bytes)
-    operands = addresses[1] if product.strip_bytes else []
-    second_address = strip.address if product.strip_bytes else packed[1].address
-    product(pool.launch, [result.ctypes.data], [packed[0].address], [second_address], *operands)
+    compute(product, pool, [result.ctypes.data], *addresses)
     check_floats(result[:, :n], a, b, dtype_name(result))
     assert (result[:, n:] == 77).all()
 
