@@ -119,6 +119,17 @@ def test_reductions_over_several_dims_of_broadcast_operands(
                 np.testing.assert_allclose(result, exact, rtol=1e-5, atol=2e-3 if name == "sum" else 1e-5)
 
 
+@pytest.mark.parametrize("columns", [1, 5, 8, 33, 131])
+def test_operands_and_results_per_column(columns: int) -> None:
+    random = np.random.default_rng(0)
+    x, (a, b) = random.standard_normal((70, columns)), random.standard_normal((2, columns))
+    tensors = [nt.tensor(array.astype(np.float32)).realize() for array in (x, a, b)]
+    step = nt.jit(lambda x, a, b: (x.sum(0) * a + b, x.sum(0) - b, (x - x.mean(0) * a).abs().amax(0) + b))
+    expected = (x.sum(0) * a + b, x.sum(0) - b, np.abs(x - x.mean(0) * a).max(0) + b)
+    for result, right in zip(step(*tensors), expected, strict=True):
+        np.testing.assert_allclose(result.numpy(), right, rtol=1e-5, atol=1e-5)
+
+
 def test_positions_in_all_of_a_broadcast_expression() -> None:
     for shapes in BROADCAST:
         a, b = (np.random.default_rng(seed).integers(-9, 9, shape).astype("f4") for seed, shape in enumerate(shapes))
