@@ -204,10 +204,10 @@ def _gather_along(of: Recording, number: int) -> Tensor:
     index, dim, spec = of.operands[1], of.call.attributes["dim"], of.spec(number)
     axes = range(index.ndim)
     if index.shape == (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]):  # one place in each line
-        every = _places(np.arange(spec.shape[dim]))
-        places = every.reshape(*(-1 if axis == dim else 1 for axis in axes))
-        # Taking them checks the indices, also where nobody reads what was gathered.
-        return ops.where_op(places == ops.take_op(every, index, dim=0), of.gradient, 0.0)
+        places = _places(np.arange(spec.shape[dim])).reshape(*(-1 if axis == dim else 1 for axis in axes))
+        # Gathering them checks the indices, also where nobody reads what was gathered.
+        chosen = ops.gather_along(places.expand(*spec.shape), index, dim=dim)
+        return ops.where_op(places == chosen, of.gradient, 0.0)
     grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
     grid[dim] = index
     return _added(of.zeros(number), of.gradient, grid, tuple(axes))

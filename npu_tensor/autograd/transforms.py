@@ -190,7 +190,7 @@ def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int
     how = backward_op(call, number)
     if how is None:
         return summed_to(gradient, spec.shape)
-    taken = [operands[n] for n in how.used]
+    taken = [(*operands, _tensor(node))[n] for n in how.used]
     return summed_to(record(how.op, (*taken, gradient), how.attributes), spec.shape)
 
 

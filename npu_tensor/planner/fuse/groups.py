@@ -96,6 +96,9 @@ class Grouper:
         group_of: dict[int, Group] = {}
         for item in reversed(self._ops):
             readers = {id(group_of[reader]): group_of[reader] for reader in self.items[item]["readers"]}
+            if len(readers) > 1 and self._join_each(item, list(readers.values())):
+                group_of[item] = next(iter(readers.values()))
+                continue
             group = next(iter(readers.values())) if len(readers) == 1 else None
             if group is None or not self._may_join(item, group, may_join):
                 group = self.alone(item)
@@ -112,6 +115,17 @@ class Grouper:
         if not (self._join(item, joined) and may_join(item, group, joined)):
             return False
         vars(group).update(vars(joined))
+        return True
+
+    def _join_each(self, item: int, groups: list[Group]) -> bool:
+        """Let several products read what an operand of all is a copy of, if each of them can."""
+        joined = [replace(group, prologues=dict(group.prologues)) for group in groups]
+        if "copy" not in self.items[item] or not all(
+            group.contraction in self.items[item]["readers"] and self._join_prologue(item, group) for group in joined
+        ):
+            return False
+        for group, own in zip(groups, joined, strict=True):
+            group.prologues = own.prologues
         return True
 
     def alone(self, item: int) -> Group:

@@ -15,17 +15,24 @@ __all__ = ["prologue_of", "uncopied"]
 VECTOR_STRIDES: Final = (1, 2)
 """Of rows of A and columns of B: between elements that are packed as a vector."""
 
+LEAST_RUN: Final = 8
+"""Neighbouring elements along K that are packed as a vector, where those of rows of A or columns of B are not."""
+
 
 def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tuple[int, set[int]] | None:
     """Which operand of a matrix product an op computes, and all element-wise ops that only serve that operand.
 
     None if it cannot be computed by packing, or better by what produces the inputs of these ops.
     """
-    if graph[item]["readers"] != [contraction]:
+    readers = graph[item]["readers"]
+    if readers != [contraction] and ("copy" not in graph[item] or readers.count(contraction) != 1):
         return None
     number = next(n for n, (source, _) in enumerate(graph[contraction]["domain"].operands) if source == item)
     if "copy" in graph[item]:
-        return None if graph[item]["keep"] or uncopied(graph, contraction, number) is None else (number, {item})
+        is_read_so = all(graph[reader]["domain"].kind == "matmul" for reader in readers)
+        if graph[item]["keep"] or not is_read_so or uncopied(graph, contraction, number) is None:
+            return None
+        return number, {item}
     items = _items(graph, item) if _is_allowed(graph, item) else None
     if items is None or not _can_be_packed(graph, contraction, number, items):
         return None
@@ -101,6 +108,7 @@ def uncopied(graph: Mapping[int, Lowered], contraction: int, number: int) -> Lay
     steps = full_layout(layout.shape).strides
     dims = [dim for dim in zip(steps, layout.shape, layout.strides, strict=True) if dim[1] != 1]
     pairs: list[tuple[int, int]] = []
+    by_vectors = False
     for axis, (extent, step) in enumerate(zip(reading.shape, reading.strides, strict=True), -len(batch)):
         if extent == 1 or not step:
             pairs.append((extent, 0))
@@ -108,8 +116,13 @@ def uncopied(graph: Mapping[int, Lowered], contraction: int, number: int) -> Lay
         run = [dim for dim in dims if step <= dim[0] < step * extent]
         if not run or run[-1][0] != step or math.prod(size for _, size, _ in run) != extent:
             return None
-        if axis == number and run[-1][2] not in VECTOR_STRIDES:
-            return None
+        _, length, stride = run[-1]
+        if axis == number:
+            by_vectors = by_vectors or stride in VECTOR_STRIDES
+        elif axis == 1 - number and spec_of(graph[source]).dtype.itemsize >= 4:  # Smaller ones may be packed in pairs.
+            by_vectors = by_vectors or (stride == 1 and length >= LEAST_RUN)
         pairs += [(size, stride) for _, size, stride in run]
+    if not by_vectors:
+        return None
     shape, strides = zip(*pairs, strict=True)
     return Layout(shape, strides, layout.offset)

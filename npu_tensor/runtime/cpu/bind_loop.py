@@ -62,6 +62,8 @@ def bind_loop(
     elements = math.prod(space.outer) * space.inner
     n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements
     piece = grain(n, elements, program, owner.pool.threads)
+    if columns:  # Whole cache lines of neighbouring rows, and whole vectors of them.
+        piece = (piece + 63) & ~63
     if together > 1:
         piece = n if tiles else -(-piece // together) * together
     slots = (*(Location(output.item) for output in outputs), *slots_of(inputs, program))
@@ -172,7 +174,7 @@ def _operands(
         if tiles and stride not in (0, 1) and strides[-1] == 1 and transposed < MOST_TRANSPOSED:
             access = "transposed"
             transposed += 1
-        operands.append(LoopOperand(tensor.dtype.name, access))
+        operands.append(LoopOperand(tensor.dtype.name, access, columns and not inner and number >= len(outputs)))
         meta += [offset, *strides, inner]
     for value in fixed:
         is_float = isinstance(value, float)

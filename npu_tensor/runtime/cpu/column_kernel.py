@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage
-from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, NUMBERS, Place
+from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, NUMBERS, LoopOperand, Place
 from npu_tensor.runtime.cpu.reducing_base import ReducingBase, VectorRange
 from npu_tensor.runtime.cpu.values import Value
 
@@ -19,7 +19,9 @@ class ColumnKernel(ReducingBase):
     """Neighbouring rows side by side, each lane a row."""
 
     across = False
-    loads_vary = True
+
+    def is_per_row(self, operand: LoopOperand) -> bool:
+        return operand.per_row
 
     def lane_stride(self, number: int) -> Value:
         return self.outer_strides[number][-1]
@@ -77,20 +79,25 @@ class ColumnKernel(ReducingBase):
             return [Place(moved, index, lane, e.add(kept, slot * e.lanes), mask) for slot, lane in enumerate(lanes)]
 
         span = VectorRange(zero, self.inner, 1, places, long=True)
+        starts = places(zero)
         known = [dict(self.known) for _ in lanes]
+
+        def evaluate_per_row(roots: list[int]) -> list[dict[int, Value]]:
+            pairs = zip(known, starts, strict=True)
+            return [self.evaluate_fixed_at(PER_ROW, roots, own, place) for own, place in pairs]
+
         for stage in stages:
-            known = [self.evaluate_fixed(PER_ROW, stage.roots, own, pointers) for own in known]
+            known = evaluate_per_row(stage.roots)
             if stage.outputs:
                 self.store_outputs(stage, span, known, scratch)
                 continue
-            totals = self.reduce(stage, span, known, scratch, self.empty_totals(stage, places(zero)))
+            totals = self.reduce(stage, span, known, scratch, self.empty_totals(stage, starts))
             for number, reduction in enumerate(stage.reductions):
                 for slot, own in enumerate(known):
                     total = totals[number * len(lanes) + slot]
                     own[reduction] = self.reduction(reduction).finish(total, across=False)
         per_row = self.outputs(per_row=True)
         roots = [self.program.outputs[output] for output in per_row]
-        for own, place in zip(known, places(zero), strict=True):
-            values = self.evaluate_fixed(PER_ROW, roots, own, pointers)
+        for values, place in zip(evaluate_per_row(roots), starts, strict=True):
             for output, root in zip(per_row, roots, strict=True):
                 self.store(output, [values[root]], [place])

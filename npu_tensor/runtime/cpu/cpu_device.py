@@ -59,7 +59,7 @@ class CpuDevice(Processor):
     """The processor of this machine."""
 
     uri = "cpu"
-    fusion = Fusion(arguments=MAX_SLOTS - 3)  # A product has three more: its factors, packed, and B again.
+    fusion = Fusion(arguments=MAX_SLOTS - 2)  # A product has two more: its factors, packed.
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""

@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor.dtypes import int32, int64
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
 from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.processor import Processor
@@ -20,7 +22,8 @@ __all__ = ["GatherKernel", "gather_kernel"]
 
 _MODULE: Final = """
 ; pointers: results, elements, indices, and a byte that becomes 1 if an index is out of range.
-; meta: extent along the dimension, elements behind it, indices for each element before it.
+; meta: extent along the dimension, places behind it, indices for each place before it; steps of the elements before,
+; along and behind it.
 define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end) {{
 entry:
   %elements.slot = getelementptr ptr, ptr %pointers, i64 1
@@ -32,6 +35,12 @@ entry:
   %wrong = load ptr, ptr %wrong.slot
   %inner.slot = getelementptr i64, ptr %meta, i64 1
   %group.slot = getelementptr i64, ptr %meta, i64 2
+  %step.slot.0 = getelementptr i64, ptr %meta, i64 3
+  %step.slot.1 = getelementptr i64, ptr %meta, i64 4
+  %step.slot.2 = getelementptr i64, ptr %meta, i64 5
+  %step.before = load i64, ptr %step.slot.0
+  %step.along = load i64, ptr %step.slot.1
+  %step.behind = load i64, ptr %step.slot.2
   %extent = load i64, ptr %meta
   %inner = load i64, ptr %inner.slot
   %group = load i64, ptr %group.slot
@@ -53,10 +62,11 @@ copy:
   %safe = phi i64 [ %place, %loop ], [ 0, %outside ]
   %before = udiv i64 %n, %group
   %behind = urem i64 %n, %inner
-  %first = mul i64 %before, %extent
-  %row = add i64 %first, %safe
-  %start = mul i64 %row, %inner
-  %from = add i64 %start, %behind
+  %first = mul i64 %before, %step.before
+  %along = mul i64 %safe, %step.along
+  %last = mul i64 %behind, %step.behind
+  %row = add i64 %first, %along
+  %from = add i64 %row, %last
   %element.slot = getelementptr {element}, ptr %elements, i64 %from
   %element = load {element}, ptr %element.slot
   %result.slot = getelementptr {element}, ptr %results, i64 %n
@@ -85,13 +95,19 @@ def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:
     dim, shape = task.call.attributes["dim"], x.layout.shape
     if index.dtype not in (int32, int64):
         return Refusal("compiled for indices of int32 and int64 only")
-    if not (is_contiguous(x.layout) and is_contiguous(index.layout)):
-        return Refusal("compiled for operands in row-major order only")
+    if not is_contiguous(index.layout) or _around(x.layout, dim) is None:
+        return Refusal("compiled for indices in row-major order, and elements evenly spaced around the dimension, only")
     if not math.prod((*shape, *task.shape)):
         return Refusal("there is nothing to read")
     if shape[:dim] + shape[dim + 1 :] != task.shape[:dim] + task.shape[dim + 1 :]:
         return Refusal("compiled for equal extents in all other dimensions only")
     return GatherKernel(processor, task)
+
+
+def _around(layout: Layout, dim: int) -> Layout | None:
+    """A layout with one dimension before `dim` and one behind it; None if elements are not evenly spaced there."""
+    shape = layout.shape
+    return reshaped(layout, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 
 
 class GatherKernel(CopyingKernel):
@@ -106,9 +122,11 @@ class GatherKernel(CopyingKernel):
         assert x.layout is not None
         assert index.layout is not None
         assert index.dtype is not None
-        dim, extent = task.call.attributes["dim"], x.layout.shape[task.call.attributes["dim"]]
-        inner = math.prod(task.shape[dim + 1 :])
-        meta = np.array([extent, inner, inner * task.shape[dim]], np.int64)
+        dim = task.call.attributes["dim"]
+        around = _around(x.layout, dim)
+        assert around is not None
+        _, extent, inner = around.shape
+        meta = np.array([extent, inner, inner * task.shape[dim], *around.strides], np.int64)
         kernel = owner.compiled(_module, (8 * output.dtype.itemsize, 8 * index.dtype.itemsize))
         loop = (kernel, meta.ctypes.data, math.prod(task.shape), LEAST_PIECE)
         x_offset, index_offset = x.layout.offset * output.dtype.itemsize, index.layout.offset * index.dtype.itemsize

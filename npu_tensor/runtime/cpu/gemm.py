@@ -1,10 +1,11 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
 Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile`, `direct_tile`. Others
-take three loops, one after the other: pack A, pack B, multiply. Then A and B may be `Computed`: element-wise
-expressions that are evaluated while they are packed. K is never split, so the sums stay in registers until they are
-rounded once, after the epilogue. The panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver
-for any K; the order of the tiles keeps what is read most often in L2.
+pack A, and then either multiply by one panel of B after the other, each of which is packed just before, or pack B too,
+to be kept for the next product with it. A and B may be `Computed`: element-wise expressions that are evaluated while
+they are packed. K is never split, so the sums stay in registers until they are rounded once, after the epilogue. The
+panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver for any K; the order of the tiles
+keeps what is read most often in L2.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _SMALL_PRODUCT = 128**3
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_TILES = {32: ((1, 8), (2, 8), (3, 8), (4, 6)), 16: ((1, 8), (2, 4), (3, 3), (4, 2))}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
-# Memory for the panels of B of all threads, if these are packed when they are needed.
-_STRIP_BYTES = 8 << 20
+# The largest panel of B that a thread packs when it needs it, on its stack: half of an L2.
+_STRIP_BYTES = 256 << 10
 
 
 class Matrix(NamedTuple):
@@ -181,11 +182,20 @@ def _line_distance(operand: Scattered, k_axis: int) -> int:
     return lines.strides[-1] if lines.strides else 1
 
 
+def _has_runs(operand: Scattered, k_axis: int, unit: Unit) -> bool:
+    """Whether there are more neighbours along K than lines that are packed as a vector."""
+    lines, k = _lines_and_k(operand, k_axis)
+    run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
+    return run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
+
+
 def _pack_spec(
     operand: Matrix | Computed | Scattered, unit: Unit, width: int, k_axis: int, k: int, lines: int
 ) -> PackSpec:
     """How A or B is packed, whose stride number `k_axis` is the one along K."""
     line_axis = -3 - k_axis
+    if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit):
+        return PackSpec(operand.dtype, unit, "runs", width)
     if isinstance(operand, Scattered):
         distance = _line_distance(operand, k_axis)
         return PackSpec(operand.dtype, unit, "scattered", width, line_elements=distance, rest=k % unit.count)
@@ -341,11 +351,11 @@ class Gemm:
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
     threads   that will work on it
+    strips    whether panels of B should be packed when they are needed
 
     empty     whether there is nothing to compute
     packings  how A and B are packed before; empty if they are read where they are
-    strip_bytes  of the memory for panels of B that are packed when they are needed, if B is `Scattered`; there is no
-              packing of B then
+    strips    whether the loop that multiplies packs B itself: not if B is `Computed`, or its panels are too large
     multiply  the loop whose arguments are A and B, packed or not, the outputs and the operands
     """
 
@@ -363,6 +373,7 @@ class Gemm:
         operands: Sequence[Matrix] = (),
         batch: tuple[int, ...] = (),
         threads: int = 1,
+        strips: bool = False,
     ) -> None:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
         self._engine = engine
@@ -370,7 +381,7 @@ class Gemm:
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
         self.empty = problem.empty
         self.packings: tuple[Packing, ...] = ()
-        self.strip_bytes = 0
+        self.strips = strips and not problem.empty
         self.multiply = _Loop(None, 0, 0, 1)
         if not problem.empty:
             self._bind(problem.with_batch_as_rows(), blocking, epilogue, threads)
@@ -378,6 +389,7 @@ class Gemm:
     def _bind(self, problem: _Problem, blocking: Blocking, epilogue: Program | None, threads: int) -> None:
         unit = blocking.unit
         direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target)
+        self.strips = self.strips and direct is None
         if direct is None:
             tile, sizes, offsets = self._packed(problem, blocking, threads)
         else:
@@ -402,15 +414,15 @@ class Gemm:
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
-            self.strip_bytes > 0,
+            self.strips,
         )
-        tiles = len(offsets[0]) * blocks * b_panels * block_panels
+        strips = len(offsets[0]) * blocks * b_panels
         self.multiply = self._loop(
             multiply_module("multiply", spec, self._target),
             "multiply",
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
-            sizes.get("pieces", tiles),
-            1 if self.strip_bytes else _PIECE_CYCLES // tile_cycles,
+            strips if self.strips else strips * block_panels,
+            _PIECE_CYCLES // (tile_cycles * (block_panels if self.strips else 1)),
         )
 
     def _packed(
@@ -427,18 +439,11 @@ class Gemm:
         sizes = {"steps": steps, "a_panel_bytes": pack_a.panel_bytes, "b_panel_bytes": pack_b.panel_bytes}
         tile = TileSpec(unit, "packed", rows, columns)
         offsets = [pack_a.offsets, pack_b.offsets]
-        if not isinstance(problem.b, Scattered):
-            self.packings = (pack_a, pack_b)
-            return tile, sizes, offsets
-        self.packings = (pack_a,)
-        blocks = _strip_blocks(pack_a.panels, len(offsets[0]) * pack_b.panels, threads)
-        blocks = -(-pack_a.panels // -(-pack_a.panels // blocks))
-        strips = len(offsets[0]) * blocks * pack_b.panels
-        pieces = min(strips, threads * max(1, _STRIP_BYTES // (threads * pack_b.panel_bytes)))
-        self.strip_bytes = pieces * pack_b.panel_bytes
-        sizes |= {"blocks": blocks, "strips": strips, "pieces": pieces}
-        self._pack = pack_b.loop.kernel  # keeps the code
-        sizes |= {"pack": int(pack_b.loop.kernel or 0), "pack_meta": pack_b.loop.meta_address}
+        self.packings = (pack_a, pack_b)
+        self.strips &= not isinstance(problem.b, Computed) and pack_b.panel_bytes <= _STRIP_BYTES
+        if self.strips:
+            sizes["blocks"] = _strip_blocks(pack_a.panels, len(offsets[0]) * pack_b.panels, threads)
+            sizes |= {"pack": int(pack_b.loop.kernel or 0), "pack_meta": pack_b.loop.meta_address}
         return tile, sizes, offsets
 
     def _packing(
@@ -466,10 +471,14 @@ class Gemm:
         elif isinstance(operand, Scattered):
             size, (along_lines, along_k) = ELEMENT_SIZE[operand.dtype], _lines_and_k(operand, k_axis)
             distance, lanes = spec.line_elements * size, unit_lanes(spec.unit, self._target)
-            firsts, segments = _segments(_offsets(operand.dtype, along_lines), distance, spec.width, lanes)
-            tables = [_offsets(operand.dtype, along_k), firsts, np.stack(segments, axis=1)]
+            k_offsets, line_offsets = (_offsets(operand.dtype, layout) for layout in (along_k, along_lines))
+            if spec.layout == "runs":
+                tables, rest = [k_offsets, line_offsets], [along_k.shape[-1]]
+            else:
+                firsts, segments = _segments(line_offsets, distance, spec.width, lanes)
+                tables, rest = [k_offsets, firsts, np.stack(segments, axis=1)], []
             self._metas += tables
-            strides, outer = [0, 0], [table.ctypes.data for table in tables]
+            strides, outer = [0, 0], [*(table.ctypes.data for table in tables), *rest]
         else:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
@@ -494,9 +503,8 @@ class Gemm:
     ) -> None:
         """Compute the product of operands that are addresses and numbers.
 
-        If there are `packings`, a and b are the addresses of what these have made; b is that of `strip_bytes` of memory
-        where there are any, and the last operand the address of B. An output may be the memory of an
-        operand of the epilogue with the same strides.
+        If there are `packings`, a and b are the addresses of what these have made, but with `strips` b is the operand
+        itself. An output may be the memory of an operand of the epilogue with the same strides.
         """
         if not self.empty:
             launch(*self.multiply, *a, *b, *outputs, *operands)

@@ -24,7 +24,7 @@ __all__ = ["MULTIPLY_META", "GemmSpec", "multiply_module"]
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
-    *("strips", "pieces", "pack", "pack_meta"),  # of a product that packs B panel by panel: see `_compute_strips`
+    *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_compute_strips`
 )
 
 # A longer epilogue is not written once for each vector of a tile.
@@ -99,38 +99,31 @@ class _MultiplyWriter:
     def _compute_strips(self, compute_tile: Callable[[Value, Value, Value], None]) -> None:
         """Compute the products of blocks of panels of A with one panel of B each, which is packed before.
 
-        An item is a piece of these strips. Each piece has memory for one panel, which stays in the level-2 cache.
+        The panel is on the stack, and so in the caches while a thread computes one item after the other.
         """
-        emitter, panel_bytes, memory = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
-        operand = load_value(emitter, "ptr", self.pointers, 2 + len(self.spec.outputs) + len(self.spec.operands))
+        emitter, panel_bytes, operand = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
+        panel = emitter.assign("ptr", f"alloca i8, i64 {panel_bytes.name}, align 64")
         pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
         emitter.statement(f"store ptr {operand.name}, ptr {byte_offset(emitter, pointers, 8).name}")
         numbers = (self.meta["pack"], self.meta["pack_meta"])
         kernel, meta = (emitter.assign("ptr", f"inttoptr i64 {number.name} to ptr") for number in numbers)
 
-        def compute_piece(piece: Value, _: list[Value]) -> None:
-            panel = byte_offset(emitter, memory, emitter.mul(piece, panel_bytes))
+        def compute_strip(strip: Value, _: list[Value]) -> None:
+            rest, b_panel = self._divide(strip, "b_panels")
+            product, block = self._divide(rest, "blocks")
+            offset = emitter.mul(product, 8 * (2 + len(self.memory)))
+            matrix = load_value(emitter, "i64", byte_offset(emitter, self.offsets, offset), 1)
+            number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
+            # Where packed B would begin if all of it were packed.
+            self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
+            emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
+            items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
+            emitter.statement(f"call void {kernel.name}(ptr {pointers.name}, ptr {meta.name}, {items})")
+            first = emitter.mul(block, self.meta["block_panels"])
+            last = emitter.smaller(emitter.add(first, self.meta["block_panels"]), self.meta["a_panels"])
+            emitter.loop(first, last, 1, (), lambda a_panel, _: compute_tile(product, a_panel, b_panel))
 
-            def compute_strip(strip: Value, _: list[Value]) -> None:
-                rest, b_panel = self._divide(strip, "b_panels")
-                product, block = self._divide(rest, "blocks")
-                offset = emitter.mul(product, 8 * (2 + len(self.memory)))
-                matrix = load_value(emitter, "i64", byte_offset(emitter, self.offsets, offset), 1)
-                number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
-                # Where packed B would begin if all of it were packed.
-                self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
-                emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
-                items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
-                emitter.statement(f"call void {kernel.name}(ptr {pointers.name}, ptr {meta.name}, {items})")
-                first = emitter.mul(block, self.meta["block_panels"])
-                last = emitter.smaller(emitter.add(first, self.meta["block_panels"]), self.meta["a_panels"])
-                emitter.loop(first, last, 1, (), lambda a_panel, _: compute_tile(product, a_panel, b_panel))
-
-            ends = (emitter.mul(emitter.add(piece, i), self.meta["strips"]) for i in (0, 1))
-            first, last = (emitter.op("udiv", end, self.meta["pieces"]) for end in ends)
-            emitter.loop(first, last, 1, (), compute_strip)
-
-        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_piece)
+        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_strip)
 
     def _divide(self, index: Value, field: str) -> tuple[Value, Value]:
         quotient = self.emitter.op("udiv", index, self.meta[field])
@@ -235,8 +228,7 @@ class _MultiplyWriter:
 def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
-    pointers  [A, B, outputs..., epilogue operands...]; A and B are packed or not. With strips, memory for panels stands
-              in the place of B, and B comes last
+    pointers  [A, B, outputs..., epilogue operands...]; A and B are packed or not; with strips, B is not
     meta      `MULTIPLY_META` and what its comment says
     """
     return _MultiplyWriter(spec, target).module(name)

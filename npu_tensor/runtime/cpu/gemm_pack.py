@@ -126,14 +126,15 @@ def emit_block(
 
 
 # The stride that is one element: along K, across lines, or neither. Scattered lines and elements of K are where tables
-# say; parts of some vectors of lines are evenly spaced.
-LAYOUTS = ("along_k", "across_lines", "strided", "scattered")
+# say: parts of some vectors of lines are evenly spaced, or runs of elements of K are neighbours.
+LAYOUTS = ("along_k", "across_lines", "strided", "scattered", "runs")
 
 # The leading int64 numbers of a pack kernel's meta array; strides and offsets are in bytes. The offset of
 # each matrix inside the operand follows. With a prologue, the strides here are not used; there follow, for each
 # of its tensors, the stride across its vectors, and then for every matrix the offset inside each of these tensors.
 # Of a scattered operand there follow, before the offsets, the addresses of three tables: the offset of every k; the
-# number of the first segment of every panel, and of all segments; the fields of every segment, see `Segment`.
+# number of the first segment of every panel, and of all segments; the fields of every segment, see `Segment`. Of one
+# with runs: the addresses of two, the offset of every k and that of every line; and the elements of a run.
 PACK_META = ("k", "steps", "lines", "panels", "line_stride", "k_stride", "panel_bytes")
 
 _CACHE_LINE = 64  # bytes, and the size of the largest vector register
@@ -170,7 +171,7 @@ class PackSpec(NamedTuple):
 def panel_bytes(spec: PackSpec, steps: int, target: CpuTarget) -> int:
     """Size of one packed panel: whole cache lines, with room for what packing stores after the last step."""
     lanes = unit_lanes(spec.unit, target)
-    block_steps = -(-steps // lanes) * lanes
+    block_steps = steps + lanes if spec.layout == "runs" else -(-steps // lanes) * lanes
     used = (block_steps + int(spec.correct)) * spec.width * spec.unit.bytes
     return -(-(used + _CACHE_LINE) // _CACHE_LINE) * _CACHE_LINE
 
@@ -204,8 +205,9 @@ class _PackWriter:
         self.element_bytes = ELEMENT_SIZE[spec.dtype]
         self.emitter = Emitter(target)
         self.elements = Elements(self.emitter, spec.unit, spec.dtype, spec.flip_sign)
-        # Without AVX512, LLVM makes a branch per element of a masked load.
+        # Without AVX512, LLVM makes a branch per element of a masked load, but for those that AVX2 has.
         self.masked = target.has_avx512
+        self.masked_lines = self.masked or ("avx2" in target.features and self.element_bytes >= 4)
         meta = Value("%meta", "ptr")
         self.meta = {field: load_value(self.emitter, "i64", meta, i) for i, field in enumerate(PACK_META)}
 
@@ -213,8 +215,12 @@ class _PackWriter:
         emitter = self.emitter
         packed, operand = (load_value(emitter, "ptr", Value("%pointers", "ptr"), slot) for slot in range(2))
         self.table = table = byte_offset(emitter, Value("%meta", "ptr"), 8 * len(PACK_META))
-        if self.spec.layout == "scattered":
-            self.k_offsets, self.firsts, self.segments = (load_value(emitter, "ptr", table, i) for i in range(3))
+        if self.spec.layout in ("scattered", "runs"):
+            self.k_offsets, second = (load_value(emitter, "ptr", table, i) for i in range(2))
+            if self.spec.layout == "runs":
+                self.line_offsets, self.run_length = second, load_value(emitter, "i64", table, 2)
+            else:
+                self.firsts, self.segments = second, load_value(emitter, "ptr", table, 2)
             table = byte_offset(emitter, table, 8 * 3)
         if self.spec.prologue is not None:
             self.scratch = emitter.assign("ptr", f"alloca [{_SCRATCH_BYTES} x i8], align 64")
@@ -233,6 +239,8 @@ class _PackWriter:
                 self.source = byte_offset(emitter, operand, offset)
                 if self.spec.layout == "scattered":
                     self._copy_segments(emitter.op("urem", index, self.meta["panels"]))
+                elif self.spec.layout == "runs":
+                    self._copy_runs(first)
                 else:
                     self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
                     self._copy()
@@ -306,55 +314,82 @@ class _PackWriter:
         )
 
     def _copy_along_k(self) -> Value:
-        """Transpose blocks of `lanes` lines x `lanes` steps.
+        """Transpose what there is of K, or leave over what is no whole unit or no whole block."""
+        emitter = self.emitter
+        stop = self.meta["steps"]
+        if not self.masked:
+            whole = self._whole_steps(1)
+            stop = emitter.select(emitter.compare("sge", whole, self.lanes), whole, 0)
 
-        The last block is loaded with a mask, or left over if there are no masks.
-        """
-        stop = self.meta["steps"] if self.masked else self._whole_steps(self.lanes)
-        whole = self.spec.width // self.lanes * self.lanes
-        if whole < self.spec.width:
-            self._transpose_lines(self.emitter.constant(whole, "i64"), self.spec.width - whole, stop)
+        def start(line: Value) -> Value:
+            return byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"]))
 
-        def transpose_group(first: Value, _: list[Value]) -> None:
-            self._transpose_lines(first, self.lanes, stop)
+        def transpose(sources: list[Value], first: Value) -> None:
+            self._transpose(sources, first, emitter.constant(0, "i64"), self.meta["k"], stop)
 
-        if whole:
-            self.emitter.loop(0, whole, self.lanes, (), transpose_group)
+        self._by_lines(start, transpose)
         return stop
 
-    def _transpose_lines(self, first: Value, lines: int, stop: Value) -> None:
-        """Transpose the lines from `first` on; those past the end of the matrix repeat its last one.
+    def _copy_runs(self, panel_line: Value) -> None:
+        """Transpose one run along K after the other."""
+        emitter, count = self.emitter, self.unit.count
+        steps = emitter.op("udiv", self.run_length, count)
 
-        A block of fewer lines than lanes is stored with whole vectors all the same: what they write past
-        the panel's width are the first lines of the next step, which are written later, or the room after
-        the last.
+        def start(line: Value) -> Value:
+            offset = emitter.address(self.line_offsets, emitter.add(panel_line, line), "int64")
+            return byte_offset(emitter, self.source, load_value(emitter, "i64", offset))
+
+        def transpose(sources: list[Value], first: Value) -> None:
+            def run(k: Value, _: list[Value]) -> None:
+                offset = load_value(emitter, "i64", emitter.address(self.k_offsets, k, "int64"))
+                moved = [byte_offset(emitter, source, offset) for source in sources]
+                self._transpose(moved, first, emitter.op("udiv", k, count), self.run_length, steps)
+
+            emitter.loop(0, self.meta["k"], self.run_length, (), run)
+
+        self._by_lines(start, transpose)
+
+    def _by_lines(self, start: Callable[[Value], Value], transpose: Callable[[list[Value], Value], None]) -> None:
+        """transpose(where they start, the first one) for as many lines of a panel at a time as there are lanes.
+
+        Those past the end of the matrix are its last one. A block of fewer lines than lanes is stored with whole
+        vectors all the same: what they write past the panel's width are the first lines of the next step, which are
+        written later, or the room after the last.
         """
-        emitter, lanes = self.emitter, self.lanes
-        last = emitter.sub(self.valid, 1)
-        sources = []
-        for i in range(lines):
-            line = emitter.smaller(emitter.add(first, i), last)
-            sources.append(byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"])))
+        emitter, last = self.emitter, self.emitter.sub(self.valid, 1)
+
+        def group(first: Value, lines: int) -> None:
+            transpose([start(emitter.smaller(emitter.add(first, i), last)) for i in range(lines)], first)
+
+        whole = self.spec.width // self.lanes * self.lanes
+        if whole < self.spec.width:
+            group(emitter.constant(whole, "i64"), self.spec.width - whole)
+        if whole:
+            emitter.loop(0, whole, self.lanes, (), lambda first, _: group(first, self.lanes))
+
+    def _transpose(self, sources: list[Value], first: Value, begin: Value, k: Value, stop: Value) -> None:
+        """Transpose blocks of `lanes` steps of the lines from `first` on, to `stop` steps from step `begin` on.
+
+        The last block is loaded with a mask of what is inside `k`, or, if there are no masks, overlaps the one before.
+        """
+        emitter, lanes, count = self.emitter, self.lanes, self.unit.count
 
         def transpose_block(step: Value, _: list[Value]) -> None:
-            offset = emitter.mul(step, self.unit.count * self.element_bytes)
-            mask = self._existing(step) if self.masked else None
+            if self.masked:
+                mask = first_of(emitter, emitter.sub(k, emitter.mul(step, count)), lanes * count)
+            else:
+                mask, step = None, emitter.smaller(step, emitter.sub(stop, lanes))
+            offset = emitter.mul(step, count * self.element_bytes)
             rows = []
             for source in sources:
-                units = self.elements.load(lanes * self.unit.count, byte_offset(emitter, source, offset), mask)
+                units = self.elements.load(lanes * count, byte_offset(emitter, source, offset), mask)
                 rows.append(self.elements.units(units))
-            rows += [Value("poison", rows[0].type)] * (lanes - lines)
-            base = self._unit_address(step, first)
+            rows += [Value("poison", rows[0].type)] * (lanes - len(sources))
+            base = self._unit_address(emitter.add(begin, step), first)
             for i, column in enumerate(emitter.transpose(rows)):
                 self._store(column, byte_offset(emitter, base, i * self.spec.width * self.unit.bytes))
 
         emitter.loop(0, stop, lanes, (), transpose_block)
-
-    def _existing(self, step: Value) -> Value:
-        """The mask of the elements from `step` on that are not past the end of K."""
-        emitter, count = self.emitter, self.unit.count
-        left = emitter.sub(self.meta["k"], emitter.mul(step, count))
-        return first_of(emitter, left, self.lanes * count)
 
     def _copy_across_lines(self) -> Value:
         """Copy whole vectors of lines, step by step, interleaving the elements of a unit.
@@ -381,6 +416,7 @@ class _PackWriter:
     def _copy_segments(self, panel: Value) -> None:
         """Copy the segments of a panel one after the other, by vectors whose other lanes stay as they are."""
         emitter = self.emitter
+
         def copy_segment(number: Value, _: list[Value]) -> None:
             fields = byte_offset(emitter, self.segments, emitter.mul(number, 8 * len(Segment._fields)))
             segment = Segment(*(load_value(emitter, "i64", fields, i) for i in range(len(Segment._fields))))
@@ -388,7 +424,7 @@ class _PackWriter:
             length = emitter.sub(segment.end, segment.begin)
 
             def part() -> None:
-                if not self.masked:
+                if not self.masked_lines:
                     self._copy_lanes(source, segment)
                     return
                 self._copy_vectors(source, segment.line, lambda lanes: self._within(segment, lanes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, Final
 from weakref import ref
 
@@ -175,12 +176,13 @@ class ProductKernel(CpuKernel):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
                 copy, rest[number] = bind_copy(owner, source, _last_item(task) + 1 + number)
                 copies.append(copy)
-        slots = MAX_SLOTS - len(task.outputs) - len(rest) - 3  # for A, B, and the memory of panels of B
+        slots = MAX_SLOTS - len(task.outputs) - len(rest) - 2  # for A and B
         program, fixed = with_fixed_numbers(task.program, 1 + len(rest), slots)
         numbers = number_types(program)
         shapes = [(*batch, m, task.depth), (*batch, task.depth, n)]
         (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right), shapes)
-        gemm = owner.product(
+        product = partial(
+            owner.product,
             (m, n, task.depth),
             a=a,
             b=b,
@@ -193,24 +195,27 @@ class ProductKernel(CpuKernel):
             batch=tuple(batch),
             threads=owner.pool.threads,
         )
+        gemm = product(strips=True)
         more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
-        if not gemm.empty and not gemm.packings:
+        if not gemm.packings:
             return joined([*copies, _unpacked(gemm, task.outputs, [*from_a, *from_b, *more])])
         launch, allocate = owner.pool.launch, owner.allocator.allocate
-        arguments = [value_of(slot) for slot in (*more, *(from_b if gemm.strip_bytes else ()))]
-        factors = [[value_of(slot) for slot in each] for each in (from_a, from_b)]
-        packings = [
-            _packed(owner, packing, inputs[0].item, sources)
-            for packing, inputs, sources in zip(gemm.packings, (left, right), factors, strict=False)
-        ]
+        arguments, *factors = ([value_of(slot) for slot in each] for each in (more, from_a, from_b))
+        first, second = (
+            _packed(owner, packing, inputs[0].item, sources, at_first)
+            for packing, inputs, sources, at_first in zip(
+                gemm.packings, (left, right), factors, (True, not gemm.strips), strict=True
+            )
+        )
+        whole = cache(partial(product, strips=False))
 
         def run(values: list[Any]) -> None:
             buffers = [allocate(output.nbytes) for output in task.outputs]
-            packed = [packing(values) for packing in packings]
-            if gemm.strip_bytes:
-                packed.append(allocate(gemm.strip_bytes))
-            first, second = ([each.address] for each in packed) if packed else (_all(values, each) for each in factors)
-            gemm(launch, [buffer.address for buffer in buffers], first, second, *_all(values, arguments))
+            packed_a, packed_b = first(values), second(values)
+            assert packed_a is not None
+            called, sources = (gemm, _all(values, factors[1])) if packed_b is None else (whole(), [packed_b.address])
+            addresses = [buffer.address for buffer in buffers]
+            called(launch, addresses, [packed_a.address], sources, *_all(values, arguments))
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
 
@@ -310,9 +315,9 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
 def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
     """A product that reads its operands where they are. slots: of A, of B, and of the epilogue."""
     loop, results = gemm.multiply, [Location(output.item) for output in outputs]
-    assert loop.kernel is not None
-    bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, (*slots[:2], *results, *slots[2:]))
-    return BoundLoops((bound,), tuple([(output.item, output.nbytes) for output in outputs]), keep=(gemm,))
+    slots = (*slots[:2], *results, *slots[2:])
+    bound = [BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots)] if loop.kernel else []
+    return BoundLoops(tuple(bound), tuple([(output.item, output.nbytes) for output in outputs]), keep=(gemm,))
 
 
 def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
@@ -394,23 +399,30 @@ def _matrix(source: Input, number: type | None = None) -> Matrix:
 
 
 def _packed(
-    owner: Processor, packing: Packing, item: int, arguments: Sequence[Callable[[list[Any]], int | float]]
-) -> Callable[[list[Any]], Buffer]:
+    owner: Processor,
+    packing: Packing,
+    item: int,
+    arguments: Sequence[Callable[[list[Any]], int | float]],
+    at_first: bool,
+) -> Callable[[list[Any]], Buffer | None]:
     """How the item of an operand is packed in a run; it stays packed, if it is a matrix, see `Processor.packed`."""
     if packing.key is None:
+        if not at_first:
+            return lambda values: None
         return lambda values: packing.run(owner.pool.launch, owner.allocator.allocate, _all(values, arguments))
     # The common case, a value that was packed in the run before, without a look-up.
     last: tuple[Callable[[], Buffer | None], ...] = (lambda: None, lambda: None)
 
-    def packed(values: list[Any]) -> Buffer:
+    def packed(values: list[Any]) -> Buffer | None:
         nonlocal last
         value, (of, copy) = values[item], last
         if of() is value:
             kept = copy()
             if kept is not None:
                 return kept
-        result = owner.packed(packing, value, _all(values, arguments))
-        last = ref(value), ref(result)
+        result = owner.packed(packing, value, _all(values, arguments), at_first)
+        if result is not None:
+            last = ref(value), ref(result)
         return result
 
     return packed

@@ -30,10 +30,12 @@ class LoopOperand(NamedTuple):
     (any). Run-time numbers are "scalar", and "fixed" where they stand in `meta`, in place of the offset. In the
     column form the stride meant is the one across rows, along the innermost outer dimension. An input of a map may
     be "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
+    per_row: in the column form, whether all elements of a row are one.
     """
 
     dtype: str
     access: str
+    per_row: bool = False
 
 
 class LoopSpec(NamedTuple):
@@ -65,9 +67,6 @@ class Place(NamedTuple):
 class LoopBase:
     """A kernel of one form. Subclasses emit in `body` the loops over positions."""
 
-    loads_vary = False
-    """Whether even operands with "row" access have to be loaded for every element."""
-
     def __init__(self, spec: LoopSpec, target: CpuTarget) -> None:
         self.spec = spec
         self.program = spec.program
@@ -75,9 +74,13 @@ class LoopBase:
         self.outer = spec.outer
         self.emitter = Emitter(target)
         inputs = spec.operands[len(spec.program.outputs) :]
-        row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary}
+        row_slots = {slot for slot, operand in enumerate(inputs) if self.is_per_row(operand)}
         self.frequency = frequencies(spec.program, row_slots)
         self.known: dict[int, Value] = {}
+
+    def is_per_row(self, operand: LoopOperand) -> bool:
+        """Whether an input is loaded once for each row."""
+        return operand.access == "row"
 
     def flops(self, roots: Iterable[int], known: Collection[int] = ()) -> int:
         """Floating-point operations per element that evaluate `roots`."""
@@ -286,6 +289,12 @@ class LoopBase:
         self, frequency: int, roots: Sequence[int], known: dict[int, Value], pointers: list[Value]
     ) -> dict[int, Value]:
         """`known` and all that `roots` need which changes no more often than `frequency` says."""
+        zero = self.emitter.constant(0, "i64")
+        return self.evaluate_fixed_at(frequency, roots, known, Place(pointers, zero, zero, zero, None))
+
+    def evaluate_fixed_at(
+        self, frequency: int, roots: Sequence[int], known: dict[int, Value], place: Place
+    ) -> dict[int, Value]:
         result = dict(known)
         fixed = [
             number
@@ -294,8 +303,7 @@ class LoopBase:
             and self.frequency[number] <= frequency
             and not reduces(self.program.instructions[number])
         ]
-        zero = self.emitter.constant(0, "i64")
-        self.evaluate(fixed, result, Place(pointers, zero, zero, zero, None))
+        self.evaluate(fixed, result, place)
         return result
 
 

@@ -47,10 +47,16 @@ class MapKernel(LoopBase):
 
             return body
 
-        def remainder(index: Value, _: list[Value]) -> None:
-            place = Place(pointers, index, index, index, e.first_lanes(e.sub(last, index)))
-            for output, value in enumerate(self.evaluate(self.program.outputs, dict(known), place)):
+        def place_at(index: Value, mask: Value | None) -> Place:
+            return Place(pointers, index, index, index, mask)
+
+        def store_at(place: Place, results: Sequence[Value]) -> None:
+            for output, value in enumerate(results):
                 self.store(output, [value], [place])
+
+        def remainder(index: Value, _: list[Value]) -> None:
+            place = place_at(index, e.first_lanes(e.sub(last, index)))
+            store_at(place, self.evaluate(self.program.outputs, dict(known), place))
 
         def usual() -> list[Value]:
             return e.loop(first, stop, step, [], vectors(unroll))
@@ -60,13 +66,27 @@ class MapKernel(LoopBase):
             if e.target.is_x86:
                 e.intrinsic("llvm.x86.sse.sfence", result="void", overloads=())
 
+        def short() -> None:
+            usual()
+            e.loop(stop, stop_of_single, e.lanes, [], vectors(1))
+            e.loop(stop_of_single, last, e.lanes, [], remainder)
+
+        def overlapping() -> None:
+            """The last vector ends with the row. It is computed before anything is stored, in place of an operand."""
+            place = place_at(e.sub(last, e.lanes), None)
+            results = self.evaluate(self.program.outputs, dict(known), place)
+            usual()
+            e.loop(stop, stop_of_single, e.lanes, [], vectors(1))
+            store_at(place, results)
+
+        if self.outer and unroll > 1:  # Of short rows this is much; stores of parts of vectors take long.
+            partial = e.compare("slt", stop_of_single, last)
+            e.branch(e.op("and", partial, e.compare("sge", count, e.lanes)), overlapping, short)
+            return
         if self.spec.nontemporal and self.outer == 0 and self.streams(unroll):
             e.branch(self.aligned(pointers, first), past_caches, usual)
         else:
             usual()
-        if self.outer and unroll > 1:  # Of short rows this is much; stores of parts of vectors take long.
-            e.loop(stop, stop_of_single, e.lanes, [], vectors(1))
-            stop = stop_of_single
         e.loop(stop, last, e.lanes, [], remainder)
 
     def streams(self, unroll: int) -> bool:

@@ -81,15 +81,24 @@ class Processor:
         blocking = self.blocking(more["a"].dtype, more["b"].dtype)
         return Gemm(self.engine, self.target, blocking, shape, **more)
 
-    def packed(self, packing: Packing, value: Buffer, sources: Sequence[int | float]) -> Buffer:
-        """A matrix, packed for a product; of a value that was packed before it is kept while the value lives."""
+    def packed(
+        self, packing: Packing, value: Buffer, sources: Sequence[int | float], at_first: bool = True
+    ) -> Buffer | None:
+        """A matrix, packed for a product; of a value that was packed before it is kept while the value lives.
+
+        at_first: whether to pack a value that was not seen before. None if it was not packed.
+        """
         key = packing.key, sources[0] - value.address
         layouts = self.allocator.layouts.setdefault(value, {})
         packed = layouts.get(key)
         if packed is None:
-            packed = packing.run(self.pool.launch, self.allocator.allocate, sources)
             # Most values are operands of one product, once.
-            layouts[key] = packed if key in layouts and self.allocator.keeps(packed) else None
+            is_first = key not in layouts
+            if is_first and not at_first:
+                layouts[key] = None
+                return None
+            packed = packing.run(self.pool.launch, self.allocator.allocate, sources)
+            layouts[key] = None if is_first or not self.allocator.keeps(packed) else packed
         return packed
 
     def loop(self, spec: LoopSpec) -> Address:

@@ -27,6 +27,23 @@ def test_many_elements_in_threads() -> None:
     np.testing.assert_array_equal(result.numpy(), np.take_along_axis(x, places, 1))
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 2, 1)])
+def test_views(order: tuple[int, ...], dim: int) -> None:
+    x = np.arange(60.0).reshape(3, 4, 5)
+    view, own = nt.from_numpy(x)[:, 1:, ::2].permute(order), x[:, 1:, ::2].transpose(order)
+    places = np.random.default_rng(0).integers(0, own.shape[dim], own.shape)
+    result = view.gather(dim, nt.from_numpy(places))
+    np.testing.assert_array_equal(result.numpy(), np.take_along_axis(own, places, dim))
+
+
+def test_repeated_elements() -> None:
+    places = np.array([[2], [0], [1], [2]])
+    result = nt.arange(3.0).expand(4, 3).gather(1, nt.from_numpy(places).realize())
+    assert [row.kernel for row in nt.explain(result)][-1] == "gather"
+    assert result.tolist() == places.tolist()
+
+
 def test_parts_of_tensors() -> None:
     x, places = np.arange(24.0).reshape(4, 6), np.array([[9], [1], [5], [0], [2]])
     result = nt.from_numpy(x)[1:].gather(1, nt.from_numpy(places)[2:])

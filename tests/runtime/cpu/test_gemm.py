@@ -12,7 +12,7 @@ import math
 import mmap
 import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import ml_dtypes
@@ -22,10 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npu_tensor.errors import DTypeError
+from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
 from npu_tensor.runtime.cpu import gemm
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Scattered
 from npu_tensor.runtime.cpu.gemm_micro import Blocking, choose_unit, usual_blocking
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
@@ -116,8 +117,10 @@ Sources = Sequence[int | float]
 
 def compute(product: Gemm, pool: Pool, outputs: Sequence[int], a: Sources, b: Sources, *operands: int | float) -> None:
     """Run a product of operands at addresses."""
-    buffers = [packing.run(pool.launch, Scratch, of) for packing, of in zip(product.packings, (a, b), strict=False)]
-    a, b = ([buffer.address] for buffer in buffers) if buffers else (a, b)
+    packings = product.packings[: 1 if product.strips else 2]
+    buffers = [packing.run(pool.launch, Scratch, of) for packing, of in zip(packings, (a, b), strict=False)]
+    addresses = [[buffer.address] for buffer in buffers]
+    a, b = [*addresses, a, b][:2] if not product.strips else (*addresses, b)
     product(pool.launch, outputs, a, b, *operands)
 
 
@@ -141,7 +144,8 @@ def multiply(
             return Matrix(dtype_name(array), element_strides(array))
         return Matrix("float64")
 
-    product = Gemm(
+    new = partial(
+        Gemm,
         engine,
         target,
         blocking or usual(dtype_name(a), dtype_name(b), target),
@@ -153,9 +157,11 @@ def multiply(
         operands=[describe(operand) for operand in operands],
         batch=batch,
     )
+    products = [new(strips=True)]
+    products.append(new(strips=False) if products[0].strips else products[0])
     arguments = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
     addresses = [result.ctypes.data for result in results]
-    for _ in range(2):  # The second call must not depend on what the first one left behind.
+    for product in products:  # The second call must not depend on what the first one left behind.
         compute(product, pool, addresses, [a.ctypes.data], [b.ctypes.data], *arguments)
     for array in memory:
         assert (array[..., n:] == 77).all(), "written past the end of a row"
@@ -510,6 +516,69 @@ def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transpo
     with np.errstate(invalid="ignore"):
         expected = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("dtype", "extents", "kernel", "step"),
+    [
+        ("float32", (9, 22), (3, 3), 1),
+        ("bfloat16", (5, 16), (2, 2), 1),
+        ("float64", (4, 40), (1, 12), 1),
+        ("float32", (7, 33), (3, 2), 2),
+    ],
+)
+@pytest.mark.parametrize(
+    ("which", "along_k", "strips"),
+    [(0, False, False), (0, True, True), (1, False, False), (1, True, False), (1, False, True), (1, True, True)],
+)
+def test_windows_are_read_where_they_are(
+    level: str,
+    dtype: str,
+    extents: tuple[int, int],
+    kernel: tuple[int, int],
+    step: int,
+    which: int,
+    along_k: bool,
+    strips: bool,
+) -> None:
+    """Windows of an image as operand A or B, with their places along K or their elements."""
+    target, engine, pool = machine(level)
+    rng = np.random.default_rng(0)
+    image = guarded(random_matrix(rng, (2, *extents), dtype), at_end=along_k)
+    view = np.lib.stride_tricks.sliding_window_view(image, kernel, (1, 2))[:, :, ::step]  # (channels, *places, *kernel)
+    places, elements = (1, 2), (0, 3, 4)
+    lines, of_k = (elements, places) if along_k else (places, elements)
+    first, second = (lines, of_k) if which == 0 else (of_k, lines)
+    layouts = [
+        Layout(tuple(view.shape[axis] for axis in axes), tuple(element_strides(view)[axis] for axis in axes))
+        for axes in (first, second)
+    ]
+    rows, columns = (math.prod(layout.shape) for layout in layouts)
+    scattered = Scattered(dtype, (), *layouts)
+    own = view.transpose(*first, *second).reshape(rows, columns)
+    if any(layout.strides[-1] not in (1, 2) for layout in layouts) and step == 2:
+        pytest.skip("packing could not read it by vectors")
+    other = random_matrix(rng, (10, rows) if which else (columns, 10), dtype)
+    a, b = (other, own) if which else (own, other)
+    (m, k), n = a.shape, b.shape[1]
+    result = np.full((m, n + 5), 77, numpy_dtype("float64" if dtype == "float64" else "float32"))
+    matrix = Matrix(dtype, element_strides(other))
+    product = Gemm(
+        engine,
+        target,
+        usual(dtype, dtype, target),
+        (m, n, k),
+        a=matrix if which else scattered,
+        b=scattered if which else matrix,
+        outputs=[Matrix(dtype_name(result), (n + 5, 1))],
+        threads=2,
+        strips=strips,
+    )
+    addresses = [(other if which else image).ctypes.data], [(image if which else other).ctypes.data]
+    compute(product, pool, [result.ctypes.data], *addresses)
+    check_floats(result[:, :n], a, b, dtype_name(result))
+    assert (result[:, n:] == 77).all()
 
 
 def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:

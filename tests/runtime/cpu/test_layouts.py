@@ -48,6 +48,23 @@ def test_a_matrix_plus_its_transpose() -> None:
     np.testing.assert_array_equal((matrix + matrix.permute(1, 0)).numpy(), x + x.T)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("length", [1, 3, 7, 8, 9, 14, 15, 16, 17, 31, 33, 47])
+def test_short_rows_of_which_parts_are_changed_in_place(length: int, threads: int) -> None:
+    """The vector that ends a row is not computed from what another one has stored."""
+    x = np.random.default_rng(0).integers(0, 100, (1200, 50)).astype(np.float32)
+    with config.scope(threads=threads):
+        selection.reset()
+        tensor = nt.tensor(x).realize()
+        tensor[:, 1 : 1 + length] *= 3
+        tensor[:, :length] += tensor[:, 50 - length :]
+        result = tensor.numpy()
+    selection.reset()
+    x[:, 1 : 1 + length] *= 3
+    x[:, :length] += x[:, 50 - length :].copy()
+    np.testing.assert_array_equal(result, x)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int16", "bool"])
 def test_flipped_and_every_second_element(dtype: str) -> None:
     x = sample(dtype)
@@ -100,6 +117,17 @@ def test_reductions_over_several_dims_of_broadcast_operands(
                 result = reduce(nt.tensor(a) * nt.tensor(b), dims, keep).numpy()
                 exact = expected(a.astype(np.float64) * b, dims, keep)
                 np.testing.assert_allclose(result, exact, rtol=1e-5, atol=2e-3 if name == "sum" else 1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 8, 33, 131])
+def test_operands_and_results_per_column(columns: int) -> None:
+    random = np.random.default_rng(0)
+    x, (a, b) = random.standard_normal((70, columns)), random.standard_normal((2, columns))
+    tensors = [nt.tensor(array.astype(np.float32)).realize() for array in (x, a, b)]
+    step = nt.jit(lambda x, a, b: (x.sum(0) * a + b, x.sum(0) - b, (x - x.mean(0) * a).abs().amax(0) + b))
+    expected = (x.sum(0) * a + b, x.sum(0) - b, np.abs(x - x.mean(0) * a).max(0) + b)
+    for result, right in zip(step(*tensors), expected, strict=True):
+        np.testing.assert_allclose(result.numpy(), right, rtol=1e-5, atol=1e-5)
 
 
 def test_positions_in_all_of_a_broadcast_expression() -> None:
