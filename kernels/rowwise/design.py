@@ -50,8 +50,9 @@ def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
 @lru_cache(maxsize=256)
 def _configuration(form: WholeRows | ChunkedRows, arch: Arch) -> Configuration:
     """What serves all plans of a form."""
-    kind = _ChunkedConfiguration if isinstance(form, ChunkedRows) else _WholeConfiguration
-    return kind(form, arch).builder.configuration
+    if isinstance(form, ChunkedRows):
+        return _ChunkedConfiguration(form, arch).builder.configuration
+    return _WholeConfiguration(form, arch).builder.configuration
 
 
 class _RowwiseConfiguration:
@@ -122,6 +123,7 @@ class _RowwiseSequence:
     """What the sequences have in common: host buffers, transfers, resident inputs."""
 
     def __init__(self, plan: WholeRows | ChunkedRows, configuration: Configuration) -> None:
+        self.plan = plan
         self.row = plan.row
         self.carrier = plan.carrier
         self.columns = range(plan.columns)
@@ -215,9 +217,10 @@ class _WholeConfiguration(_RowwiseConfiguration):
 class _WholeSequence(_RowwiseSequence):
     """The transfers of rows that fit into a core's memory."""
 
+    plan: WholeRows
+
     def __init__(self, plan: WholeRows, configuration: Configuration) -> None:
         super().__init__(plan, configuration)
-        self.plan = plan
         counts = {"length": plan.task.length, "rounds": plan.rounds}
         self.write(lambda _: counts)
         patterns = []
@@ -331,9 +334,10 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
 class _ChunkedSequence(_RowwiseSequence):
     """The transfers of rows that pass through the cores in chunks."""
 
+    plan: ChunkedRows
+
     def __init__(self, plan: ChunkedRows, configuration: Configuration) -> None:
         super().__init__(plan, configuration)
-        self.plan = plan
         counts = {"length": plan.task.length, "more": plan.chunks - 1, "rounds": plan.rounds}
 
         def begin(tile: Tile) -> int:
