@@ -7,20 +7,16 @@ another is named. Releases are written as in Python's slices: until("1.3.4") is 
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
-from generations import PEANO, RELEASES, environment, installed
+from generations import RELEASES, installed
 
 TILE = np.ndarray[(64,), np.dtype[np.int32]]
 FLOATS = np.ndarray[(64,), np.dtype[np.float32]]
@@ -393,99 +389,6 @@ def test_the_stand_in_is_gone_afterwards() -> None:
         assert not hasattr(aie.iron, "TaskGroup")
     assert {name for name in set(sys.modules) ^ modules if name.startswith("aie")} == set()
     assert (sys.path, dict(os.environ)) == (path, variables)
-
-
-# --- compiling, in processes of their own
-
-COMPILE = """
-import importlib.metadata, inspect, json, os, sys
-from aie.utils.compile import compile_cxx_core_function, compile_mlir_module
-arguments, work = json.loads(sys.argv[1]), os.getcwd()
-open("copy.cc", "w").write('extern "C" void copy() {}')
-if "no_object" not in arguments:
-    compile_cxx_core_function("copy.cc", "aie2p", os.path.join(work, "copy.o"), compile_args=["-DN=4"], cwd=work)
-compile_mlir_module(mlir_module=open("given.mlir").read(), insts_path="insts.bin", pdi_path="design.pdi",
-    xclbin_path="design.xclbin", work_dir=work)
-print(importlib.metadata.version("mlir_aie"), importlib.metadata.version("llvm-aie"))
-"""
-
-
-def compiled(api: Api, directory: Path, *arguments: str, **switches: str) -> subprocess.Popen[str]:
-    """A process that compiles the small program, with two words that the host writes."""
-    work = directory / "work"
-    work.mkdir()
-    module = api.program(tap=api.tap())
-    text = str(module).replace("%t", "aiex.npu.rtp_write(@words, 1, 1509949441)\n    %t", 1)
-    (work / "given.mlir").write_text(text)
-    variables = {**os.environ, **environment(api.release, directory, **switches)}
-    return subprocess.Popen(
-        [sys.executable, "-c", COMPILE, json.dumps(arguments)],
-        cwd=work,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_compiling_writes_what_is_asked_for(api: Api, tmp_path: Path) -> None:
-    out, error = compiled(api, tmp_path).communicate()
-    assert out.split() == [api.release, PEANO], error
-    work = tmp_path / "work"
-    words = np.frombuffer((work / "insts.bin").read_bytes(), "<u4")
-    assert np.count_nonzero(words == 1509949441) == 1
-    # 16 bytes, 120 per transfer and 44 per wait, as measured with mlir-aie, and 24 for the written word.
-    assert words.nbytes == 16 + 2 * 120 + 44 + 24 == words[3]
-    assert (work / "copy.o").read_bytes().startswith(b"stand-in")
-    assert (work / "design.pdi").read_bytes() != (work / "design.xclbin").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "switches", "error"),
-    [
-        ([], {"AIE_STANDIN_FAIL": "core"}, "[Peano] compilation failed"),
-        ([], {"AIE_STANDIN_FAIL": "module"}, "[aiecc] Compilation failed"),
-        (["no_object"], {}, "cannot open copy.o"),
-    ],
-)
-def test_compiling_can_fail(arguments: list[str], switches: dict[str, str], error: str, tmp_path: Path) -> None:
-    with installed("1.3.4"):
-        process = compiled(names("1.3.4"), tmp_path, *arguments, **switches)
-    _, output = process.communicate()
-    assert process.returncode == 1
-    assert error in output
-    assert not (tmp_path / "work" / "design.xclbin").exists()
-
-
-def test_outputs_can_be_missing_without_an_error(tmp_path: Path) -> None:
-    with installed("1.4.1"):
-        process = compiled(names("1.4.1"), tmp_path, AIE_STANDIN_OMIT="xclbin,pdi")
-    process.communicate()
-    assert process.returncode == 0
-    assert {path.suffix for path in (tmp_path / "work").glob("*.*")} == {".mlir", ".cc", ".o", ".bin"}
-
-
-def test_a_full_elf_takes_a_sequence_that_loads_its_device(tmp_path: Path) -> None:
-    (tmp_path / "copy.o").write_text("copy")
-    with installed("1.4.1"):
-        api = names("1.4.1")
-        plain = str(api.program())
-        with importlib.import_module("aie.iron").compile_context(_iron_full_elf=True):
-            loading = str(api.program())
-        api.compile_mlir_module(loading, full_elf_path=tmp_path / "design.elf", work_dir=tmp_path)
-        with pytest.raises(RuntimeError, match="must begin with a load_pdi"):
-            api.compile_mlir_module(plain, full_elf_path=tmp_path / "other.elf", work_dir=tmp_path)
-    assert [path.name for path in tmp_path.glob("*.elf")] == ["design.elf"]
-
-
-def test_compiling_can_hang(tmp_path: Path) -> None:
-    with installed("1.4.1"):
-        process = compiled(names("1.4.1"), tmp_path, AIE_STANDIN_HANG="1")
-    while process.poll() is None and not (tmp_path / "work" / "aie.mlir").exists():
-        time.sleep(0.02)
-    assert process.poll() is None
-    process.kill()
-    process.communicate()
 
 
 COMPILE_SIGNATURES = (

@@ -1,15 +1,13 @@
 """Syncs between host and NPU: as many as the flow of data needs, and not one more.
 
-What is needed is worked out here from the plan of a graph and from the coherence model of the stand-in, which knows
-nothing of how the runtime keeps its books: the life of each block of memory is written down as a string of events, and
-an exhaustive search finds the fewest syncs with which every reader gets what was written last.
+What is needed is worked out here from the plan of a graph, which knows nothing of how the runtime keeps its books: the
+life of each block of memory is written down as a string of events.
 
-    "N" new block   "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
+    "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,42 +41,7 @@ BF16 = ml_dtypes.bfloat16
 SIDE = 64
 
 
-# --- the fewest syncs, by search
-
-
-class Caches(NamedTuple):
-    """A block with one line: what the host sees, what memory holds, what the host's line held when it was clean.
-
-    Values are numbered. Pages of a new block are cleared through the host's caches.
-    """
-
-    host: int = 0
-    memory: int = -1
-    clean: int = -1
-
-    def written_back(self) -> Caches:
-        """A line that the host has changed replaces what memory holds."""
-        return self if self.host == self.clean else Caches(self.host, self.host, self.host)
-
-    def synced(self, direction: str) -> Caches:
-        """After a sync "t"o or "f"rom the device."""
-        flushed = Caches(self.host, self.host, self.host) if direction == "t" else self.written_back()
-        return flushed if direction == "t" else Caches(flushed.memory, flushed.memory, flushed.memory)
-
-    def after(self, event: str, value: int) -> Caches:
-        """After an event, which writes `value` if it writes."""
-        if event == "N":
-            return Caches()
-        if event == "W":
-            return self._replace(host=value)
-        return self._replace(memory=value).written_back() if event == "w" else self
-
-    def right(self, event: str, value: int) -> bool:
-        """Whether an event has left or read `value`. Who reads a result is not known yet when the NPU writes it."""
-        return event in "NW" or (self.host if event == "R" else self.memory) == value
-
-
-SYNCED = Caches(0, 0, 0)
+# --- the fewest syncs
 
 
 class Syncs(NamedTuple):
@@ -88,78 +51,9 @@ class Syncs(NamedTuple):
     from_device: int
 
 
-@cache
-def fewest(events: str, state: Caches = SYNCED, value: int = 0) -> Syncs | None:
-    """The fewest syncs with which all is right: any may come before any event. None if that cannot be.
-
-    Either direction writes back what the host has changed; of equally many syncs those to the device count.
-    """
-    if not events:
-        return Syncs(0, 0)
-    event = events[0]
-    value += event in "Ww"
-    found = []
-    for before in ("", "t", "f", "tf", "ft"):
-        start = state
-        for direction in before:
-            start = start.synced(direction)
-        reached = start.after(event, value)
-        rest = fewest(events[1:], reached, value) if reached.right(event, value) else None
-        if rest is not None:
-            found.append(Syncs(rest[0] + before.count("t"), rest[1] + before.count("f")))
-    return min(found, key=lambda syncs: (sum(syncs), syncs.from_device), default=None)
-
-
-@given(st.text("wrWRtf", max_size=12))
-@settings(max_examples=300, deadline=None)
-def test_the_search_has_the_coherence_of_the_standin(events: str) -> None:
-    memory = Memory(64, 0)
-    state = Caches()
-    content = {0: 0, -1: 0xFF}
-    for number, event in enumerate(events, 1):
-        content[number] = number
-        if event == "W":
-            memory.host[:] = number
-        elif event == "w":
-            memory.device[:] = number
-            memory.written_by_npu()
-        elif event == "t":
-            memory.to_device()
-        elif event == "f":
-            memory.from_device()
-        if event in "tf":
-            state = state.synced(event)
-        elif event in "wW":
-            state = state.after(event, number)
-        assert set(memory.host) == {content[state.host]}
-        assert set(memory.device) == {content[state.memory]}
-
-
-LIVES = [
-    first + "".join(rest)
-    for first, later in (("W", "r"), ("w", "rR"))
-    for length in range(4)
-    for rest in itertools.product(later, repeat=length)
-]
-"""What can happen to a value in a block: the host puts it there for the NPU, or the NPU computes it."""
-
-
-def test_the_fewest_syncs_of_one_value() -> None:
-    for life in LIVES:
-        assert fewest(life) == Syncs(life[0] == "W" and "r" in life, "R" in life), life
-        assert fewest("N" + life) == Syncs(life[0] == "w" or "r" in life, "R" in life), life
-
-
-def test_it_does_not_matter_which_value_gets_which_recycled_block() -> None:
-    """So that the runtime's choice of blocks need not be known: only new ones that the NPU writes first cost more."""
-    # A value that the host wrote and nobody read leaves its lines to be flushed: no such value is ever recycled.
-    lives = [life for life in LIVES if life != "W"]
-    for first, second in itertools.product(lives, lives):
-        for start in ("", "N"):
-            one, other, both = fewest(start + first), fewest(second), fewest(start + first + second)
-            assert one
-            assert other
-            assert both == Syncs(one[0] + other[0], one[1] + other[1]), (start, first, second)
+def fewest(life: str) -> Syncs:
+    """Of a value in a block, which the host puts there for the NPU, or the NPU computes. Others read it then."""
+    return Syncs(life[0] == "W" and "r" in life, "R" in life)
 
 
 # --- the life of every block of a graph, from its plan
@@ -264,7 +158,6 @@ class Model:
         total = Counter[int]()
         for life in (life for value in self.values for life in value.lives.values()):
             syncs = fewest(life)
-            assert syncs is not None, life
             total.update({0: syncs.to_device, 1: syncs.from_device})
         return Syncs(total[0], total[1])
 
