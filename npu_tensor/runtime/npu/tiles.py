@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+from npu_tensor.config import config
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["share_configurations"]
 
 SLOWER: Final = 2.0
-"""How many times as long as the best tiles others may take that need no build, in a plan that is made for one run. A
-build takes longer than any run saves, but it may be the last one that the tiles ever need."""
+"""How many times as long as the best tiles others may take that need no build, in a plan that is made for one run. No
+run saves as much as a build takes; but where the others are much slower, the best ones should exist from then on."""
 
 Chain = tuple["Chain", NpuKernel] | None
 """The latest kernel of a sequence, behind the others."""
@@ -38,7 +39,7 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
         for option in _options(kernel, max(2 * change, switch * begins), device, once):
             context = option.cost.context
             seconds, before = min(
-                ((sum_ + change * (other not in (None, context)), chain) for other, (sum_, chain) in chains.items()),
+                ((total + change * (other not in (None, context)), chain) for other, (total, chain) in chains.items()),
                 key=lambda each: each[0],
             )
             seconds += option.cost.expense.seconds + switch * (begins and not device.is_loaded(option))
@@ -59,7 +60,7 @@ def _options(kernel: NpuKernel, saved: float, device: NpuDevice, once: bool) -> 
     All read and write the same forms of the operands: another one may end a launch.
     """
     best, forms = kernel.cost.expense.seconds, _forms(kernel)
-    unready = once and not device.is_ready(kernel)
+    unready = _to_be_built(kernel, device, once)
     most = max(best + saved, SLOWER * best * unready)
     others = takewhile(lambda other: other.cost.expense.seconds <= most, kernel.others)
     options = [kernel, *(other for other in others if _forms(other) == forms)]
@@ -69,6 +70,11 @@ def _options(kernel: NpuKernel, saved: float, device: NpuDevice, once: bool) -> 
     return options
 
 
+def _to_be_built(kernel: NpuKernel, device: NpuDevice, once: bool) -> bool:
+    """Whether a single run would wait for the build of a kernel."""
+    return once and config.jit == "wait" and not device.is_ready(kernel)
+
+
 def _forms(kernel: NpuKernel) -> list[Hashable]:
     """In which its operands are read, and its results written."""
     return [move.form for move in (*kernel.cost.reads, *kernel.cost.writes)]
@@ -76,7 +82,7 @@ def _forms(kernel: NpuKernel) -> list[Hashable]:
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:
     """Why a kernel does not have its best tiles."""
-    if once and not device.is_ready(kernel):
+    if _to_be_built(kernel, device, once):
         return "better tiles would have to be built first"
     if once and device.is_loaded(option):
         return "better tiles are not loaded"
