@@ -74,6 +74,13 @@ def _rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     return x.softmax(1), exponentials / exponentials.sum(1, keepdims=True)
 
 
+def _long_rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
+    """Of 32 to 80 kB, which no core holds as a whole."""
+    x, exact = _values(rng, _extent(rng, 20), 16_000 + _extent(rng, 24_000))
+    exponentials = np.exp(exact - exact.max(1, keepdims=True))
+    return x.softmax(1), exponentials / exponentials.sum(1, keepdims=True)
+
+
 def _turned(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     tokens, heads = _extent(rng, 100), _extent(rng, 20)
     x, exact = _values(rng, tokens, heads, 32)
@@ -122,6 +129,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "gemm": Family(_product, 6),
     # One row or many in an object, for each of 11 classes of lengths, with whole and with part vectors.
     "rowwise": Family(_rows, 2 * 2 * 11),
+    # Long or short chunks, whole or part ones; 1, 2, 4 or 8 columns share a row, or cores have rows of their own.
+    "longer rows": Family(_long_rows, 2 * 2 * (4 + 4)),
     # Few or many heads in an object.
     "rope": Family(_turned, 2),
     # 1, 2, 4 or 8 columns.

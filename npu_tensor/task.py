@@ -277,6 +277,14 @@ class Accelerator(Device, Protocol):
         """What another context within a launch is predicted to take; None if a launch has one."""
         ...
 
+    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+        """Let its kernels, which will follow each other, share contexts where all of them then take less.
+
+        once: whether the plan is made for one run by what it costs, so that what is built or loaded already counts.
+        Called before `prepare`.
+        """
+        ...
+
     def launches(
         self,
         kernels: Sequence[Kernel],

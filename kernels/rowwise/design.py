@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
@@ -29,6 +29,7 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
+from npu_tensor.kernels.rowwise.program import RowWalk
 from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
 from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
@@ -40,26 +41,26 @@ LONGEST_NAME: Final = 100
 
 def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
     """The design of a plan; its host buffers are the plan's operands."""
+    configuration = _configuration(plan.form, arch)
     if isinstance(plan, ChunkedRows):
-        return _ChunkedSequence(plan, _ChunkedConfiguration(plan, arch).builder.configuration).builder.build()
-    sequence = _WholeSequence(plan, _whole_configuration(plan.form, arch))
-    return sequence.builder.build({"nt_rows": plan.batch * plan.cycles(arch)})
+        return _ChunkedSequence(plan, configuration).builder.build()
+    return _WholeSequence(plan, configuration).builder.build({"nt_rows": plan.batch * plan.cycles(arch)})
 
 
 @lru_cache(maxsize=256)
-def _whole_configuration(form: WholeRows, arch: Arch) -> Configuration:
+def _configuration(form: WholeRows | ChunkedRows, arch: Arch) -> Configuration:
     """What serves all plans of a form."""
+    if isinstance(form, ChunkedRows):
+        return _ChunkedConfiguration(form, arch).builder.configuration
     return _WholeConfiguration(form, arch).builder.configuration
 
 
 class _RowwiseConfiguration:
     """What the configurations have in common: streams, resident inputs.
 
-    streams: of every column, those of the inputs by slot and then those of the outputs. counts: words of runtime
-    parameters that the sequence writes, behind those of a run.
+    streams: of every column, those of the inputs by slot and then those of the outputs. The plan's counts are words of
+    runtime parameters that the sequence writes, behind those of a run.
     """
-
-    counts: Sequence[str] = ()
 
     def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
         self.plan = plan
@@ -73,7 +74,7 @@ class _RowwiseConfiguration:
             inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}
             outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
             self.streams.append((inputs, outputs))
-        words = len(row.numbers) + len(self.counts)
+        words = len(row.numbers) + len(plan.counts)
         # mlir-aie adds a word per fifo; which of two buffers of equal size it puts first is not known.
         spare = words == len(types) + len(self.results)
         self.words = [ObjectType("int32", (words + spare,))] if words else []
@@ -98,7 +99,7 @@ class _RowwiseConfiguration:
         types = {slot: self.plan.resident_type(slot) for slot in self.keep}
         resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
         words = [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
-        counts = {name: words[0][len(self.row.numbers) + place] for place, name in enumerate(self.counts)}
+        counts = {name: words[0][len(self.row.numbers) + place] for place, name in enumerate(self.plan.counts)}
         return resident, words if self.row.numbers else [], counts
 
     @abstractmethod
@@ -122,6 +123,7 @@ class _RowwiseSequence:
     """What the sequences have in common: host buffers, transfers, resident inputs."""
 
     def __init__(self, plan: WholeRows | ChunkedRows, configuration: Configuration) -> None:
+        self.plan = plan
         self.row = plan.row
         self.carrier = plan.carrier
         self.columns = range(plan.columns)
@@ -133,6 +135,14 @@ class _RowwiseSequence:
             name = "scratch" if operand.number is None else f"{'output' if operand.output else 'input'}{operand.number}"
             buffer = self.builder.host_buffer(name, operand.dtype, math.prod(operand.padded))
             (self.outputs if operand.output else self.inputs)[operand.number] = buffer
+
+    def write(self, counts: Callable[[Tile], Mapping[str, int]]) -> None:
+        """Give the cores their counts."""
+        for parameter in self.configuration.parameters:
+            words = [0] * (parameter.words - len(self.row.numbers))
+            values = counts(parameter.tile)
+            words[: len(self.plan.counts)] = [values[name] for name in self.plan.counts]
+            self.builder.write(parameter, words)
 
     def fill(self, slot: int, column: int, pattern: AccessPattern) -> Step:
         """Into the stream of an input."""
@@ -177,7 +187,6 @@ class _WholeConfiguration(_RowwiseConfiguration):
 
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
-        self.counts = plan.counts
         length, lanes = plan.task.length, row.lanes
         source = rows_source(row, length % lanes == 0, plan.shortest >= LONG * lanes, plan.carrier, plan.values)
         super().__init__(plan, arch, source, plan.depth)
@@ -208,14 +217,12 @@ class _WholeConfiguration(_RowwiseConfiguration):
 class _WholeSequence(_RowwiseSequence):
     """The transfers of rows that fit into a core's memory."""
 
+    plan: WholeRows
+
     def __init__(self, plan: WholeRows, configuration: Configuration) -> None:
         super().__init__(plan, configuration)
-        self.plan = plan
         counts = {"length": plan.task.length, "rounds": plan.rounds}
-        for parameter in configuration.parameters:
-            words = [0] * (parameter.words - len(self.row.numbers))
-            words[: len(plan.counts)] = [counts[name] for name in plan.counts]
-            self.builder.write(parameter, words)
+        self.write(lambda _: counts)
         patterns = []
         for slot in self.row.kept:
             elements = plan.resident_type(slot).elements // plan.resident_objects(slot)
@@ -248,8 +255,7 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
 
     def __init__(self, plan: ChunkedRows, arch: Arch) -> None:
         row = plan.row
-        whole, long = plan.task.length % row.lanes == 0, plan.shortest >= LONG * row.lanes
-        super().__init__(plan, arch, chunks_source(row, whole, long), 2)
+        super().__init__(plan, arch, chunks_source(row, plan.task.length == plan.pitch), 2)
         self.state = ObjectType("int32", (state_bytes(row) // 4,))
         self.functions = self._functions(arch)
         self.workers()
@@ -257,7 +263,7 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
     def _functions(self, arch: Arch) -> dict[str, KernelFunction]:
         plan, row = self.plan, self.row
         per_row = [plan.input_type(slot) for slot in plan.per_row]
-        state = [self.state, *self.words]
+        state = [self.state, *self.pointers_to_words]
         functions: dict[str, KernelFunction] = {}
 
         def declare(name: str, pointers: list[ObjectType], numbers: int, cycles: int, program_bytes: int) -> None:
@@ -278,31 +284,34 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
 
     def body(self, tile: Tile) -> Callable[..., None]:
         plan, row, functions = self.plan, self.row, self.functions
-        resident, words, _ = self.core_memory(tile)
+        resident, words, counts = self.core_memory(tile)
         name = f"state_{tile.column}_{tile.row}"
         state = self.builder.core_buffer(name, tile, self.state, bytes(self.state.nbytes))
-        begin, step = 0, plan.chunk
-        if plan.group:
-            begin = tile.column % plan.group * plan.share + (tile.row - 2) * plan.chunk
-            step = plan.cores * plan.chunk
+        begin, length = counts.get("begin", 0), counts["length"]
+        step = plan.cores * plan.chunk if plan.group else plan.chunk
 
         def body(*ends: Any) -> None:
             inputs = dict(zip(row.streams, ends, strict=False))
             outputs = ends[len(inputs) :]
             carrier = inputs[plan.carrier]
             self.load(carrier, resident)
-            for _ in range_(plan.rounds):
+
+            def chunk(number: int, walk: RowWalk, per_row: Mapping[int, Any]) -> None:
+                slots = pass_inputs(row, walk)
+                streamed = [slot for slot in slots if row.inputs[slot].access == "full"]
+                operands = {**resident, **per_row, **{slot: inputs[slot].acquire(1) for slot in streamed}}
+                results = [outputs[output].acquire(1) for output in walk.outputs]
+                pointers = [*(operands[slot] for slot in slots), *results, state, *words]
+                functions[f"walk{number}"](*pointers, begin, step, length, plan.chunk)
+                for end in [*map(inputs.get, streamed), *(outputs[output] for output in walk.outputs)]:
+                    end.release(1)
+
+            for _ in range_(counts["rounds"]) if resident else (0,):
                 per_row = {slot: inputs[slot].acquire(1) for slot in plan.per_row}
                 for number, walk in enumerate(plan.walks):
-                    slots = pass_inputs(row, walk)
-                    streamed = [slot for slot in slots if row.inputs[slot].access == "full"]
-                    for _ in range_(plan.chunks):
-                        operands = {**resident, **per_row, **{slot: inputs[slot].acquire(1) for slot in streamed}}
-                        results = [outputs[output].acquire(1) for output in walk.outputs]
-                        pointers = [*(operands[slot] for slot in slots), *results, state, *words]
-                        functions[f"walk{number}"](*pointers, begin, step, plan.task.length, plan.chunk)
-                        for end in [*map(inputs.get, streamed), *(outputs[output] for output in walk.outputs)]:
-                            end.release(1)
+                    chunk(number, walk, per_row)  # The counts are of this run once it has brought something.
+                    for _ in range_(counts["more"]):
+                        chunk(number, walk, per_row)
                     if number in plan.exchanges:
                         functions[f"give{number}"](state, outputs[0].acquire(1))
                         outputs[0].release(1)
@@ -310,10 +319,10 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
                         for merged in range(0, plan.members, states):
                             functions[f"merge{number}"](carrier.acquire(1), state, min(states, plan.members - merged))
                             carrier.release(1)
-                    functions[f"total{number}"](*per_row.values(), state, *words, plan.task.length)
+                    functions[f"total{number}"](*per_row.values(), state, *words, length)
                 if plan.stored:
                     results = [outputs[output].acquire(1) for output in plan.stored]
-                    functions["store"](*per_row.values(), *results, state, *words, plan.task.length)
+                    functions["store"](*per_row.values(), *results, state, *words, length)
                     for output in plan.stored:
                         outputs[output].release(1)
                 for slot in per_row:
@@ -325,9 +334,16 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
 class _ChunkedSequence(_RowwiseSequence):
     """The transfers of rows that pass through the cores in chunks."""
 
+    plan: ChunkedRows
+
     def __init__(self, plan: ChunkedRows, configuration: Configuration) -> None:
         super().__init__(plan, configuration)
-        self.plan = plan
+        counts = {"length": plan.task.length, "more": plan.chunks - 1, "rounds": plan.rounds}
+
+        def begin(tile: Tile) -> int:
+            return tile.column % max(1, plan.group) * plan.share + (tile.row - 2) * plan.chunk
+
+        self.write(lambda tile: {**counts, "begin": begin(tile)})
         patterns = []
         for slot in self.row.kept:  # The host buffer has it once for each core of a column.
             objects, elements = plan.resident_objects(slot), plan.resident_type(slot).elements

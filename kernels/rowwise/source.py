@@ -119,7 +119,8 @@ class _Code:
         loaded: Iterable[int] = (),
         stored: Iterable[int] = (),
     ) -> str:
-        """The loop of a pass over `count` elements; adds to `total<n>` and stores to `places[-1 - output]`.
+        """The loop of a pass; adds to `total<n>` and stores to `places[-1 - output]`. count: elements, and how many
+        of them are in the row.
 
         loaded: values that an earlier pass stored in `value<n>`. stored: those that this one stores there.
         """
@@ -209,7 +210,7 @@ def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: 
         evaluated = needed(row.program, walk.roots, known)
         stored = [value for value in values if value in evaluated and value not in kept]
         body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-        body += ["{", indent(code.walk(walk, places, "start", "length", known, kept, stored), "  "), "}"]
+        body += ["{", indent(code.walk(walk, places, "start", "length, length", known, kept, stored), "  "), "}"]
         kept += stored
         body.append(code.after(number, places, known, ""))
         known += [*walk.reductions, *code.row_values[number]]
@@ -232,7 +233,7 @@ def partial_bytes(row: RowProgram, walk: RowWalk) -> int:
 
 
 @lru_cache(maxsize=1024)
-def chunks_source(row: RowProgram, whole: bool, long: bool) -> Source:
+def chunks_source(row: RowProgram, whole: bool) -> Source:
     """Functions for rows that pass through a core in chunks, with their partial results in `state`.
 
     nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
@@ -240,9 +241,9 @@ def chunks_source(row: RowProgram, whole: bool, long: bool) -> Source:
     memory as a whole. nt_total<w>(in..., state, parameters, length): completes the reductions of a pass. Where cores
     share a row, nt_give<w>(state, out) hands over the partial results of a pass, and nt_merge<w>(in, state, count) adds
     those of `count` cores. nt_store(in..., out..., state, parameters, length): the outputs with one element per row.
-    whole: whether lengths are multiples of the lanes. long: whether every chunk is LONG vectors or more.
+    Chunks have LONG vectors or more. whole: whether all of them are full.
     """
-    code = _Code(row, whole, long)
+    code = _Code(row, whole, long=True)
     lines = ["namespace {"]
     for number, walk in enumerate(code.walks):
         members = "".join(f"  {code.state(reduction)} total{reduction};\n" for reduction in walk.reductions)
@@ -303,7 +304,7 @@ def _walk_functions(code: _Code, number: int, walk: RowWalk, known: list[int]) -
     body = [BEGIN, state, "const int32 first = begin + row.position;"]
     body += _rows_known(known)
     body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-    count = "(length - first < count ? length - first : count)"
+    count = "count, length - first"
     body += ["{", indent(code.walk(walk, places, "first + start", count, known), "  "), "}"]
     if walk.reductions:
         totals = f"row.totals{number}"

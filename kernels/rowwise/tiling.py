@@ -20,7 +20,7 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
 from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, RowOperand, RowProgram, RowWalk, walks
 from npu_tensor.kernels.rowwise.row_layout import RowLayout
-from npu_tensor.kernels.rowwise.source import first_stream, partial_bytes, state_bytes
+from npu_tensor.kernels.rowwise.source import LONG, first_stream, partial_bytes, state_bytes
 from npu_tensor.ops.declare import Layout
 
 __all__ = ["FUNCTION_BYTES", "ChunkedRows", "RowTask", "RowwisePlan", "WholeRows", "pieces", "plan_rows"]
@@ -48,6 +48,9 @@ CHUNK_BYTES: Final = LIMITS["shim"].wrap * WORD
 
 STRIDE: Final = LIMITS["shim"].stride * WORD
 """Bytes from row to row that an access pattern can step over."""
+
+SHORTER: Final = 4
+"""How many times as long long chunks are as short ones."""
 
 EXCHANGE_TRANSFERS: Final = 3
 """Transfers that bring partial results: a queue of a shim channel has room for four, one is for the next pass."""
@@ -289,12 +292,36 @@ class ChunkedRows(RowwisePlan):
     """Rows that pass through their cores in chunks, once for every pass of the program.
 
     group: columns that share a row, 0 if every core has rows of its own. chunk: elements that a core gets at a time.
-    chunks: of a row for each core.
+    chunks: of a row for each core. A binary serves any number of them, and so rows of any length.
     """
 
     group: int
     chunk: int
     chunks: int
+
+    @property
+    def form(self) -> ChunkedRows:
+        """The plan of the shortest rows, as few as can be, that have its configuration."""
+        chunks = self.resident_chunks if self.row.kept else 1
+        pitch = self.members * chunks * self.chunk
+        task = RowTask(self.task.name, self.row, (), (), 1, pitch - (self.task.length < self.pitch))
+        return replace(self, task=task, rounds=1, pitch=pitch, chunks=chunks)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """What a sequence writes to the cores: elements of a row, chunks behind the first of each pass, where a core
+        that shares a row begins, and rows behind resident inputs.
+        """
+        return ("length", "more", *["begin"] * bool(self.group), *["rounds"] * bool(self.row.kept))
+
+    @property
+    def resident_chunks(self) -> int:
+        """Chunks that the buffers of resident inputs have room for: few sizes serve all lengths."""
+        return 1 << (self.chunks - 1).bit_length()
+
+    def resident_objects(self, slot: int) -> int:
+        nbytes = self.resident_chunks * self.chunk * self.row.inputs[slot].itemsize
+        return -(-nbytes // self.carrier_type.nbytes)
 
     @property
     def walks(self) -> tuple[RowWalk, ...]:
@@ -333,11 +360,6 @@ class ChunkedRows(RowwisePlan):
     def members(self) -> int:
         """Cores that share a row."""
         return max(1, self.group * self.cores)
-
-    @property
-    def shortest(self) -> int:
-        """Elements of the last chunk of a row, negative if its core has nothing to do for it."""
-        return min(self.chunk, self.task.length - self.chunk * (self.chunks * self.members - 1))
 
     @property
     def resident_copies(self) -> int:
@@ -403,6 +425,7 @@ class ChunkedRows(RowwisePlan):
             and self.arguments <= HOST_BUFFERS
             and ends + resident + state_bytes(row) <= CORE_BYTES
             and all(self.pitch % layout.inner == 0 for _, layout in full)
+            and self.chunks <= LIMITS["shim"].wrap
             and (self.group > 0 or all(self.pitch * operand.itemsize <= STRIDE for operand, _ in full))
             and self.program_bytes <= FUNCTION_BYTES
             and all(objects <= EXCHANGE_TRANSFERS for _, objects in self.exchange_objects)
@@ -416,8 +439,11 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def cost(self) -> int:
-        """Elements that pass through a core, with those that it could have processed during exchanges."""
-        return self.rounds * (self.chunk * self.chunks * len(self.walks) + len(self.exchanges) * EXCHANGE_ELEMENTS)
+        """Elements that pass through a core, with those that it could have processed while it changed objects and
+        during exchanges.
+        """
+        elements = self.chunks * (self.chunk + OBJECT_ELEMENTS)
+        return self.rounds * (elements * len(self.walks) + len(self.exchanges) * EXCHANGE_ELEMENTS)
 
     def reason(self) -> str:
         """For `explain`: cores, chunks and passes."""
@@ -440,8 +466,7 @@ def _aligned(nbytes: int) -> int:
 def plan_rows(task: RowTask, pitch: int, array: Array, columns: int) -> list[WholeRows | ChunkedRows]:
     """The plans that there are for at most `columns` columns, the better one first.
 
-    Rows that fit into a core are not cut: that takes several passes, and a binary for each length. pitch: of rows that
-    a core has as a whole.
+    Rows that fit into a core are not cut: that takes several passes. pitch: of rows that a core has as a whole.
     """
     return [plan for plan in (_whole(task, pitch, array, columns), _chunked(task, array, columns)) if plan is not None]
 
@@ -510,23 +535,26 @@ def _chunked(task: RowTask, array: Array, columns: int) -> ChunkedRows | None:
     plans = []
     for form in dict.fromkeys((task, streamed)):
         cores = cores_per_column(array, len(form.row.streams), len(row.outputs))
-        own = min(cores, -(-rows // columns))
-        plans.append(_cut(form, min(columns, -(-rows // own)), own, 0))
+        own = 1 if rows <= columns else cores
+        plans += _cuts(form, min(columns, _power_of_two(2 * -(-rows // own) - 1)), own, 0)
     group = max(1, columns // rows)
-    plans.append(_cut(streamed, group * min(rows, columns // group), cores, group))
+    plans += _cuts(streamed, columns // group * group, cores, group)
     return min((plan for plan in plans if plan.fits), key=lambda plan: plan.cost, default=None)
 
 
-def _cut(task: RowTask, columns: int, cores: int, group: int) -> ChunkedRows:
-    """Chunks of equal length, as long as they can be."""
+def _cuts(task: RowTask, columns: int, cores: int, group: int) -> list[ChunkedRows]:
+    """With long chunks and with short ones, so that little of a row's end is padding."""
     row = task.row
     carrier = first_stream(row)
     sizes = [operand.itemsize for operand in (*row.inputs, *row.outputs) if operand.access in ("full", "same")]
     state = max(partial_bytes(row, walk) for walk in walks(row)) if group else VECTOR_BYTES
-    multiple = max(row.lanes, VECTOR_BYTES // min(sizes), state // row.inputs[carrier].itemsize)
-    longest = CHUNK_BYTES // max(sizes) // multiple * multiple
+    least = max(LONG * row.lanes, VECTOR_BYTES // min(sizes), state // row.inputs[carrier].itemsize)
+    longest = max(least, _power_of_two(CHUNK_BYTES // max(sizes)))
     members = max(1, group * cores)
-    chunks = -(-task.length // (members * longest))
-    chunk = -(-task.length // (members * chunks * multiple)) * multiple
     rounds = -(-task.rows // (columns // group if group else columns * cores))
-    return ChunkedRows(task, columns, cores, rounds, members * chunks * chunk, carrier, group, chunk, chunks)
+    plans = []
+    for chunk in dict.fromkeys((longest, max(least, longest // SHORTER))):
+        chunks = -(-task.length // (members * chunk))
+        pitch = members * chunks * chunk
+        plans.append(ChunkedRows(task, columns, cores, rounds, pitch, carrier, group, chunk, chunks))
+    return plans

@@ -81,7 +81,7 @@ def calibrate(device: str, quick: bool, force: bool, json_file: Path | None) -> 
 def _in_units(name: str, value: float | None) -> str:
     """The value of a figure as people read it."""
     if value is None:
-        return ""
+        return "none"
     if value >= UNLIMITED:
         return "no limit"
     unit = next((unit for part, unit in UNITS.items() if part in name), None)

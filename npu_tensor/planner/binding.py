@@ -37,7 +37,10 @@ def prepare(placement: Cut, conditions: Conditions) -> None:
                 if not exact:
                     break
     for number, each in kernels.items():
-        conditions.accelerators[number].prepare(each)
+        device = conditions.accelerators[number]
+        # What jit runs again and again gets the best binaries, as it does not count what it brings to a device once.
+        device.settle(each, once=conditions.measure is not None and not conditions.persistent)
+        device.prepare(each)
     if exact:
         finish_builds()
 

@@ -50,7 +50,7 @@ MAX_LAUNCH_SECONDS: Final = 0.5
 """The longest predicted launch that is made. The driver's watchdog ends one after 2 s (amd/xdna-driver#1083), and a
 prediction may be wrong by some factor."""
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Of calibration files; those of another format are not read."""
 
 
@@ -109,6 +109,8 @@ class NpuRates:
 
     python_seconds: float  # of a launch until XRT has it
     dispatch_seconds: float  # from then until the host sees the end of an empty kernel
+    step_seconds: float  # of each kernel within a launch, besides what its design predicts
+    change_seconds: float | None  # more, if the kernel before has another configuration; None if a launch has one
     switch_seconds: float  # more, if the launch before was in another hardware context
     bytes_per_second: float  # between host memory and array, in all columns
     core_rate: float  # what its cores reach of the rate that cycles of designs are predicted for
@@ -136,6 +138,7 @@ def priors() -> Mapping[str, Mapping[str, Any]]:
     found = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
     for array in ARRAYS.values():
         found[array.device]["dispatch_seconds"] = array.dispatch_seconds
+        found[array.device]["change_seconds"] = array.change_seconds
         found[array.device]["bytes_per_second"] = array.ddr_bytes_per_second
     return found
 
@@ -217,7 +220,10 @@ def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRate
 
 
 def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
-    """The record of a JSON object. Raises ArgumentError unless it has exactly the fields, all finite and positive."""
+    """The record of a JSON object. Raises ArgumentError unless it has exactly the fields, all finite and positive.
+
+    What is 0 or nothing in the priors may be 0 or must be nothing.
+    """
     if kind != "processor":
         return NpuRates(**_checked(NpuRates.__name__, content, priors()[kind]))
     rates = _checked(ProcessorRates.__name__, content, priors()[kind])
@@ -243,6 +249,9 @@ def _checked(name: str, value: object, prior: object) -> Any:
         if not isinstance(value, (list, tuple)) or not value:
             raise ArgumentError(f"{name} is no list")
         return [_checked(name, entry, prior[0]) for entry in value]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
+    if prior is None and value is None:
+        return None
+    least, most = 0.0 if prior == 0 else sys.float_info.min, -1.0 if prior is None else sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise ArgumentError(f"{name} is {value!r}, not a positive number")
     return float(value)

@@ -70,6 +70,9 @@ class Accelerator:
         self.claims += 1
         return Taken(self, task) if task.name in self.costs else Refusal(f"no kernel for {task.name}")
 
+    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+        pass
+
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         pass
 

@@ -25,7 +25,7 @@ NPU = {"npu": "AIE-0123456789abcdef", "driver": "NPU Strix 2.21", "power": "defa
 @pytest.mark.parametrize("kind", ["processor", "npu1", "npu2"])
 def test_every_prior_has_a_source(kind: str) -> None:
     expected = ProcessorRates if kind == "processor" else NpuRates
-    of_the_array = set() if kind == "processor" else {"dispatch_seconds", "bytes_per_second"}
+    of_the_array = set() if kind == "processor" else {"dispatch_seconds", "change_seconds", "bytes_per_second"}
     assert PRIORS[kind].keys() | of_the_array == {field.name for field in fields(expected)}
     assert PRIORS[kind].keys().isdisjoint(of_the_array)
     for name, figure in PRIORS[kind].items():
@@ -110,7 +110,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"rates": {"tiles": {"float32": {"rows": 8}}}}, "float32 has not just the entries columns, rows"),
     ({"rates": {"tiles": {"float32": {"rows": -8, "columns": 48}}}}, "rows is -8"),
     ({"rates": {"more": 1.0}}, "ProcessorRates has not just the entries"),
-    ({"format": 0}, "no calibration of format 3"),
+    ({"format": 0}, "no calibration of format 4"),
     ({"identity": {"processor": "another one"}}, "was measured with"),
 ]
 

@@ -41,16 +41,16 @@ inline aie::vector<int32, N> positions(int32 start) {
     return nt::add(lane_numbers<N>(), nt::broadcast<int32, N>(start));
 }
 
-// body(start, lanes) for the vectors of `count` elements. Unless the vectors are whole, which the caller says of all
-// rows that it has, each is told how many of its lanes belong to the row: that costs less machine code than a second
-// body. Long: whether there are at least 4 vectors.
+// body(start, lanes) for the vectors of `count` elements. Unless all belong to the row, which the caller says of all
+// rows that it has, each vector is told how many of its lanes are among the first `length` elements, which do: that costs
+// less machine code than a second body. Long: whether there are at least 4 vectors.
 template <unsigned N, bool Whole, bool Long, class Body>
-inline void for_row(int32 count, Body body) {
+inline void for_row(int32 count, int32 length, Body body) {
     const auto round = [&](int32 start) {
         if constexpr (Whole)
             body(start, all_lanes{});
         else
-            body(start, first_lanes{count - start});
+            body(start, first_lanes{length - start});
     };
     if constexpr (Long) {
         NT_AT_LEAST_4
@@ -68,7 +68,8 @@ inline aie::vector<T, N> inside(const aie::vector<T, N> &v, T, all_lanes) {
 template <class T, unsigned N>
 inline aie::vector<T, N> inside(const aie::vector<T, N> &v, T outside, first_lanes lanes) {
     using Integer = lane_integer<N>;
-    const Integer count = lanes.count < static_cast<int32>(N) ? lanes.count : N;
+    const int32 most = lanes.count < static_cast<int32>(N) ? lanes.count : N;
+    const Integer count = most < 0 ? 0 : most;
     return nt::select(nt::lt(lane_numbers<N>(), nt::broadcast<Integer, N>(count)), v, nt::broadcast<T, N>(outside));
 }
 

@@ -177,6 +177,10 @@ class LogicalDevice:
         answer = self.members[0].claim(task)
         return answer if isinstance(answer, Refusal) else LogicalKernel(self, task, answer)
 
+    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+        """See `task.Accelerator`. Other members have the best kernels for each task."""
+        self.members[0].settle([kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)], once)
+
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Let the first member do it: members have their kernels from the same place."""
         self.members[0].prepare([kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)])

@@ -87,6 +87,9 @@ class Contexts:
             self._loaded.pop(context.program.binary, None)
             self._notices.add(events.ContextClosed(context.program.name, self._notices.uri, len(self._loaded)))
 
+    def __contains__(self, binary: str) -> bool:
+        return binary in self._loaded
+
     def __iter__(self) -> Iterator[Context]:
         return iter(self._loaded.values())
 

@@ -17,15 +17,11 @@ NOTHING = Move(Expense(0.0, 0.0, 0.0))
 
 
 class NpuCosts:
-    """The costs of one device. rates: of the NPU; processor: of its host.
+    """The costs of one device. rates: of the NPU; processor: of its host."""
 
-    change_seconds: to configure the array anew within a launch; None if another launch in another context is needed.
-    """
-
-    def __init__(self, rates: NpuRates, processor: ProcessorRates, change_seconds: float | None) -> None:
+    def __init__(self, rates: NpuRates, processor: ProcessorRates) -> None:
         self.rates = rates
         self.processor = processor
-        self.change_seconds = change_seconds
 
     @property
     def launch(self) -> Expense:
@@ -41,7 +37,8 @@ class NpuCosts:
     @property
     def change(self) -> Expense | None:
         """What another configuration within a launch takes, if there can be one."""
-        return None if self.change_seconds is None else self._on_array(self.change_seconds)
+        seconds = self.rates.change_seconds
+        return None if seconds is None else self._on_array(seconds)
 
     def fetch(self, nbytes: int) -> Expense:
         """What it takes until the host sees a result that it can read where it is."""
@@ -54,7 +51,7 @@ class NpuCosts:
         traffic with the host memory.
         """
         memory = counters.ddr_bytes / self.rates.bytes_per_second
-        busy = max(prediction.compute / self.rates.core_rate, prediction.stream, memory)
+        busy = max(prediction.compute / self.rates.core_rate, prediction.stream, memory) + self.rates.step_seconds
         reads = tuple(
             self._move([host for host in offer.operands if host.number == number and not host.output], source.dtype)
             for number, source in enumerate(task.inputs)

@@ -23,6 +23,7 @@ from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.shared_tiles import share_configurations
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Expense, Kernel, PlannedLaunch, Refusal, Step, Task
@@ -122,6 +123,19 @@ class NpuDevice(ABC):
         """A kernel of one of the families, or what they say against the task."""
         answer = families.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else NpuKernel(self, task, answer)
+
+    def is_ready(self, kernel: NpuKernel) -> bool:
+        """Whether its binary is somewhere, so that nothing has to be built."""
+        return self.kernels().ready(kernel.request) is not None
+
+    def is_loaded(self, kernel: NpuKernel) -> bool:
+        """Whether there is a context for its configuration alone."""
+        artifact = None if self._engine is None else self.kernels().ready(kernel.request)
+        return artifact is not None and artifact.key in self.engine.contexts
+
+    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+        """See `task.Accelerator`."""
+        share_configurations([kernel for kernel in kernels if isinstance(kernel, NpuKernel)], self, once)
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make the designs and compile them, if the device can be opened."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
@@ -81,7 +81,6 @@ class NpuKernel:
         self.name = offer.family
         self.reason = offer.reason
         self.origin = "none"
-        self._instead = ""
 
     @cached_property
     def _design(self) -> _CountedDesign:
@@ -118,9 +117,22 @@ class NpuKernel:
         step = self.owner.step(alone(self), [artifact], ())
         counters, prediction = self.prediction
         self.origin = artifact.origin
-        how = f"{self.offer.reason}{self._instead}; {origin(artifact)}"
-        self.reason = f"{how}; predicted: {summary(counters, prediction)}"
+        self.reason = f"{self.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
         return step
+
+    @property
+    def others(self) -> Iterator[NpuKernel]:
+        """The same with other configurations, the faster ones first."""
+        for make in self.offer.others:
+            offer = make()
+            if isinstance(offer, Offer):
+                kernel = NpuKernel(self.owner, self.task, offer)
+                if not kernel.is_too_long:
+                    yield kernel
+
+    def become(self, other: NpuKernel, why: str) -> None:
+        """Take the configuration of another one for the same task. why: it is better, in words."""
+        self.__dict__ = other.__dict__ | {"reason": f"{other.reason}; {why}"}
 
     def _files(self) -> Artifact:
         """Its files, or those of the fastest other offer that are ready where it has none. Raises BuildError."""
@@ -130,15 +142,11 @@ class NpuKernel:
         except BuildError as error:
             if error.pending or error.transient:
                 raise
-            for make in self.offer.others:
-                other = make()
-                if isinstance(other, Offer):
-                    kernel = NpuKernel(self.owner, self.task, other)
-                    artifact = None if kernel.is_too_long else library.ready(kernel.request)
-                    if artifact is not None:
-                        self.__dict__ |= kernel.__dict__
-                        self._instead = f"; better tiles have no binary: {error}"
-                        return artifact
+            for other in self.others:
+                artifact = library.ready(other.request)
+                if artifact is not None:
+                    self.become(other, f"better tiles have no binary: {error}")
+                    return artifact
             raise
 
     def words(self, values: Sequence[Any] | Mapping[int, Any]) -> list[int]:

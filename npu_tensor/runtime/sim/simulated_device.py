@@ -53,8 +53,7 @@ class SimulatedDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """Predicted for the real array: nothing can be measured here."""
-        array = self.target.array
-        return NpuCosts(npu_rates(array.device), processor_rates(), array.change_seconds)
+        return NpuCosts(npu_rates(self.target.array.device), processor_rates())
 
     @cached_property
     def array(self) -> SimulatedArray:

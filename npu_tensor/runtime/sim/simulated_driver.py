@@ -20,7 +20,7 @@ from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import UNDEFINED, DeviceBuffer
 
-__all__ = ["KernelRun", "SimulatedDriver", "SimulatedProgram"]
+__all__ = ["KernelRun", "SimulatedDriver", "SimulatedProgram", "SimulatedSubmission"]
 
 LEAST_WAIT: Final = 1e-2
 """Seconds. Who waits for the array's thread keeps it from running each time that it looks."""
@@ -113,10 +113,9 @@ class SimulatedSubmission:
         """What a design does wrong is a fault of the launch, as on a real array."""
         assert self._end is not None
         error = self._end.exception()
-        if isinstance(error, (DriverError, NpuTensorError)):
-            raise DriverError(str(error), lost=isinstance(error, DriverError) and error.lost) from error
         if error is not None:
-            raise DriverError(f"{type(error).__name__}: {error}") from error
+            text = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
+            raise DriverError(text) from error
 
     def observed(self, number: int) -> Sequence[events.Part]:
         """Of each kernel, how long it ran and what the array has counted. The very last ran until its end was seen."""

@@ -119,7 +119,7 @@ class KernelLibrary:
         place, key = folder(request.design.array.arch, self.backend), kernel_key(description(request, self.backend))
         ready = self._precompiled(request, []) or self._cached(request, place, key)
         if ready is not None:
-            self._remember(self.backend.unit(request.design), ready._replace(origin="memory"))
+            self._remember(self.backend.unit(request.design), ready)
         return ready
 
     def _precompiled(self, request: AnyRequest, tried: list[str]) -> Artifact | None:

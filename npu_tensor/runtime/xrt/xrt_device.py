@@ -7,6 +7,7 @@ returns; its results say so when they are looked at. Written to XRT's documented
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -112,10 +113,10 @@ class XrtDevice(NpuDevice):
 
         A launch has several configurations where full ELFs can be built and did not fail here.
         """
-        array = self.target.array
-        builds = library().backend.missing() is None and self.checked.findings.get("elf") != "fail"
-        change = array.change_seconds if builds else None
-        return NpuCosts(npu_rates(array.device, self.identity), processor_rates(), change)
+        rates = npu_rates(self.target.array.device, self.identity)
+        if library().backend.missing() is not None or self.checked.findings.get("elf") == "fail":
+            rates = replace(rates, change_seconds=None)
+        return NpuCosts(rates, processor_rates())
 
     def open_engine(self) -> NpuEngine:
         """The one of this NPU in this process."""

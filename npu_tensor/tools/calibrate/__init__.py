@@ -33,11 +33,13 @@ ATTEMPTS: Final = 3
 
 
 class Figure(NamedTuple):
-    """A rate: its name, what is assumed of it where nothing is measured, if anything, and what was measured here."""
+    """A rate: its name, what is assumed of it where nothing is measured, if anything, and what was measured here, if
+    that could be.
+    """
 
     name: str
     prior: float | None
-    measured: float
+    measured: float | None
 
 
 class Calibration(NamedTuple):
@@ -90,7 +92,9 @@ def _kept(
     measured = _clear(measure)
     path = rates.save(kind, identity, measured)
     before, after = (dict(_flat("", values)) for values in (rates.priors()[kind], asdict(measured)))
-    return Calibration(uri, path, identity, tuple(Figure(name, before.get(name), after[name]) for name in after))
+    # What was not measured keeps its prior to the last digit.
+    figures = [Figure(n, prior := before.get(n), None if value == prior else value) for n, value in after.items()]
+    return Calibration(uri, path, identity, tuple(figures))
 
 
 def _clear(measure: Callable[[], ProcessorRates | NpuRates]) -> ProcessorRates | NpuRates:
@@ -102,12 +106,12 @@ def _clear(measure: Callable[[], ProcessorRates | NpuRates]) -> ProcessorRates |
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Names and numbers of a record."""
+    """Names and numbers of a record, without those that there are none of."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _flat(f"{name}.{key}" if name else key, part)
     elif isinstance(value, (list, tuple)):
         for number, part in enumerate(value):
             yield from _flat(f"{name}[{number}]", part)
-    else:
+    elif value is not None:
         yield name, float(value)

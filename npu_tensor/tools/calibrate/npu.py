@@ -1,31 +1,39 @@
 """The rates of an NPU, from launches of kernels of this package, and those of the host around it.
 
-Not run on an NPU: tried with the stand-in for XRT that the tests use.
+Not run on an NPU: tried on simulated ones, and with the stand-in for XRT that the tests use.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import quantiles
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.config import config
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.rates import NpuRates, npu_rates
 from npu_tensor.tools.calibrate.probes import Probe, kernel, positive, typical
 
 if TYPE_CHECKING:
-    from npu_tensor.runtime.xrt.xrt_device import XrtDevice
+    from npu_tensor.runtime.npu.npu_device import NpuDevice
 
 __all__ = ["measure_npu"]
+
+REPEATS: Final = 8
+"""Kernels of one configuration in a launch, which shows what each of them takes."""
 
 WARM_UP: Final = 3
 """Launches before: contexts, run objects and buffers are made, and the first result is compared with the CPU's."""
@@ -38,7 +46,7 @@ class _Launches(NamedTuple):
     done: float
 
 
-def measure_npu(device: XrtDevice, quick: bool = False) -> NpuRates:
+def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
     """Of one NPU in its present power mode, and of the host that feeds it.
 
     The rate of the cores is that of a product of bfloat16, beside its predicted cycles. Raises DeviceError, LaunchError
@@ -64,14 +72,46 @@ def measure_npu(device: XrtDevice, quick: bool = False) -> NpuRates:
         bytes_per_second=bandwidth,
         core_rate=core_rate,
     )
-    return _with_host(measured, device, n, quick)
+    measured = _with_host(measured, device, n, quick)
+    with config.scope(strict=True):
+        return _with_launches(measured, device, rounds)
+
+
+def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
+    """What kernels and changes of configuration take within a launch; the priors where a launch cannot have them."""
+    graph = structure_of([(_ones(32, 64) @ _ones(64, 64))._node, _ones(32, 64).softmax(-1)._node])
+    tasks = cut(graph, device.fusion).tasks
+    kernels = [kernel for kernel in map(device.claim, tasks) if isinstance(kernel, NpuKernel)]
+    steps = [kernel.bind() for kernel in kernels]
+
+    def seconds(numbers: Sequence[int]) -> float | None:
+        """Of a launch of these kernels."""
+        unused: list[Sequence[int]] = [()] * len(numbers)
+        launches = device.launches([kernels[n] for n in numbers], [steps[n] for n in numbers], unused, {})
+        if len(launches) > 1:
+            return None
+        values: list[Any] = [None] * (len(graph.leaves) + len(graph.nodes))
+        for item, leaf in graph.leaves:
+            values[item] = leaf.value if isinstance(leaf, Node) else leaf
+        return _launched(device, rounds, lambda: launches[0].step(values)).done
+
+    one, several = seconds([0]), seconds([0] * REPEATS)
+    grouped, mixed = seconds([0] * REPEATS + [1] * REPEATS), seconds([0, 1] * REPEATS)
+    if one is not None and several is not None:
+        each = (several - one) / (REPEATS - 1) - kernels[0].prediction[1].seconds
+        rates = replace(rates, step_seconds=max(each, 0.0))
+    if grouped is not None and mixed is not None:
+        # A difference that cannot be told is less than a hundredth of a launch.
+        change = max((mixed - grouped) / (2 * REPEATS - 2), mixed / 100)
+        rates = replace(rates, change_seconds=change)
+    return rates
 
 
 def _ones(*shape: int) -> nt.Tensor:
     return nt.ones(*shape, dtype=nt.bfloat16).realize(device="cpu")
 
 
-def _launched(device: XrtDevice, rounds: int, *launches: Probe) -> _Launches:
+def _launched(device: NpuDevice, rounds: int, *launches: Probe) -> _Launches:
     """Of launches one after another, with nothing else under way; the lower quartile, as for `probes.typical`."""
     samples = []
     for _ in range(WARM_UP + rounds):
@@ -88,7 +128,7 @@ def _launched(device: XrtDevice, rounds: int, *launches: Probe) -> _Launches:
     return _Launches(*(quantiles(part, n=4)[0] for part in zip(*samples[WARM_UP:], strict=True)))
 
 
-def _with_host(rates: NpuRates, device: XrtDevice, n: int, quick: bool) -> NpuRates:
+def _with_host(rates: NpuRates, device: NpuDevice, n: int, quick: bool) -> NpuRates:
     """What the host takes to bring n elements into a buffer, and to make the NPU see them."""
     lease = device.engine.pool.take(2 * n)
     block = lease.block

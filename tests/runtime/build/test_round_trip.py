@@ -223,7 +223,7 @@ def check_sources(namespace: dict[str, Any], module: Any, original: Design) -> N
     assert set(files) == set(functions)
     for core in module.cores:
         called = {statement[1] for statement in core_calls(core.body)}
-        linked = {core.object_file} if core.object_file else {files[symbol] for symbol in called}
+        linked = {files[symbol] for symbol in called}
         assert len(linked) == 1, f"{core.tile} links {linked}"
         name = f"{linked.pop().removesuffix('.o')}.cc"
         for symbol in called:

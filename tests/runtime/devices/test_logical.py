@@ -67,6 +67,9 @@ class FakeMember:
             return Refusal(f"{self.uri} has no {task.name}")
         return FakeKernel(self, task)
 
+    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+        pass
+
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         self.prepared += kernels
 

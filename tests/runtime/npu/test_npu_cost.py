@@ -55,8 +55,8 @@ def test_a_product_takes_its_padded_multiplications() -> None:
     assert macs > 1000**3
     seconds = macs / (24 * 32 * 1.8e9)
     assert seconds < ragged.cost.expense.seconds < 1.2 * seconds
-    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates(), None), ragged.prediction
-    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates(), None)
+    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates()), ragged.prediction
+    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates())
     fast, slower = (each.kernel(ragged.task, ragged.offer, counters, prediction, 0).expense for each in (costs, slow))
     assert slower.seconds - fast.seconds == pytest.approx(prediction.compute)
 
@@ -173,7 +173,7 @@ def test_the_priors_are_the_rates_of_the_arrays(array: Array) -> None:
 
 
 def test_the_energy_of_a_switch_is_the_npus() -> None:
-    costs = NpuCosts(npu_rates("npu2"), processor_rates(), None)
+    costs = NpuCosts(npu_rates("npu2"), processor_rates())
     assert costs.switch.processor_seconds == 0
     assert costs.switch.joules == pytest.approx(2650e-6 * 1.64)
 

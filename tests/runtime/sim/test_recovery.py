@@ -19,7 +19,7 @@ from npu_tensor.runtime.npu.driver import DriverError
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
-from npu_tensor.runtime.sim.simulated_driver import SimulatedDriver
+from npu_tensor.runtime.sim.simulated_driver import SimulatedDriver, SimulatedSubmission
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -36,8 +36,12 @@ def abort(run: Run, buffers: Sequence[np.ndarray]) -> Counters:
     raise LaunchError("a kernel function wrote outside of its object")
 
 
+class Away(Exception):
+    """What only a real NPU can be."""
+
+
 def lost(run: Run, buffers: Sequence[np.ndarray]) -> Counters:
-    raise DriverError("the array is away", lost=True)
+    raise Away("the array is away")
 
 
 def mistake(run: Run, buffers: Sequence[np.ndarray]) -> Counters:
@@ -88,6 +92,15 @@ class Injector:
 def injector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Injector]:
     made = Injector()
     monkeypatch.setattr(LoadedDesign, "run_here", lambda *arguments: made(*arguments))
+    check = SimulatedSubmission.check
+
+    def check_presence(submission: SimulatedSubmission) -> None:
+        try:
+            check(submission)
+        except DriverError as error:
+            raise DriverError(str(error), lost=isinstance(error.__cause__, Away)) from error.__cause__
+
+    monkeypatch.setattr(SimulatedSubmission, "check", check_presence)
     selection.reset()
     yield made
     hung.set()

@@ -102,13 +102,6 @@ def older_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(add(7, "aie2"), tmp_path_factory.mktemp("older"))
 
 
-@pytest.fixture(scope="session")
-def elf_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """A kernel that adds 7, as a full ELF."""
-    with config.scope(kernel_format="elf"):
-        return Files(add(7), tmp_path_factory.mktemp("elf"))
-
-
 @pytest.fixture
 def pyxrt(machine: Machine) -> ModuleType:
     """The stand-in, while it is installed."""

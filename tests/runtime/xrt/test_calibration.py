@@ -14,10 +14,11 @@ from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import npu_rates
+from npu_tensor.tools.calibrate import measure_npu
 
 
 def test_an_npu_is_measured_and_the_figures_are_used(machine: Machine) -> None:
-    with nt.default_device("npu"):
+    with nt.default_device("npu"), config.scope(launch_milliseconds=500):
         (device,) = selection.accelerators(selection.current())
         identity = device.identity
         assert device.launch.seconds == pytest.approx(360e-6)
@@ -31,11 +32,26 @@ def test_an_npu_is_measured_and_the_figures_are_used(machine: Machine) -> None:
             measured = npu_rates("npu2", identity)
             assert measured.python_seconds == found["figures"]["python_seconds"]["measured"]
             assert measured.watts == npu_rates("npu2").watts
+            assert found["figures"]["watts"]["measured"] is None
+            assert measured.change_seconds == found["figures"]["change_seconds"]["measured"] is not None
+            assert measured.step_seconds == (found["figures"]["step_seconds"]["measured"] or 0)
             assert npu_rates("npu2", identity | {"power": "turbo"}) == npu_rates("npu2")
         finally:
             (config.cache_dir / path).unlink(missing_ok=True)
             rates.forget()
     assert machine.launches > 50
+
+
+@pytest.mark.parametrize("uri", ["sim:npu1", "sim:npu2"])
+def test_launches_of_several_kernels_are_measured_where_there_are_any(uri: str) -> None:
+    """On simulated NPUs, of which the clock says nothing."""
+    with nt.default_device(uri), config.scope(launch_milliseconds=500):
+        (device,) = selection.accelerators(selection.current())
+        measured = measure_npu(device, quick=True)
+        prior = npu_rates(device.target.array.device)
+    assert (measured.change_seconds is None) == (prior.change_seconds is None)
+    assert measured.change_seconds != prior.change_seconds or uri == "sim:npu1"
+    assert measured.step_seconds > 0  # The simulator takes longer than the array for each kernel.
 
 
 def test_devices_that_are_opened_afterwards_predict_by_it(machine: Machine) -> None:

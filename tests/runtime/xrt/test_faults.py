@@ -306,29 +306,6 @@ def test_a_probe_that_gives_garbage_is_a_fault(npu: Machine, faults: list[events
     assert the_engine().health.state == "resting"
 
 
-def test_a_device_that_fails_again_and_again_rests_longer_each_time(npu: Machine, clock: Clock) -> None:
-    for number in range(12):
-        compute(number)
-    npu.faults = lambda launch: Fault.ERROR
-    rests = []
-    for number in range(12):  # Another kernel each time, or it would be left to the CPU.
-        start, before = clock.now, npu.launches
-        while npu.launches == before:
-            with recorded() if the_engine(0).health.state == "resting" else pytest.warns(RuntimeWarning):
-                compute(number)
-            clock.now += 0.01
-            if the_engine().health.state == "resting":
-                clock.now += (clock.now - start) / 8
-        rests.append(clock.now - start)
-    assert rests[0] < 0.1
-    assert all(later > earlier for earlier, later in itertools.pairwise(rests[1:7]))
-    assert 40 < max(rests) < 80
-    npu.faults = None
-    clock.now += 61
-    compute(0)
-    assert the_engine().health.state == "healthy"
-
-
 def test_nothing_is_launched_while_the_device_rests(npu: Machine, clock: Clock) -> None:
     one_kernel(0)
     npu.inject(Fault.ERROR, times=2)
@@ -564,17 +541,6 @@ def test_garbage_at_the_first_use_is_caught(npu: Machine, faults: list[events.De
         assert len(compared) == 2  # It was not noted as right.
         compute(0)
         assert len(compared) == 2
-
-
-def test_garbage_at_the_first_use_is_caught_in_a_chain(npu: Machine, faults: list[events.DeviceFault]) -> None:
-    for position in range(3):
-        npu.inject(Fault.GARBAGE, after=position)
-        with warned(faults, "differs from the CPU's", outcome=""):
-            right(several_contexts, position)
-        the_engine().health.recovered()
-        right(several_contexts, 0)
-        started_anew()
-        bindings.xrt_version = lambda position=position: f"2.30.{position}"  # type: ignore[misc]
 
 
 def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: Machine, clock: Clock) -> None:

@@ -11,6 +11,8 @@ from npu_images import Image
 
 import npu_tensor as nt
 from npu_tensor.config import config
+from npu_tensor.planner import selection
+from npu_tensor.runtime.store.library import KernelLibrary
 
 pytestmark = pytest.mark.usefixtures("_unchecked")
 
@@ -87,6 +89,26 @@ def test_several_configurations_are_one_launch_of_a_full_elf(machine: Machine, f
             with pytest.warns(RuntimeWarning, match="failed on npu"):
                 result = block(x, w).float().numpy()
         np.testing.assert_allclose(result, right, rtol=0.05, atol=0.1)
+    assert machine.warnings == []
+
+
+def test_without_a_compiler_launches_have_one_configuration(
+    machine: Machine, standin_library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can build an ELF there; instructions of kernels that are ready are made all the same."""
+    generator = np.random.default_rng(0)
+    x, w = (nt.from_numpy(generator.standard_normal((64, 64), np.float32)).to(nt.bfloat16) for _ in range(2))
+    with nt.default_device("npu"), config.scope(launch_milliseconds=0):
+        nt.realize(block(x, w), gathered(2)[0])
+    selection.reset()
+    monkeypatch.setattr(standin_library.backend, "missing", lambda: "there is no compiler")
+    with nt.default_device("npu"):
+        explanation = nt.explain(block(x, w), gathered(4)[0])
+        assert explanation.launches > 2
+        assert explanation.context_switches == explanation.configuration_changes > 1
+        assert len({row.launch for row in explanation if row.kernel == "get_rows"}) == 1
+        right = block(x.float(), w.float()).numpy()
+        np.testing.assert_allclose(block(x, w).float().numpy(), right, rtol=0.05, atol=0.1)
     assert machine.warnings == []
 
 

@@ -1,26 +1,50 @@
-"""The stand-in for pyxrt itself: a test double that forgives would make the tests of the XRT device worthless."""
+"""What the stand-in for pyxrt notices: a test double that forgives would make the tests of the XRT device worthless."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from interrupts import interrupts
-from machine import Machine, Npu, install
+from machine import Crash, Fault, Machine, install
+from npu_memory import FREED
 from pybind_signatures import ALL
 from signatures import MEASURED, Measured, outcome
-from standin_checks import ADDED, OUTPUT, crash, states
 from xrt_designs import ELEMENTS, Files, Loaded
 
 STANDIN = Path(__file__).parent / "standin"
+
+STARTED: Final = [0, 1, 2, 3]
+OUTPUT: Final = [-5, -5, -5, -5]
+"""The start of both buffers of a `Loaded`."""
+ADDED: Final = [7, 8, 9, 10]
+"""That of the second one after `add(7)` has run."""
+
+
+@contextmanager
+def crash(machine: Machine, about: str) -> Iterator[None]:
+    """Expect a misuse to be noticed, and let the test go on."""
+    with pytest.raises(Crash, match=re.escape(about)):
+        yield
+    noted(machine, about)
+
+
+def noted(machine: Machine, about: str) -> None:
+    """Expect that one misuse was noted, and forget it."""
+    assert about in machine.crashes.pop(), machine.crashes
+    assert not machine.crashes
+
+
+def states(runs: list[Any]) -> list[str]:
+    """Without the prefix that they all have."""
+    return [run.state().name.removeprefix("ERT_CMD_STATE_") for run in runs]
 
 
 @pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: measured.expression)
@@ -69,15 +93,6 @@ def test_it_is_importable_only_while_it_is_installed() -> None:
     assert str(STANDIN) not in sys.path
 
 
-def test_enumerates_and_opens_by_index() -> None:
-    with install(Machine([Npu("RyzenAI-npu4", "0000:c6:00.1"), Npu("NPU Phoenix", "0000:c4:00.1")])) as pyxrt:
-        assert pyxrt.enumerate_devices() == 2
-        name = pyxrt.xrt_info_device.name
-        assert [pyxrt.device(number).get_info(name) for number in range(2)] == ["RyzenAI-npu4", "NPU Phoenix"]
-        with pytest.raises(RuntimeError, match="No such device with index '2'"):
-            pyxrt.device(2)
-
-
 def test_empty_handles_crash(machine: Machine, pyxrt: Any) -> None:
     for expression in (
         "device().get_info(x.xrt_info_device.name)",
@@ -95,37 +110,6 @@ def test_empty_handles_crash(machine: Machine, pyxrt: Any) -> None:
     ):
         with crash(machine, "empty"):
             eval(f"x.{expression}", {"x": pyxrt})
-
-
-# --- what is counted
-
-
-def test_counters(machine: Machine, loaded: Loaded) -> None:
-    assert (machine.contexts_made, machine.live_contexts, machine.live_bos) == (1, 1, 3)
-    assert (machine.to_device, machine.from_device, machine.launches) == (3, 0, 0)
-    run = loaded.run()
-    assert machine.set_args == 5
-    for _ in range(3):
-        run.start()
-        run.state()
-    loaded.read(loaded.y)
-    assert (machine.launches, machine.submissions, machine.state_polls) == (3, 3, 3)
-    assert (machine.to_device, machine.from_device) == (3, 1)
-    assert machine.live_bytes == 8 * ELEMENTS + loaded.size
-
-
-def test_empty_kernels(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
-    machine.compute = False
-    run, listed = loaded.run(), pyxrt.runlist(loaded.context)
-    listed.add(loaded.run())
-    run.start()
-    listed.execute()
-    listed.wait()
-    assert states([run]) == ["COMPLETED"]
-    assert loaded.read(loaded.y) == OUTPUT
-    machine.compute = True
-    assert loaded.read(loaded.y) == OUTPUT
-    assert (machine.launches, machine.from_device) == (2, 2)
 
 
 def test_interrupts_come_between_calls(machine: Machine, loaded: Loaded) -> None:
@@ -147,39 +131,242 @@ def test_interrupts_come_between_calls(machine: Machine, loaded: Loaded) -> None
     assert interrupted > 90
 
 
-# --- full ELFs
+# --- memory
 
 
-def test_a_full_elf(pyxrt: Any, elf_files: Files) -> None:
-    paths = elf_files.paths
-    assert list(paths) == [".elf"]
-    device, image = pyxrt.device(0), pyxrt.elf(str(paths[".elf"]))
-    context = pyxrt.hw_context(device, image)
-    with pytest.raises(RuntimeError, match="No such kernel"):
-        pyxrt.ext.kernel(context, "MLIR_AIE")
-    kernel = pyxrt.ext.kernel(context, "main:sequence")
-    x, y = (pyxrt.bo(device, 4 * ELEMENTS, pyxrt.bo.host_only, 0) for _ in range(2))
-    for bo, values in ((x, np.arange(ELEMENTS)), (y, -5)):
-        np.frombuffer(bo.map(), np.int32)[:] = values
-        bo.sync(pyxrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
-    run = pyxrt.run(kernel)
-    run.set_arg(0, x)
-    run.set_arg(1, y)
+def test_a_forgotten_sync_to_the_device(loaded: Loaded) -> None:
+    loaded.write(loaded.x, 100, sync=False)
+    run = loaded.run()
     run.start()
-    assert states([run]) == ["COMPLETED"]
-    y.sync(pyxrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
-    assert np.frombuffer(y.map(), np.int32)[:4].tolist() == ADDED
-    with pytest.raises(RuntimeError, match="Invalid xclbin"):
-        pyxrt.xclbin(str(paths[".elf"]))
+    run.wait()
+    assert loaded.read(loaded.y) == ADDED
 
 
-def test_a_machine_for_other_processes() -> None:
-    program = "import pyxrt; print([pyxrt.device(n).get_info(pyxrt.xrt_info_device.name) for n in (0, 1)])"
-    said = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(STANDIN), "STANDIN_NPUS": "RyzenAI-npu4,RyzenAI-npu1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(said.stdout.replace("'", '"')) == ["RyzenAI-npu4", "RyzenAI-npu1"]
+def test_a_forgotten_sync_from_the_device(loaded: Loaded) -> None:
+    run = loaded.run()
+    run.start()
+    run.wait()
+    assert loaded.head(loaded.y) == OUTPUT
+
+
+def test_dirty_lines_end_up_on_the_result(machine: Machine, loaded: Loaded) -> None:
+    loaded.host(loaded.y)[:2] = 1  # one line of 64 bytes
+    run = loaded.run()
+    run.start()
+    run.wait()
+    loaded.y.sync(loaded.from_device)
+    expected = np.arange(ELEMENTS) + 7
+    expected[:16] = [1, 1, *[-5] * 14]
+    assert (loaded.host(loaded.y) == expected).all()
+    assert machine.warnings == ["launch 0 wrote a buffer that had dirty lines in the cache"]
+
+
+def test_a_late_sync_to_the_device_overwrites_the_result(loaded: Loaded) -> None:
+    run = loaded.run()
+    run.start()
+    run.wait()
+    loaded.y.sync(loaded.to_device)
+    assert loaded.read(loaded.y) == OUTPUT
+
+
+def test_a_view_does_not_keep_the_buffer(machine: Machine, loaded: Loaded) -> None:
+    view = loaded.host(loaded.x)
+    assert [int(value) for value in view[:4]] == STARTED
+    del loaded.x
+    assert (view.view(np.uint8) == FREED).all()
+    assert (machine.live_bos, machine.live_bytes) == (2, 4 * ELEMENTS + loaded.size)
+
+
+def test_groups_name_bank_and_context(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    second = Loaded(pyxrt, loaded.device, loaded.files)
+    assert [loaded.kernel.group_id(number) for number in (0, 1, 2, 3, 18, 19)] == [
+        0x1FFFF,
+        0x10001,
+        0x1FFFF,
+        0x10000,
+        0x10000,
+        0x1FFFF,
+    ]
+    assert second.kernel.group_id(3) == 0x20000
+    run = loaded.run(x=second.x)
+    run.start()
+    run.wait()
+    assert machine.warnings == ["a buffer object of context 2 is used in another one"]
+
+
+# --- launches
+
+
+def test_computes_when_the_launch_ends(loaded: Loaded) -> None:
+    """A host that changes an input too early, or reads a result too early, gets wrong data."""
+    run = loaded.run()
+    run.start()
+    assert loaded.read(loaded.y) == OUTPUT
+    loaded.write(loaded.x, 100)
+    run.wait()
+    assert loaded.read(loaded.y) == [107] * 4
+
+
+def test_contexts_run_in_order_but_not_with_each_other(machine: Machine, loaded: Loaded, affine_files: Files) -> None:
+    other = Loaded(loaded.pyxrt, loaded.device, affine_files, (10, 0))
+    first = loaded.run()
+    second = other.run(x=loaded.y)
+    third = loaded.run(x=loaded.y, y=loaded.x)
+    first.start()
+    second.start()
+    third.start()
+    second.wait()  # It did not wait for the first.
+    assert other.read(other.y) == [-50] * 4
+    third.wait()  # It did.
+    assert loaded.read(loaded.x) == [14, 15, 16, 17]
+    assert states([first]) == ["COMPLETED"]
+    machine.warnings.clear()
+
+
+def test_runtime_parameters_that_are_not_set(machine: Machine, pyxrt: Any, affine_files: Files) -> None:
+    loaded = Loaded(pyxrt, pyxrt.device(0), affine_files, (3,))
+    run = loaded.run()
+    run.start()
+    run.wait()
+    noted(machine, "a runtime parameter was not set")
+
+
+def test_instructions_that_were_not_synced(pyxrt: Any, loaded: Loaded) -> None:
+    fresh = pyxrt.bo(loaded.device, loaded.size, pyxrt.bo.cacheable, loaded.kernel.group_id(1))
+    np.frombuffer(fresh.map(), np.uint32)[:] = loaded.files.words
+    run = loaded.run()
+    run.set_arg(1, fresh)
+    run.start()
+    assert run.wait().name == "ERT_CMD_STATE_ERROR"
+
+
+def test_what_would_crash_at_start(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    small = pyxrt.bo(loaded.device, 4 * ELEMENTS - 4, pyxrt.bo.host_only, 0)
+    with crash(machine, "has 4092 bytes and needs 4096"):
+        loaded.run(y=small).start()
+    run = loaded.run()
+    run.set_arg(2, loaded.size - 4)
+    with crash(machine, "words of instructions"):
+        run.start()
+    run = loaded.run()
+    run.set_arg(1, 0)
+    with crash(machine, "without instructions"):
+        run.start()
+    with crash(machine, "set_arg(19) of a kernel with 19 arguments"):
+        loaded.run().set_arg(19, loaded.x)
+
+
+def test_a_run_does_not_keep_its_buffers(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    gone = pyxrt.bo(loaded.device, 4 * ELEMENTS, pyxrt.bo.host_only, 0)
+    run = loaded.run(y=gone)
+    del gone
+    with crash(machine, "was freed"):
+        run.start()
+
+
+def test_a_buffer_that_is_freed_under_way(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    gone = pyxrt.bo(loaded.device, 4 * ELEMENTS, pyxrt.bo.host_only, 0)
+    run = loaded.run(y=gone)
+    run.start()
+    del gone
+    run.wait()
+    assert "a buffer object was freed before launch 0 had ended" in machine.warnings
+
+
+def test_arguments_that_change_under_way(machine: Machine, loaded: Loaded) -> None:
+    run = loaded.run()
+    run.start()
+    run.set_arg(4, loaded.x)
+    noted(machine, "while the run is under way")
+    run.wait()
+
+
+@pytest.mark.parametrize("polls", [0, 1])
+def test_a_run_that_is_dropped_under_way(machine: Machine, loaded: Loaded, polls: int) -> None:
+    machine.polls = 2
+    run = loaded.run()
+    run.start()
+    for _ in range(polls):
+        run.state()
+    del run
+    noted(machine, "the process would abort")
+
+
+def test_a_list_of_another_context_crashes(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    other = Loaded(pyxrt, loaded.device, loaded.files)
+    with crash(machine, "a run of another context"):
+        pyxrt.runlist(loaded.context).add(other.run())
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT])
+def test_a_list_that_fails(machine: Machine, pyxrt: Any, loaded: Loaded, fault: Fault) -> None:
+    runs = [loaded.run() for _ in range(4)]
+    listed, last = pyxrt.runlist(loaded.context), loaded.run()
+    for run in runs:
+        listed.add(run)
+    machine.inject(fault, after=1)
+    listed.execute()
+    last.start()
+    # After an error the context goes on, after a timeout it is loaded anew.
+    assert states([last]) == ["COMPLETED" if fault is Fault.ERROR else "ABORT"]
+    assert states(runs) == ["NEW", "NEW" if fault is Fault.ERROR else "TIMEOUT", "NEW", "NEW"]
+    with pytest.raises(RuntimeError, match=rf"runlist failed execution \(ERT_CMD_STATE_{fault.name}\)"):
+        listed.wait()
+    assert states(runs) == ["NEW", fault.name, "ABORT", "ABORT"]
+    listed.wait()
+    loaded.write(loaded.y, -5)
+    listed.execute()
+    listed.wait()
+    assert loaded.read(loaded.y) == ADDED
+
+
+# --- contexts
+
+
+def test_what_keeps_a_context(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    run, listed = loaded.run(), pyxrt.runlist(loaded.context)
+    loaded.context = None
+    for _ in range(3):
+        assert machine.live_contexts == 1
+        if loaded.kernel is not None:
+            loaded.kernel = None
+        elif run is not None:
+            run = None
+        else:
+            listed = None
+    assert listed is None
+    assert machine.live_contexts == 0
+
+
+def test_a_gone_context_breaks_the_others_of_the_first_generation(
+    first_generation: Machine, older_files: Files
+) -> None:
+    pyxrt: Any = sys.modules["pyxrt"]
+    device = pyxrt.device(0)
+    first, second = (Loaded(pyxrt, device, older_files) for _ in range(2))
+    run = first.run()
+    run.start()
+    run.wait()
+    assert first.read(first.y) == ADDED
+    second.context = second.kernel = None
+    with pytest.raises(RuntimeError, match=r"EXEC_CMD IOCTL failed \(err=-2\): No such file or directory"):
+        run.start()
+    anew = Loaded(pyxrt, device, older_files)
+    run = anew.run()
+    run.start()
+    run.wait()
+    assert anew.read(anew.y) == ADDED
+
+
+def test_a_timeout_aborts_what_is_queued_behind_it(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    first, second, listed = loaded.run(), loaded.run(), pyxrt.runlist(loaded.context)
+    listed.add(loaded.run())
+    machine.inject(Fault.TIMEOUT)
+    first.start()
+    second.start()
+    listed.execute()
+    assert states([first, second]) == ["TIMEOUT", "ABORT"]
+    with pytest.raises(RuntimeError, match="ERT_CMD_STATE_ABORT"):
+        listed.wait()
+    second.start()
+    assert states([second]) == ["COMPLETED"]

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import ml_dtypes
 import numpy as np
 import pytest
-from machine import Machine, Npu, install
+from machine import Machine, Npu
 from running import in_child
 
 import npu_tensor as nt
-from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.xrt import xrt_device
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -225,51 +219,3 @@ def test_a_process_that_forks_while_a_thread_launches(machine: Machine) -> None:
                     in_child(lambda: shared.once(0))
 
         side_by_side(fork, lambda: shared.many(REALIZES // 8, wait=False))
-
-
-def use_npu(contexts: Path, cache: str, count: int) -> None:
-    """In a process of its own: run kernels on an NPU that others use too, once a line comes in."""
-    from backend import StandinBackend
-
-    machine = Machine([Npu(contexts=contexts, context_limit=3)])
-    library = KernelLibrary(StandinBackend())
-    with (
-        config.scope(cache_path=cache, policy="always"),
-        install(machine),
-        mock.patch.object(xrt_device, "library", return_value=library),
-        nt.default_device("npu"),
-    ):
-        shared = Shared()
-        print("ready", flush=True)
-        sys.stdin.readline()
-        shared.many(count)
-        assert len(list(contexts.iterdir())) <= 3
-        nt.synchronize()
-        selection.reset()
-        gc.collect()
-    assert not machine.crashes
-    assert machine.live_contexts == 0
-    print(machine.launches)
-
-
-def test_two_processes_share_the_contexts_of_one_npu(tmp_path: Path, standin_library: KernelLibrary) -> None:
-    contexts = tmp_path / "contexts"
-    contexts.mkdir()
-    here = Path(__file__).parent
-    count = REALIZES // 4
-    code = (
-        f"import sys; sys.path[:0] = [{str(here / 'standin')!r}, *{sys.path!r}]\n"
-        "from pathlib import Path\n"
-        "from test_threads import use_npu\n"
-        f"use_npu(Path({str(contexts)!r}), {str(config.cache_dir)!r}, {count})\n"
-    )
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    processes = [subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) for _ in range(2)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    answers = [process.communicate("\n", timeout=600) for process in processes]
-    for process, (out, error) in zip(processes, answers, strict=True):
-        assert process.returncode == 0, error
-        assert int(out) > 0
-    assert not list(contexts.iterdir())

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,22 +16,18 @@ from unittest import mock
 import npu_images
 import numpy as np
 import pytest
-from backend import StandinBackend
 from machine import Machine, Npu
 from npu_values import BF16, as_float, close, errors_of, joined, normal, recorded
-from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.errors import DeviceError
-from npu_tensor.events import CacheHit, ContextClosed, ContextOpened, Fallback
+from npu_tensor.events import ContextClosed, ContextOpened, Fallback
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.npu import buffers, keepalive
-from npu_tensor.runtime.npu.keepalive import KeepAlive
+from npu_tensor.runtime.npu import buffers
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
@@ -169,32 +162,6 @@ def npus(request: pytest.FixtureRequest) -> Iterator[Machine]:
     found: Machine = request.getfixturevalue("first_generation" if request.param == "npu1" else "machine")
     with nt.default_device("npu"):
         yield found
-
-
-def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
-    """They are laid out and synced once, whatever runs between."""
-    weights = nt.from_numpy(normal(64 * 640))
-    synced: Counter[int] = Counter()
-    sync = bo.sync
-
-    def counting(self: Any, direction: Any) -> None:
-        synced[id(self)] += 1
-        sync(self, direction)
-
-    with (
-        config.scope(max_contexts=1),
-        mock.patch.object(bo, "sync", counting),
-        mock.patch.object(buffers, "pack", wraps=pack) as packed,
-    ):
-        for round in range(3):
-            for length in (2, 8, 32):  # Each in objects of another size: another configuration.
-                other = normal(length, seed=round)
-                result = nt.cat([weights, nt.from_numpy(other)])
-                np.testing.assert_array_equal(result.numpy(), np.concatenate([weights.numpy(), other]))
-    assert npu.contexts_made == 9
-    (copy,) = weights._node.value.copies.values()
-    assert synced[id(copy.block.memory.bo)] == 1
-    assert packed.call_count == 1 + 9
 
 
 def test_quantized_weights_are_packed_once(npu: Machine) -> None:
@@ -426,24 +393,6 @@ def test_begun_before_anybody_waits(npu: Machine) -> None:
     np.testing.assert_array_equal(result.numpy(), expected)
 
 
-def test_values_stay_on_the_npu_until_somebody_looks(npu: Machine) -> None:
-    at = nt.from_numpy(CHOSEN)
-    nt.from_numpy(Y).index_select(0, at).realize()
-    value = nt.from_numpy(X).index_select(0, at).realize()
-    before = npu.to_device, npu.from_device
-    for _ in range(3):
-        value = value.index_select(0, at).realize()
-        assert value.device == "npu"
-    # Blocks that are new are synced before the NPU writes them; no value is.
-    assert npu.from_device == before[1]
-    assert npu.to_device - before[0] <= 3
-    expected = X[CHOSEN][CHOSEN][CHOSEN][CHOSEN]
-    np.testing.assert_array_equal(value.numpy(), expected)
-    np.testing.assert_array_equal(value.numpy(), expected)
-    assert npu.from_device == before[1] + 1
-    assert not errors_of(npu)
-
-
 def test_a_value_outlives_the_device(npu: Machine) -> None:
     result, expected = joined(0)
     result.realize(wait=False)
@@ -454,29 +403,6 @@ def test_a_value_outlives_the_device(npu: Machine) -> None:
     np.testing.assert_array_equal(view, expected)
     np.testing.assert_array_equal(other.numpy(), also)
     assert npu.live_contexts == 0
-
-
-# --- operands whose host buffer differs from the tensor
-
-
-def test_views_paddings_and_other_dtypes(npu: Machine) -> None:
-    """Of values of the host, and of values that the NPU holds."""
-    uri = "npu?float32=bfloat16"
-    with nt.default_device(uri):
-        half = normal(40, 67, dtype=np.float16)
-        rounded = as_float(half.astype(BF16))
-        held = (nt.from_numpy(half) * 2 + 1).realize()
-        assert (held.dtype, held.device) == (nt.float16, uri)
-        for source, values in ((nt.from_numpy(half), rounded), (held, as_float((rounded * 2 + 1).astype(BF16)))):
-            for result, expected in (
-                (source[1::2, 3:] * 2 + 1, values[1::2, 3:] * 2 + 1),
-                (source.T[5:] * 2 + 1, values.T[5:] * 2 + 1),
-            ):
-                row = nt.explain(result)[-1]
-                assert row.device == uri, row.why
-                close(result, expected)
-        close(held, rounded * 2 + 1)
-    assert not errors_of(npu)
 
 
 # --- reasons and settings
@@ -494,54 +420,6 @@ def test_without_mlir_aie_the_reason_is_named(npu: Machine, monkeypatch: pytest.
     assert "no compiler: No module named 'aie'" in _only_on_cpu(result)
     np.testing.assert_array_equal(result.numpy(), expected)
     assert npu.launches == 0
-
-
-def test_without_building_only_known_kernels_run(npu: Machine) -> None:
-    joined(30)[0].realize()
-    selection.reset_plans()
-    with config.scope(jit=False):
-        assert nt.explain(joined(30)[0])[-1].device == "npu"
-        result, expected = joined(31)
-        assert "building is off (NPU_TENSOR_JIT=off)" in _only_on_cpu(result)
-        np.testing.assert_array_equal(result.numpy(), expected)
-    assert npu.launches == 1
-
-
-def test_the_cpu_can_be_forbidden(npu: Machine) -> None:
-    with config.scope(fallback="error"):
-        with pytest.raises(DeviceError, match="argsort does not run on npu: no NPU kernel for this op"):
-            nt.from_numpy(X).argsort().realize()
-        result, expected = joined(0)
-        np.testing.assert_array_equal(result.numpy(), expected)
-        assert result.device == "npu"
-
-
-def test_precompiled_kernels(npu: Machine, tmp_path: Path, standin_library: KernelLibrary) -> None:
-    """They are taken where nothing can be built or found in the cache, and the reason names them."""
-    found: list[Artifact] = []
-
-    def note(request: Request, artifact: Artifact) -> Artifact:
-        found.append(artifact)
-        return artifact
-
-    with mock.patch.object(device, "library", return_value=Altered(standin_library, note)):
-        joined(0)[0].realize()
-    directory = tmp_path / "ready" / "aie2p"
-    directory.mkdir(parents=True)
-    for suffix, path in found[0].files.items():
-        shutil.copy(path, directory / f"mine{suffix}")
-    files = {suffix: found[0].description["files"][suffix] for suffix in found[0].files}
-    (directory / "mine.json").write_text(json.dumps({**found[0].description, "files": files}), "utf-8")
-    selection.reset()
-    ready = KernelLibrary(StandinBackend())
-    settings = config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "empty"))
-    with settings, mock.patch.object(device, "library", return_value=ready), recorded(CacheHit) as hits:
-        result, expected = joined(0, 1)
-        assert "precompiled as" in nt.explain(result)[-1].why
-        np.testing.assert_array_equal(result.numpy(), expected)
-        assert result.device == "npu"
-        assert "building is off" in _only_on_cpu(joined(1)[0])
-    assert str(tmp_path / "ready") in hits[0].where
 
 
 # --- several URIs, no NPU
@@ -616,57 +494,6 @@ def test_without_pyxrt_the_cpu_computes_and_one_warning_says_why(tmp_path: Path)
 
 
 # --- power
-
-
-class Touched:
-    """A device that notes when it is touched, by a clock that `wait` moves."""
-
-    def __init__(self, launches: dict[float, float], fails: bool = False) -> None:
-        self.now = 100.0
-        self.latest = 100.0
-        self.launches = launches
-        self.fails = fails
-        self.touches: list[float] = []
-
-    def wait(self, seconds: float) -> bool:
-        self.now += seconds
-        self.latest = self.launches.get(self.now, self.latest)
-        return self.now >= 130
-
-    def touch(self) -> None:
-        self.touches.append(self.now)
-        if self.fails:
-            raise RuntimeError("the device is gone")
-        self.latest = self.now
-
-
-def kept_awake(touched: Touched, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    clock = mock.Mock(monotonic=lambda: touched.now)
-    monkeypatch.setattr(keepalive, "time", clock)
-    keeper = KeepAlive(touched.touch, lambda: touched.latest, seconds, touched.wait)
-    keeper._thread.join()
-    keeper.stop()
-    return touched.touches
-
-
-def test_keepalive_touches_an_idle_device_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the power gate closes after 8 s, and not for touching it."""
-    touches = kept_awake(Touched({}), 12, monkeypatch)
-    assert touches
-    assert touches[-1] < 112
-    pauses = np.diff([100, *touches])
-    assert pauses.max() < 8
-    assert pauses.min() >= 2
-
-
-def test_keepalive_counts_from_the_last_launch_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    touches = kept_awake(Touched({110.0: 109.5}), 12, monkeypatch)
-    assert 112 < touches[-1] < 121.5
-    assert 110.0 not in touches  # It was used half a second before.
-
-
-def test_keepalive_ends_when_the_device_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(kept_awake(Touched({}, fails=True), 12, monkeypatch)) == 1
 
 
 def test_keepalive_runs_what_is_loaded_on_buffers_of_its_own(machine: Machine) -> None:

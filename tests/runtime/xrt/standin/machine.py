@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -69,8 +69,7 @@ class Npu:
 
     name: what XRT calls it, which decides the array. context_limit: live contexts of all processes together; None for
     the driver's own. refusal: the error number of one context too many, ENOSPC or EINVAL. memory: bytes of buffer
-    objects that fit; None for any number. contexts: a directory in which processes note their contexts, so that the
-    limit holds for all of them. info: further properties for get_info.
+    objects that fit; None for any number.
     """
 
     name: str = "RyzenAI-npu4"
@@ -78,8 +77,6 @@ class Npu:
     context_limit: int | None = None
     refusal: int = errno.ENOSPC
     memory: int | None = None
-    contexts: Path | None = None
-    info: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.first_generation = "npu1" in self.name or "Phoenix" in self.name
@@ -268,14 +265,10 @@ _current: Machine | None = None
 
 
 def current() -> Machine:
-    """What an object belongs to that is made without another one; by default the machine that STANDIN_NPUS names.
-
-    That is for tests in other processes: "RyzenAI-npu4,RyzenAI-npu1"; one npu4 if it is not set.
-    """
+    """What an object belongs to that is made without another one; a machine with one NPU where none is installed."""
     global _current
     if _current is None:
-        names = os.environ.get("STANDIN_NPUS", "RyzenAI-npu4").split(",")
-        _current = Machine([Npu(name, f"0000:c{6 + number}:00.1") for number, name in enumerate(filter(None, names))])
+        _current = Machine()
     return _current
 
 

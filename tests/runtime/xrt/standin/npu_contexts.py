@@ -7,19 +7,15 @@ early, or does not wait for another context, gets wrong data here every time.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, final
 
 import npu_simulation
 import numpy as np
-from filelock import FileLock
 from machine import Fault, Machine, Npu, driver_error
 from npu_images import Image
 from npu_instructions import StreamError, reach, read_stream, written
@@ -76,7 +72,7 @@ class Job:
 class Core:
     """A context in the driver. slot: its number. image: what is loaded. Closed when nothing refers to it any more."""
 
-    __slots__ = ("__weakref__", "_loaded", "_note", "broken", "generation", "image", "machine", "npu", "queue", "slot")
+    __slots__ = ("__weakref__", "_loaded", "broken", "generation", "image", "machine", "npu", "queue", "slot")
 
     def __init__(self, machine: Machine, npu: Npu, image: Image) -> None:
         self.queue: deque[Command | Job] = deque()
@@ -84,26 +80,17 @@ class Core:
         self.broken = False
         self.generation = npu.generation
         self._loaded: list[LoadedDesign] | None = None
-        self._note: Path | None = None
-        with machine.lock, _processes(npu):
+        with machine.lock:
             settle(npu)
-            refused = machine.creation_fault(Fault.CONTEXT) is not None
-            others = _of_other_processes(npu)
-            if refused or len(npu.cores) + others >= (npu.context_limit or 0):
+            if machine.creation_fault(Fault.CONTEXT) is not None or len(npu.cores) >= (npu.context_limit or 0):
                 raise driver_error(npu.refusal, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
             if image.design.columns > npu.array.columns:
                 raise driver_error(22, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
             self.slot = next(npu.slots)
             next(machine.count_context)
-            if npu.contexts is not None:
-                self._note = npu.contexts / f"{os.getpid()}-{id(npu)}-{self.slot}"
-                self._note.touch()
             npu.cores.add(weakref.ref(self, npu.closed.append))
 
     def __del__(self) -> None:
-        note: Path | None = getattr(self, "_note", None)
-        if note is not None and note.name.startswith(f"{os.getpid()}-"):  # not in a forked process
-            note.unlink(missing_ok=True)
         loaded: list[LoadedDesign] | None = getattr(self, "_loaded", None)
         if loaded is not None:
             npu_simulation.give_back(self.npu, self.image, loaded)
@@ -341,21 +328,3 @@ def settle(npu: Npu) -> None:
 
 
 _settling: Final = threading.Lock()
-
-
-def _processes(npu: Npu) -> AbstractContextManager[Any]:
-    """Keeps other processes from making a context."""
-    return nullcontext() if npu.contexts is None else FileLock(npu.contexts.with_suffix(".lock"))
-
-
-def _of_other_processes(npu: Npu) -> int:
-    found = 0
-    for note in [] if npu.contexts is None else list(npu.contexts.iterdir()):
-        process = int(note.name.partition("-")[0])
-        if process == os.getpid():
-            continue
-        if os.path.isdir(f"/proc/{process}"):
-            found += 1
-        else:  # It was killed, and the driver has closed what it had.
-            note.unlink(missing_ok=True)
-    return found

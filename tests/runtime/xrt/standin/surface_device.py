@@ -57,7 +57,7 @@ class device:
         npu = self._check("DRM_IOCTL_AMDXDNA_GET_INFO IOCTL")
         wanted = next(name for name, member in xrt_info_device.__members__.items() if member == key)
         known = {"name": npu.name, "bdf": npu.bdf, "pcie_info": json.dumps({"bdf": npu.bdf}), "offline": "0"}
-        return {**known, **npu.info}.get(wanted, "0")
+        return known.get(wanted, "0")
 
 
 def _find(machine: Machine, number: int) -> Npu:

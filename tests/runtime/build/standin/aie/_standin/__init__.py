@@ -7,14 +7,11 @@ import os
 __all__ = ["COMMITS", "OMIT", "RELEASES", "VERSION", "since"]
 
 COMMITS = {
-    "1.3.0": "c668d2cb679fff72dbc67d21d041679169cb05cd",
-    "1.3.1": "6fc24086eb1b8efd588e2901e8f52e18c9b625ea",
-    "1.3.2": "9871d4b4ebfd4db0cee15ddf58340d3d2ee95df7",
     "1.3.4": "ed23bba7381b6f0680775fd3b6110d9268d27f43",
     "1.4.0": "db06374df9bf83d9fc557001ca213368aed15788",
     "1.4.1": "601fc859532f2539bebb33ac89139584c76ae8a2",
 }
-"""Where each release was read. 1.3.0 is a state of March 2026: the tag is not known."""
+"""Where each release was read."""
 
 RELEASES = tuple(COMMITS)
 
@@ -22,7 +19,7 @@ OMIT = "AIE_STANDIN_OMIT"
 """Variable: what is left out without an error, see aie.utils.compile, and "load_pdi", out of sequences of full ELFs."""
 
 _asked = os.environ.get("AIE_STANDIN_VERSION", "1.4")
-VERSION = {"1.3": "1.3.0", "1.4": "1.4.1"}.get(_asked, _asked)
+VERSION = {"1.3": "1.3.4", "1.4": "1.4.1"}.get(_asked, _asked)
 if VERSION not in COMMITS:
     raise ImportError(f"AIE_STANDIN_VERSION is {_asked!r}; there are stand-ins for {', '.join(RELEASES)}")
 

@@ -96,16 +96,15 @@ class Link:
 
 @dataclass
 class Function:
-    """A declaration. object_file: what a core that calls it links; None up to 1.3.0, where the core names it."""
+    """A declaration. object_file: what a core that calls it links."""
 
     symbol: str
     arguments: list[Any]
-    object_file: str | None
+    object_file: str
 
     def __str__(self) -> str:
         arguments = ", ".join(map(str, self.arguments))
-        link = f' attributes {{link_with = "{self.object_file}"}}' if self.object_file else ""
-        return f"func.func private @{self.symbol}({arguments}){link}"
+        return f'func.func private @{self.symbol}({arguments}) attributes {{link_with = "{self.object_file}"}}'
 
 
 @dataclass
@@ -168,25 +167,19 @@ class Loop(NamedTuple):
 
 @dataclass
 class Core:
-    """fifos: the ends that its worker was given, in order. object_file: only up to 1.3.0. endless: it starts over when
-    it is done. attributes: those that were set on the operation, by name."""
+    """fifos: the ends that its worker was given, in order. endless: it starts over when it is done. attributes: those
+    that were set on the operation, by name."""
 
     tile: TileOp
     stack_size: int | None
-    object_file: str | None
     fifos: list[str]
     endless: bool
     attributes: Attributes
     body: list[Any] = field(default_factory=list)
 
-    @property
-    def dynamic(self) -> bool:
-        """Whether the buffers of its fifos are chosen while it runs."""
-        return bool(self.attributes.get("dynamic_objfifo_lowering", False))
-
     def __str__(self) -> str:
-        attributes = {"link_with": self.object_file and f'"{self.object_file}"', "stack_size": self.stack_size}
-        given = "".join(f" {name} = {value}" for name, value in {**attributes, **self.attributes}.items() if value)
+        attributes = {"stack_size": self.stack_size, **self.attributes}
+        given = "".join(f" {name} = {value}" for name, value in attributes.items() if value)
         return f"aie.core({self.tile}){given}{' endless' * self.endless}"
 
 

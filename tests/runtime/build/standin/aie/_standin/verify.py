@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from . import since
 from .record import Acquire, Call, Core, Fifo, Link, Loop, MLIRError, Module, Release
 from .types import MemRef, Scalar, Value
 
@@ -130,9 +129,8 @@ def _call(call: Call, expected: list[Any]) -> None:
 
 
 def _converts(given: Any, expected: Any) -> bool:
-    """From 1.3.4 on kernels flatten what they get; a loop's index becomes any integer."""
+    """Kernels flatten what they get; a loop's index becomes any integer."""
     if isinstance(given, Scalar):
         return isinstance(expected, Scalar) and "int" in expected.dtype
     flat = isinstance(expected, MemRef) and len(expected.shape) == 1
-    same = flat and given.dtype == expected.dtype and math.prod(given.shape) == expected.shape[0]
-    return bool(since("1.3.4") and same)
+    return bool(flat and given.dtype == expected.dtype and math.prod(given.shape) == expected.shape[0])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -49,8 +48,3 @@ class TensorAccessPattern:
     def strides(self) -> Sequence[int]:
         """Of the same order, in elements."""
         return deepcopy(self._strides)
-
-    def access_generator(self) -> Iterator[int]:
-        """The elements in order."""
-        for index in product(*map(range, self._sizes)):
-            yield int((self.offset + np.dot(index, self._strides)) % np.prod(self.tensor_dims))

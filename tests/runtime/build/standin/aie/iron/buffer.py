@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._standin import since
 from .._standin.record import BufferOp, Load, MLIRError, WriteParameter, current, type_of
 from .._standin.signatures import checked
 from .._standin.types import Scalar, Value
@@ -82,9 +81,7 @@ class Buffer(ObjectFifoEndpoint):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self._op is None:
-            if since("1.3.1"):
-                raise AttributeError("Cannot index into Buffer before it has been resolved.")
-            return  # 1.3.0 makes the error and does not raise it
+            raise AttributeError("Cannot index into Buffer before it has been resolved.")
         if not self._use_write_rtp:
             raise NotImplementedError("the stand-in does not model stores into a Buffer without use_write_rtp")
         if not isinstance(index, int) or len(self._op.type.shape) != 1:

@@ -15,10 +15,6 @@ from .device import AIETileType, AnyMemTile, Tile, typed
 __all__ = ["ObjectFifo", "ObjectFifoEndpoint", "ObjectFifoHandle", "ObjectFifoLink", "pairs"]
 
 
-class AlreadyPlacedError(Exception):
-    """Something is placed for the second time (up to 1.3.1)."""
-
-
 class ObjectFifoEndpoint:
     """What an end of a fifo belongs to: a worker, a link or the host."""
 
@@ -29,12 +25,6 @@ class ObjectFifoEndpoint:
     def tile(self) -> Any:
         """Where it is."""
         return self._tile
-
-    def place(self, tile: Tile) -> None:
-        """What a placer calls."""
-        if isinstance(self._tile, Tile):
-            raise AlreadyPlacedError(f"{type(self)} already placed at {self._tile}; cannot place at {tile}")
-        self._tile = tile
 
 
 def pairs(dims: Sequence[Sequence[int]] | None) -> list[tuple[int, int]]:
@@ -107,7 +97,7 @@ class ObjectFifo:
         """What its producer, or its consumers, belong to; ValueError if it is used at one end only."""
         handles = self._cons if not producing else [self._prod] if self._prod else []
         end = "Prod" if producing else "Cons"
-        if not handles or (since("1.3.4") and any(handle.endpoint is None for handle in handles)):
+        if not handles or any(handle.endpoint is None for handle in handles):
             raise ValueError(f"{end} endpoint not set for ObjectFifo(name='{self.name}')")
         return [handle.endpoint for handle in handles]  # type: ignore[misc]
 
@@ -326,11 +316,8 @@ class ObjectFifoLink(ObjectFifoEndpoint):
         self.offsets = source_offsets, result_offsets
         for handle in (*sources, *results):
             handle.endpoint = self
-        if since("1.3.2"):
-            if tile is None:
-                tile = AnyMemTile
-            tile = typed(tile, tile.tile_type or AIETileType.MemTile)
-        super().__init__(tile)
+        tile = AnyMemTile if tile is None else tile
+        super().__init__(typed(tile, tile.tile_type or AIETileType.MemTile))
         self._resolved = False
 
     def resolve(self) -> None:

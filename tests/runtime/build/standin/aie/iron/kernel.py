@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._standin import since
 from .._standin.record import Call, Function, MLIRError, current, type_of
 from .._standin.signatures import checked
 from .._standin.types import MemRef, Scalar, Value
@@ -34,15 +33,6 @@ class Kernel:
     @property
     def object_file_name(self) -> str:
         """What a core that calls it links."""
-        if not since("1.3.1"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute 'object_file_name'")
-        return self._object_file_name
-
-    @property
-    def bin_name(self) -> str:
-        """The same, up to 1.3.0."""
-        if since("1.3.1"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute 'bin_name'")
         return self._object_file_name
 
     def resolve(self) -> None:
@@ -57,8 +47,7 @@ class Kernel:
                 raise MLIRError(f"{self._name}: the list of argument types was resolved in another module")
             elif not isinstance(found, (MemRef, Scalar)):
                 raise TypeError(f"{self._name}: {given!r} is no type of an argument")
-        object_file = self._object_file_name if since("1.3.1") else None
-        self._op = Function(self._name, list(self._arg_types), object_file)
+        self._op = Function(self._name, list(self._arg_types), self._object_file_name)
         current().functions.append(self._op)
 
     def __call__(self, *args: Any) -> None:
@@ -66,11 +55,7 @@ class Kernel:
             raise ValueError("Kernel must be resolved before it can be called.")
         expected = len(self._op.arguments)
         if len(args) != expected:
-            if since("1.3.1"):
-                raise ValueError(
-                    f"Kernel '{self._name}' expects {expected} argument(s), but {len(args)} were provided."
-                )
-            raise ValueError(f"Expected {expected} arguments, but got {len(args)} arguments")
+            raise ValueError(f"Kernel '{self._name}' expects {expected} argument(s), but {len(args)} were provided.")
         given = tuple(a.op if isinstance(a, Buffer) else a for a in args)
         for value in given:
             if not isinstance(value, (Value, int, float)):
@@ -112,8 +97,7 @@ class ExternalFunction(Kernel):
         self._include_dirs = include_dirs or []
         self._compile_flags = compile_flags or []
         self._compiled = False
-        if since("1.3.4"):
-            self._refuse_clash(object_file_name is not None)
+        self._refuse_clash(object_file_name is not None)
         ExternalFunction._instances.add(self)
 
     def _content(self) -> Any:
@@ -136,14 +120,13 @@ class ExternalFunction(Kernel):
                 break
 
     def __call__(self, *args: Any) -> None:
-        if since("1.3.0"):
-            if len(args) != len(self._arg_types):
-                raise ValueError(
-                    f"ExternalFunction '{self._name}' expects {len(self._arg_types)} argument(s),"
-                    f" but {len(args)} were provided."
-                )
-            for position, (value, expected) in enumerate(zip(args, self._arg_types, strict=True)):
-                scalar = isinstance(expected, type) and issubclass(expected, np.generic)
-                if scalar and not isinstance(value, (int, float)):
-                    raise ValueError(f"Argument {position}: expected scalar, got {type(value).__name__}")
+        if len(args) != len(self._arg_types):
+            raise ValueError(
+                f"ExternalFunction '{self._name}' expects {len(self._arg_types)} argument(s),"
+                f" but {len(args)} were provided."
+            )
+        for position, (value, expected) in enumerate(zip(args, self._arg_types, strict=True)):
+            scalar = isinstance(expected, type) and issubclass(expected, np.generic)
+            if scalar and not isinstance(value, (int, float)):
+                raise ValueError(f"Argument {position}: expected scalar, got {type(value).__name__}")
         super().__call__(*args)

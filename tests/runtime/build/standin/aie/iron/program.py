@@ -30,9 +30,9 @@ class Program:
         self._given = workers
 
     @checked("Program.resolve_program")
-    def resolve_program(self, device_name: str, placer: Any = None) -> Module:
+    def resolve_program(self, device_name: str) -> Module:
         """The module, verified."""
-        if not isinstance(device_name, str):  # the name of the aie.device; a placer here is of an older release
+        if not isinstance(device_name, str):  # the name of the aie.device
             raise TypeError(f"StringAttr.get(): incompatible function arguments: {device_name!r}")
         module = Module()
         with making(module):
@@ -41,22 +41,17 @@ class Program:
             workers = list(self._given or []) if since("1.4.0") else self._rt.workers
             handles = {*self._rt.fifos, *(handle for worker in workers for handle in worker.fifos)}
             fifos = sorted(handles, key=lambda handle: handle.name)
-            if placer is not None:
-                placer.make_placement(device, self._rt, workers, fifos)
             self._resolve(device, workers, fifos)
             self._rt.resolve(**_loading(device_name))
         verify(module)
         return module
 
     def _resolve(self, device: Any, workers: list[Worker], fifos: list[ObjectFifoHandle]) -> None:
-        if since("1.3.2") and not since("1.3.4"):
-            _refuse_shared_tiles(workers)
         for worker in workers:
             device.resolve_tile(worker.tile)
         arguments = [argument for worker in workers for argument in flat(worker.fn_args)]
-        if since("1.3.2"):
-            for tile in [tile for a in arguments if isinstance(a, Buffer) for tile in a.tiles()]:
-                device.resolve_tile(tile)
+        for tile in [tile for a in arguments if isinstance(a, Buffer) for tile in a.tiles()]:
+            device.resolve_tile(tile)
         for endpoint in [endpoint for handle in fifos for endpoint in handle.all_of_endpoints()]:
             device.resolve_tile(endpoint.tile)
         for handle in fifos:
@@ -73,12 +68,3 @@ def _loading(device_name: str) -> dict[str, str]:
     if not since("1.4.0") or not get_compile_arg("_iron_full_elf") or "load_pdi" in os.environ.get(OMIT, ""):
         return {}
     return {"load_pdi_device_ref": device_name}
-
-
-def _refuse_shared_tiles(workers: list[Worker]) -> None:
-    taken = set()
-    for worker in workers:
-        place = worker.tile.col, worker.tile.row
-        if None not in place and place in taken:
-            raise ValueError(f"Multiple workers cannot share the same tile: {worker.tile}")
-        taken.add(place)

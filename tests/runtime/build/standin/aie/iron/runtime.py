@@ -40,19 +40,14 @@ class RuntimeEndpoint(ObjectFifoEndpoint):
     """The host."""
 
     def __init__(self, tile: Any) -> None:
-        if since("1.3.2"):
-            if tile is None and since("1.3.4"):
-                tile = AnyShimTile
-            if tile.tile_type not in (None, AIETileType.ShimNOCTile):
-                raise ValueError(f"RuntimeEndpoint requires a shim tile, but got tile_type={tile.tile_type}")
-            tile = typed(tile, AIETileType.ShimNOCTile)
-        super().__init__(tile)
+        tile = AnyShimTile if tile is None else tile
+        if tile.tile_type not in (None, AIETileType.ShimNOCTile):
+            raise ValueError(f"RuntimeEndpoint requires a shim tile, but got tile_type={tile.tile_type}")
+        super().__init__(typed(tile, AIETileType.ShimNOCTile))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RuntimeEndpoint):
             return NotImplemented
-        if not since("1.3.2"):
-            return bool(self.tile == other.tile)
         return (self.tile.col, self.tile.row) == (other.tile.col, other.tile.row)
 
     __hash__ = None  # type: ignore[assignment]
@@ -290,9 +285,8 @@ else:
             """Call a function at this point of the sequence, when the program is resolved."""
 
             def task(_: _Sequence) -> None:
-                if since("1.3.2"):
-                    for buffer in _buffers(inline_args):
-                        buffer.resolve()
+                for buffer in _buffers(inline_args):
+                    buffer.resolve()
                 inline_func(*inline_args)
 
             self._tasks.append(task)
@@ -311,9 +305,7 @@ else:
                 for task in self._tasks:
                     task(sequence)
                 if self._strict and len(sequence.used) == 2:
-                    raise (IronRuntimeError if since("1.3.4") else Exception)(
-                        "Mixing explicit task groups and the default task group is prohibitted."
-                    )
+                    raise IronRuntimeError("Mixing explicit task groups and the default task group is prohibitted.")
                 sequence.finish(sequence.default)
 
     class _Sequence:

@@ -12,7 +12,6 @@ from .._standin.views import Attributes, BoolAttr
 from .buffer import Buffer
 from .dataflow import ObjectFifo, ObjectFifoEndpoint, ObjectFifoHandle
 from .device import AIETileType, AnyComputeTile, typed
-from .kernel import Kernel
 
 __all__ = ["Worker", "flat"]
 
@@ -39,7 +38,7 @@ class Worker(ObjectFifoEndpoint):
         stack_size: int | None,
         dynamic_objfifo_lowering: bool | None = None,
     ) -> None:
-        super().__init__(self._typed(tile) if since("1.3.2") else tile)
+        super().__init__(self._typed(tile))
         self.core_fn = core_fn if core_fn is not None else lambda *_: None
         self.fn_args = [] if fn_args is None else fn_args
         self.stack_size = stack_size
@@ -58,35 +57,20 @@ class Worker(ObjectFifoEndpoint):
                     "Cannot give an ObjectFifo directly to a worker; must give an ObjectFifoHandle obtained through"
                     " ObjectFifo.prod() or ObjectFifo.cons()"
                 )
-        objects = {kernel._object_file_name for kernel in self.fn_args if isinstance(kernel, Kernel)}
-        if len(objects) > 1 and not since("1.3.1"):
-            raise ValueError(f"Currently, only one binary per works is supported. Found: {objects}")
-        self._object_file = objects.pop() if objects and not since("1.3.1") else None
 
     @staticmethod
     def _typed(tile: Any) -> Any:
-        if tile is None and since("1.3.4"):
+        if tile is None:
             tile = AnyComputeTile
         if tile.tile_type not in (None, AIETileType.CoreTile):
             raise ValueError(f"Worker requires a compute tile, but got tile_type={tile.tile_type}")
-        if since("1.3.4"):
-            own = tile.tile_type is not None and tile is not AnyComputeTile
-            return tile if own else typed(tile, AIETileType.CoreTile)
-        if tile is AnyComputeTile:
-            return tile.copy()
-        tile.tile_type = AIETileType.CoreTile
-        return tile
+        own = tile.tile_type is not None and tile is not AnyComputeTile
+        return tile if own else typed(tile, AIETileType.CoreTile)
 
     def _take(self, buffer: Buffer) -> None:
-        """From 1.3.2 on a worker's buffers are placed with it."""
+        """A worker's buffers are placed with it."""
         self.buffers.append(buffer)
-        if not since("1.3.2"):
-            return
-        if not since("1.3.4"):
-            if buffer._tile is not None and buffer._tile is not self._tile:
-                raise ValueError(f"Buffer '{buffer._name}' is already placed on {buffer._tile}")
-            buffer._tile = self._tile
-        elif buffer._owner_worker is not None and buffer._owner_worker is not self:
+        if buffer._owner_worker is not None and buffer._owner_worker is not self:
             if not buffer._explicit_tile:
                 raise ValueError(f"Buffer '{buffer._name}' has no explicit tile and is shared across Workers")
         else:
@@ -103,7 +87,7 @@ class Worker(ObjectFifoEndpoint):
         attributes = Attributes()
         if self._dynamic is not None:
             attributes["dynamic_objfifo_lowering"] = BoolAttr.get(self._dynamic)
-        core = Core(self._tile.op, self.stack_size, self._object_file, fifos, self._while_true, attributes)
+        core = Core(self._tile.op, self.stack_size, fifos, self._while_true, attributes)
         module.cores.append(core)
         module.core = core
         try:

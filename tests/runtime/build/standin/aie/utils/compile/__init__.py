@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..._standin import OMIT, VERSION, since
+from ..._standin import OMIT, VERSION
 from ..._standin.launches import launch
 from ..._standin.record import MLIRError, Module
 from ..._standin.signatures import checked
 
-__all__ = ["compile_cxx_core_function", "compile_external_kernel", "compile_mlir_module"]
+__all__ = ["compile_cxx_core_function", "compile_external_kernel", "compile_mlir_module", "resolve_target_arch"]
 
 TAG = f"stand-in of mlir-aie {VERSION}"
 ARCHES = ("aie2", "aie2p")
@@ -74,10 +74,8 @@ def compile_external_kernel(func: Any, kernel_dir: Any, target_arch: str) -> Non
         source.write_text(func._source_string, "utf-8")
     elif Path(func._source_file).is_file():
         source.write_text(Path(func._source_file).read_text("utf-8"), "utf-8")
-    elif since("1.3.1"):
-        raise FileNotFoundError(f"ExternalFunction '{func._name}': source file not found: {func._source_file}")
     else:
-        return
+        raise FileNotFoundError(f"ExternalFunction '{func._name}': source file not found: {func._source_file}")
     compile_cxx_core_function(
         source_path=str(source),
         target_arch=target_arch,
@@ -190,11 +188,7 @@ def instructions(text: str) -> bytes:
     return struct.pack(f"<{len(words) + 4}I", *header, *words)
 
 
-if since("1.3.4"):
-
-    @checked("resolve_target_arch", method=False)
-    def resolve_target_arch(device: Any) -> str:
-        """Which target a device's cores are compiled for."""
-        return "aie2p" if device is not None and device.name.startswith("npu2") else "aie2"
-
-    __all__ += ["resolve_target_arch"]
+@checked("resolve_target_arch", method=False)
+def resolve_target_arch(device: Any) -> str:
+    """Which target a device's cores are compiled for."""
+    return "aie2p" if device is not None and device.name.startswith("npu2") else "aie2"

@@ -1,17 +1,15 @@
 """Syncs between host and NPU: as many as the flow of data needs, and not one more.
 
-What is needed is worked out here from the plan of a graph and from the coherence model of the stand-in, which knows
-nothing of how the runtime keeps its books: the life of each block of memory is written down as a string of events, and
-an exhaustive search finds the fewest syncs with which every reader gets what was written last.
+What is needed is worked out here from the plan of a graph, which knows nothing of how the runtime keeps its books: the
+life of each block of memory is written down as a string of events.
 
-    "N" new block   "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
+    "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -23,19 +21,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machine import Machine
-from npu_contexts import Command, Core
-from npu_memory import Memory
-from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
-from npu_tensor.planner import planner
+from npu_tensor.planner import planner, selection
 from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.npu.driver import RunRequest
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.simulated_driver import (
+    SimulatedContext,
+    SimulatedDriver,
+    SimulatedRun,
+    SimulatedSubmission,
+)
+from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -43,42 +45,16 @@ BF16 = ml_dtypes.bfloat16
 SIDE = 64
 
 
-# --- the fewest syncs, by search
+@pytest.fixture(autouse=True)
+def _each_kernel_is_a_launch() -> Iterator[None]:
+    """On an NPU that has loaded nothing."""
+    selection.reset()
+    with config.scope(launch_milliseconds=0), nt.default_device("sim:npu2", "always"):
+        yield
+    selection.reset()
 
 
-class Caches(NamedTuple):
-    """A block with one line: what the host sees, what memory holds, what the host's line held when it was clean.
-
-    Values are numbered. Pages of a new block are cleared through the host's caches.
-    """
-
-    host: int = 0
-    memory: int = -1
-    clean: int = -1
-
-    def written_back(self) -> Caches:
-        """A line that the host has changed replaces what memory holds."""
-        return self if self.host == self.clean else Caches(self.host, self.host, self.host)
-
-    def synced(self, direction: str) -> Caches:
-        """After a sync "t"o or "f"rom the device."""
-        flushed = Caches(self.host, self.host, self.host) if direction == "t" else self.written_back()
-        return flushed if direction == "t" else Caches(flushed.memory, flushed.memory, flushed.memory)
-
-    def after(self, event: str, value: int) -> Caches:
-        """After an event, which writes `value` if it writes."""
-        if event == "N":
-            return Caches()
-        if event == "W":
-            return self._replace(host=value)
-        return self._replace(memory=value).written_back() if event == "w" else self
-
-    def right(self, event: str, value: int) -> bool:
-        """Whether an event has left or read `value`. Who reads a result is not known yet when the NPU writes it."""
-        return event in "NW" or (self.host if event == "R" else self.memory) == value
-
-
-SYNCED = Caches(0, 0, 0)
+# --- the fewest syncs
 
 
 class Syncs(NamedTuple):
@@ -88,78 +64,9 @@ class Syncs(NamedTuple):
     from_device: int
 
 
-@cache
-def fewest(events: str, state: Caches = SYNCED, value: int = 0) -> Syncs | None:
-    """The fewest syncs with which all is right: any may come before any event. None if that cannot be.
-
-    Either direction writes back what the host has changed; of equally many syncs those to the device count.
-    """
-    if not events:
-        return Syncs(0, 0)
-    event = events[0]
-    value += event in "Ww"
-    found = []
-    for before in ("", "t", "f", "tf", "ft"):
-        start = state
-        for direction in before:
-            start = start.synced(direction)
-        reached = start.after(event, value)
-        rest = fewest(events[1:], reached, value) if reached.right(event, value) else None
-        if rest is not None:
-            found.append(Syncs(rest[0] + before.count("t"), rest[1] + before.count("f")))
-    return min(found, key=lambda syncs: (sum(syncs), syncs.from_device), default=None)
-
-
-@given(st.text("wrWRtf", max_size=12))
-@settings(max_examples=300, deadline=None)
-def test_the_search_has_the_coherence_of_the_standin(events: str) -> None:
-    memory = Memory(64, 0)
-    state = Caches()
-    content = {0: 0, -1: 0xFF}
-    for number, event in enumerate(events, 1):
-        content[number] = number
-        if event == "W":
-            memory.host[:] = number
-        elif event == "w":
-            memory.device[:] = number
-            memory.written_by_npu()
-        elif event == "t":
-            memory.to_device()
-        elif event == "f":
-            memory.from_device()
-        if event in "tf":
-            state = state.synced(event)
-        elif event in "wW":
-            state = state.after(event, number)
-        assert set(memory.host) == {content[state.host]}
-        assert set(memory.device) == {content[state.memory]}
-
-
-LIVES = [
-    first + "".join(rest)
-    for first, later in (("W", "r"), ("w", "rR"))
-    for length in range(4)
-    for rest in itertools.product(later, repeat=length)
-]
-"""What can happen to a value in a block: the host puts it there for the NPU, or the NPU computes it."""
-
-
-def test_the_fewest_syncs_of_one_value() -> None:
-    for life in LIVES:
-        assert fewest(life) == Syncs(life[0] == "W" and "r" in life, "R" in life), life
-        assert fewest("N" + life) == Syncs(life[0] == "w" or "r" in life, "R" in life), life
-
-
-def test_it_does_not_matter_which_value_gets_which_recycled_block() -> None:
-    """So that the runtime's choice of blocks need not be known: only new ones that the NPU writes first cost more."""
-    # A value that the host wrote and nobody read leaves its lines to be flushed: no such value is ever recycled.
-    lives = [life for life in LIVES if life != "W"]
-    for first, second in itertools.product(lives, lives):
-        for start in ("", "N"):
-            one, other, both = fewest(start + first), fewest(second), fewest(start + first + second)
-            assert one
-            assert other
-            assert both == Syncs(one[0] + other[0], one[1] + other[1]), (start, first, second)
+def fewest(life: str) -> Syncs:
+    """Of a value in a block, which the host puts there for the NPU, or the NPU computes. Others read it then."""
+    return Syncs(life[0] == "W" and "r" in life, "R" in life)
 
 
 # --- the life of every block of a graph, from its plan
@@ -264,7 +171,6 @@ class Model:
         total = Counter[int]()
         for life in (life for value in self.values for life in value.lives.values()):
             syncs = fewest(life)
-            assert syncs is not None, life
             total.update({0: syncs.to_device, 1: syncs.from_device})
         return Syncs(total[0], total[1])
 
@@ -276,74 +182,61 @@ class Watched:
     """What was new and what was synced. new_outputs: blocks that the NPU wrote before anybody else used them."""
 
     def __init__(self) -> None:
-        self._new: dict[int, Memory] = {}  # Kept, so that no other one gets the id.
-        self._syncs: list[tuple[int, str]] = []
-        self._instructions: set[int] = set()
-        self._used: set[int] = set()
+        self.new: list[DeviceBuffer] = []
+        self.used: set[int] = set()
+        self.synced = Counter[str]()
         self.new_outputs = 0
 
     @property
-    def buffers(self) -> Syncs:
-        """Syncs of buffers."""
-        ways = Counter(way for block, way in self._syncs if block not in self._instructions)
-        assert set(ways) <= {"XCL_BO_SYNC_BO_TO_DEVICE", "XCL_BO_SYNC_BO_FROM_DEVICE"}
-        return Syncs(ways["XCL_BO_SYNC_BO_TO_DEVICE"], ways["XCL_BO_SYNC_BO_FROM_DEVICE"])
+    def syncs(self) -> Syncs:
+        """In each direction."""
+        return Syncs(self.synced["to_device"], self.synced["from_device"])
 
-    @property
-    def instructions(self) -> tuple[int, int]:
-        """How many streams of instructions are new, and how often any was synced."""
-        return len(self._instructions & set(self._new)), sum(block in self._instructions for block, _ in self._syncs)
-
-    def allocated(self, block: bo) -> None:
-        """A buffer object was made."""
-        self._new[id(block._memory)] = block._memory
-
-    def synced(self, block: bo, direction: Any) -> None:
-        """A call of bo.sync."""
-        self._syncs.append((id(block._memory), direction.name))
-
-    def submitted(self, core: Core, command: Command) -> None:
-        """A run was handed to the driver."""
-        _, stream, _, *buffers = (id(each if isinstance(each, Memory) else None) for each in command.arguments)
-        self._instructions.add(stream)
-        for number, block in enumerate(buffers):
-            self.new_outputs += block in self._new and block not in self._used and number in core.written(command)
-            self._used.add(block)
+    def launched(self, requests: Sequence[RunRequest]) -> None:
+        """Launches were handed over."""
+        new = set(map(id, self.new))
+        for run, memories, _ in requests:
+            assert isinstance(run, SimulatedRun)
+            for memory, written in zip(memories, run.program.written, strict=True):
+                self.new_outputs += written and id(memory) in new - self.used
+                self.used.add(id(memory))
 
 
 @contextmanager
 def watching() -> Iterator[Watched]:
     """What passes between host and NPU meanwhile."""
     watched = Watched()
-    make, sync, submit = bo.__init__, bo.sync, Core.submit
+    allocate, prepare = SimulatedDriver.allocate, SimulatedContext.prepare
 
-    def watched_make(self: bo, *arguments: Any) -> None:
-        make(self, *arguments)
-        watched.allocated(self)
+    def watched_allocate(self: SimulatedDriver, nbytes: int) -> DeviceBuffer:
+        watched.new.append(allocate(self, nbytes))
+        return watched.new[-1]
 
-    def watched_sync(self: bo, direction: Any) -> None:
-        sync(self, direction)
-        watched.synced(self, direction)
+    def watched_prepare(self: SimulatedContext, requests: Sequence[RunRequest], chain: bool) -> SimulatedSubmission:
+        watched.launched(requests)
+        return prepare(self, requests, chain)
 
-    def watched_submit(self: Core, job: Any) -> None:
-        for command in getattr(job, "commands", [job]):
-            watched.submitted(self, command)
-        submit(self, job)
+    def counting(name: str) -> Callable[[DeviceBuffer], None]:
+        sync = getattr(DeviceBuffer, name)
+
+        def watched_sync(self: DeviceBuffer) -> None:
+            watched.synced[name] += 1
+            sync(self)
+
+        return watched_sync
 
     with (
-        mock.patch.object(bo, "__init__", watched_make),
-        mock.patch.object(bo, "sync", watched_sync),
-        mock.patch.object(Core, "submit", watched_submit),
+        mock.patch.object(SimulatedDriver, "allocate", watched_allocate),
+        mock.patch.object(SimulatedContext, "prepare", watched_prepare),
+        mock.patch.multiple(DeviceBuffer, **{name: counting(name) for name in ("to_device", "from_device")}),
     ):
         yield watched
 
 
 def check(model: Model, watched: Watched) -> None:
-    """What was counted is what is needed. Instructions, which nothing changes here, are synced once."""
+    """What was counted is what is needed."""
     needed = model.fewest()
-    assert watched.buffers == Syncs(needed.to_device + watched.new_outputs, needed.from_device)
-    new, synced = watched.instructions
-    assert new == synced
+    assert watched.syncs == Syncs(needed.to_device + watched.new_outputs, needed.from_device)
 
 
 # --- single graphs, and random programs
@@ -406,30 +299,28 @@ GRAPHS: Final = (
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=[graph.what for graph in GRAPHS])
-def test_syncs_of_a_graph(machine: Machine, graph: Graph) -> None:
+def test_syncs_of_a_graph(graph: Graph) -> None:
     x, w = (nt.from_numpy(signed_permutation(seed).astype(BF16)) for seed in (0, 1))
-    with config.scope(self_check=False), nt.default_device("npu"):
-        for number, expected in enumerate((graph.first, graph.then, graph.then)):
-            with watching() as watched:
-                results = graph.run(x, w)
-                nt.realize(*results)
-                for result in results:
-                    result.numpy()
-                    result.numpy()
-            assert watched.buffers == Syncs(expected.to_device + watched.new_outputs, expected.from_device)
-            assert not (number and watched.new_outputs)
-            del results, result
+    for number, expected in enumerate((graph.first, graph.then, graph.then)):
+        with watching() as watched:
+            results = graph.run(x, w)
+            nt.realize(*results)
+            for result in results:
+                result.numpy()
+                result.numpy()
+        assert watched.syncs == Syncs(expected.to_device + watched.new_outputs, expected.from_device)
+        assert not (number and watched.new_outputs)
+        del results, result
 
 
 @pytest.mark.parametrize("side", [60, 65])
-def test_padding_comes_from_the_host(machine: Machine, side: int) -> None:
+def test_padding_comes_from_the_host(side: int) -> None:
     """A product adds up over the padding of its operands, which must be 0; no design promises that of its result."""
     x, w = (nt.from_numpy(np.eye(side).astype(BF16)) for _ in range(2))
-    with config.scope(self_check=False), nt.default_device("npu"):
+    (x @ w @ w).numpy()
+    with watching() as watched:
         (x @ w @ w).numpy()
-        with watching() as watched:
-            (x @ w @ w).numpy()
-    assert watched.buffers == Syncs(1 + watched.new_outputs, 2)
+    assert watched.syncs == Syncs(1 + watched.new_outputs, 2)
 
 
 class Session:
@@ -490,8 +381,8 @@ class Session:
 @pytest.mark.parametrize("contexts", [1, 2, 3])
 @given(program=steps)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_programs_sync_as_little_as_they_can(machine: Machine, contexts: int, program: list[Any]) -> None:
-    with config.scope(self_check=False, max_contexts=contexts), nt.default_device("npu"), watching() as watched:
+def test_random_programs_sync_as_little_as_they_can(contexts: int, program: list[Any]) -> None:
+    with config.scope(max_contexts=contexts), watching() as watched:
         session = Session()
         for name, *arguments in program:
             getattr(session, name)(*arguments)
