@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npu_tensor.config import config
 from npu_tensor.errors import DTypeError
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
@@ -31,6 +32,7 @@ from npu_tensor.runtime.cpu.gemm_micro import Blocking, choose_unit, usual_block
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 from npu_tensor.runtime.memory import ALIGNMENT
+from npu_tensor.runtime.store.files import OBJECTS
 
 LEVELS = ["", "avx512bf16,avx512vnni", "avx2", "sse2"]
 FLOAT_DTYPES = ["float32", "bfloat16", "float16"]
@@ -48,7 +50,8 @@ class Machine(NamedTuple):
 @cache
 def machine(level: str) -> Machine:
     target = host_target(level)
-    engine = Engine(target.create_target_machine(), target.feature_string, None)
+    # Products are dropped at once, and most of them have a structure that another one has had.
+    engine = Engine(target.create_target_machine(), target.feature_string, config.cache_dir / OBJECTS)
     return Machine(target, engine, Pool(engine))
 
 
