@@ -39,6 +39,8 @@ _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
+# Neighbours along K that are packed run by run: at least a vector, where vectors have no masks.
+_LEAST_RUN = 8
 # Products of so few rows, or of so few multiplications of units, read their operands where they are. Measured on a
 # Zen 4: with more, packing pays even if it is done each time (rows), or if one operand stays packed (multiplications).
 # Without AVX512, whose masks make ends of rows cheap, as many multiplications in a whole batch; measured on a Zen 3.
@@ -188,7 +190,7 @@ def _has_runs(operand: Scattered, k_axis: int, unit: Unit) -> bool:
     """Whether there are more neighbours along K than lines that are packed as a vector."""
     lines, k = _lines_and_k(operand, k_axis)
     run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
-    return run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
+    return run >= _LEAST_RUN and run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
 
 
 def _pack_spec(
