@@ -14,6 +14,7 @@ from typing import Any
 
 from npu_tensor import ops
 from npu_tensor.autograd.backward_ops import backward_op
+from npu_tensor.autograd.convolutions import gradient_of_image
 from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same, track
@@ -146,7 +147,9 @@ def gradients_of(
         gradient = gradients.pop(node)
         for number, operand in enumerate(inputs):
             if operand in through and operand.spec.dtype.is_floating_point:
-                add(operand, _of_operand(node, inputs, gradient, number))
+                of = _recording(node, inputs, gradient)
+                image = gradient_of_image(of, number, through, targets)
+                add(*(image or (operand, _of_operand(node, of, number))))
     results, used = list[Tensor](), {gradient._node for gradient in given}
     for target in targets:
         result = gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)
@@ -168,17 +171,21 @@ def _sum(total: Tensor, gradient: Tensor) -> Tensor:
     return total + gradient
 
 
-def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int) -> Tensor:
+def _recording(node: Node, inputs: Sequence[Any], gradient: Tensor) -> Recording:
+    assert node.call is not None
+    return Recording(node.call, [_tensor(each) for each in inputs], _tensor(node), gradient)
+
+
+def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
     """The gradient of an operand, from that of a node."""
-    call = node.call
-    assert call is not None
-    op, operands = call.op, [_tensor(each) for each in inputs]
+    call, operands, result, gradient = of
+    op = call.op
     rule = RULES.get(op.name)
     spec = call.operands[number]
     assert isinstance(spec, Spec)
     try:
         if rule is not None:
-            return rule(Recording(call, operands, _tensor(node), gradient), number)
+            return rule(of, number)
         if op.kind not in ("map", "row"):
             raise NotImplementedError
     except NotImplementedError as error:
@@ -190,7 +197,7 @@ def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int
     how = backward_op(call, number)
     if how is None:
         return summed_to(gradient, spec.shape)
-    taken = [(*operands, _tensor(node))[n] for n in how.used]
+    taken = [(*operands, result)[n] for n in how.used]
     return summed_to(record(how.op, (*taken, gradient), how.attributes), spec.shape)
 
 

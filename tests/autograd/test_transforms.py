@@ -103,6 +103,30 @@ CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {
         lambda lib, array, x, w, b: functional("conv2d")(lib)(x, w, b, 2, 1),
         ((2, 3, 7, 8), (4, 3, 3, 3), (4,)),
     ),
+    "convolution at each place": (
+        lambda lib, array, x, w, b: functional("conv2d")(lib)(x, w, b, 1, 1),
+        ((2, 3, 7, 8), (4, 3, 3, 2), (4,)),
+    ),
+    "convolution inside": (
+        lambda lib, array, x, w: functional("conv2d")(lib)(x * 2, w, None, 1, 0),
+        ((2, 3, 7, 11), (4, 3, 3, 3)),
+    ),
+    "convolution far outside": (
+        lambda lib, array, x, w: functional("conv1d")(lib)(x, w, None, 1, 4, 2),
+        ((2, 3, 9), (4, 3, 2)),
+    ),
+    "uneven padding": (
+        lambda lib, array, x, w: functional("conv1d")(lib)(functional("pad")(lib)(x, (1, 2)), w),
+        ((2, 3, 9), (4, 3, 4)),
+    ),
+    "convolution of volumes": (
+        lambda lib, array, x, w: functional("conv3d")(lib)(x, w, None, 1, 1),
+        ((1, 2, 4, 5, 3), (3, 2, 2, 3, 3)),
+    ),
+    "convolution of one image twice": (
+        lambda lib, array, x, w: functional("conv2d")(lib)(functional("conv2d")(lib)(x, w), w) * x[..., 2:5, 2:5],
+        ((1, 3, 7, 7), (3, 3, 3, 3)),
+    ),
     "dilated groups": (
         lambda lib, array, x, w: functional("conv2d")(lib)(x, w, None, 1, 2, 2, 2),
         ((2, 4, 7, 8), (6, 2, 3, 3)),

@@ -10,6 +10,7 @@ keeps what is read most often in L2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
@@ -38,8 +39,11 @@ _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
+# Neighbours along K that are packed run by run: at least a vector, where vectors have no masks.
+_LEAST_RUN = 8
 # Products of so few rows, or of so few multiplications of units, read their operands where they are. Measured on a
 # Zen 4: with more, packing pays even if it is done each time (rows), or if one operand stays packed (multiplications).
+# Without AVX512, whose masks make ends of rows cheap, as many multiplications in a whole batch; measured on a Zen 3.
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
 # By the vector registers of the processor. Tiles of the inner form, (rows, columns) by the rows of A. Of the outer
@@ -186,7 +190,7 @@ def _has_runs(operand: Scattered, k_axis: int, unit: Unit) -> bool:
     """Whether there are more neighbours along K than lines that are packed as a vector."""
     lines, k = _lines_and_k(operand, k_axis)
     run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
-    return run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
+    return run >= _LEAST_RUN and run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
 
 
 def _pack_spec(
@@ -221,13 +225,14 @@ def direct_tile(
     b: Matrix | Computed | Scattered,
     unit: Unit,
     target: CpuTarget,
+    products: int,
 ) -> tuple[TileSpec, dict[str, int]] | None:
-    """The tile and the sizes of a product that reads A and B where they are; None if it should pack them."""
+    """The tile and the sizes of so many products that read A and B where they are; None if they should pack them."""
     m, n, k = shape
     if not isinstance(a, Matrix) or not isinstance(b, Matrix):
         return None
     thin = m <= _THIN_ROWS
-    if not thin and m * n * k * unit.count > _SMALL_PRODUCT:
+    if not thin and m * n * k * unit.count * (1 if target.has_avx512 else products) > _SMALL_PRODUCT:
         return None
     (a_line, a_k), (b_k, b_line) = _strides(a)[-2:], _strides(b)[-2:]
     size_a, size_b = ELEMENT_SIZE[a.dtype], ELEMENT_SIZE[b.dtype]
@@ -388,7 +393,8 @@ class Gemm:
 
     def _bind(self, problem: _Problem, blocking: Blocking, epilogue: Program | None, threads: int) -> None:
         unit = blocking.unit
-        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target)
+        products = math.prod(problem.batch)
+        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target, products)
         self.strips = self.strips and direct is None
         if direct is None:
             tile, sizes, offsets = self._packed(problem, blocking, threads)

@@ -529,6 +529,7 @@ def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transpo
         ("bfloat16", (5, 16), (2, 2), 1),
         ("float64", (4, 40), (1, 12), 1),
         ("float32", (7, 33), (3, 2), 2),
+        ("float32", (7, 7), (3, 3), 1),
     ],
 )
 @pytest.mark.parametrize(
