@@ -34,7 +34,8 @@ class Conditions(NamedTuple):
 
     accelerators: in order of preference, before the processor. measure: what decides between devices; None for the
     first one that takes a task. resident: where values from outside are. persistent: items from outside that stay the
-    same from run to run, as what a function under jit reads, so that bringing them to a device does not count.
+    same from run to run, as what a function under jit reads, so that bringing them to a device does not count; None
+    for a plan that is not under jit.
     replaced: items from outside whose old values nobody reads after a run, so that an op may write over them, and the
     items of their new values. numbers: those from outside, as they are now: later runs may have others, and what is
     made for these must notice. uris: what was asked for. without_host: whether the processor may take nothing.
@@ -43,7 +44,7 @@ class Conditions(NamedTuple):
     accelerators: tuple[Accelerator, ...]
     measure: Measure | None
     resident: tuple[DeviceValue, ...]
-    persistent: frozenset[int]
+    persistent: frozenset[int] | None
     replaced: Mapping[int, int]
     numbers: Mapping[int, Any]
     uris: str

@@ -86,7 +86,7 @@ def _scale(conditions: Conditions, measure: Measure) -> _Scale:
         if value.home in device.members
     }
     overheads = tuple([overhead(device, measure) for device in accelerators])
-    return _Scale(accelerators, measure, overheads, resident, conditions.persistent)
+    return _Scale(accelerators, measure, overheads, resident, conditions.persistent or frozenset())
 
 
 def overhead(device: Accelerator, measure: Measure) -> Overhead:

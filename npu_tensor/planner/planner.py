@@ -28,7 +28,7 @@ MAX_PLANS = 4096
 def plan(
     structure: Structure,
     chosen: Selection | None = None,
-    persistent: frozenset[int] = frozenset(),
+    persistent: frozenset[int] | None = None,
     replaced: frozenset[tuple[int, int]] = frozenset(),
 ) -> Plan:
     """The plan of a structure, from the cache or new. Other threads may plan while kernels are built.
@@ -45,7 +45,7 @@ def plan(
         key = (key, config.fallback)  # An op that the processor runs may be an error, or a warning.
     if chosen.measure is not None:
         resident = tuple(_resident(structure.leaves))
-        if resident or persistent:
+        if resident or persistent is not None:
             key = (key, resident, persistent)
     if replaced:
         key = (key, replaced)
@@ -61,7 +61,7 @@ def _planned(
     key: Any,
     chosen: Selection,
     resident: tuple[DeviceValue, ...],
-    persistent: frozenset[int],
+    persistent: frozenset[int] | None,
     replaced: frozenset[tuple[int, int]],
 ) -> Plan:
     """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
