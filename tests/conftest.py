@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+# Of PyTorch and NumPy, the oracles: their threads would wait for each other, spinning, on cores where other tests run.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from oracles import touched
 
 from npu_tensor import events

@@ -23,14 +23,6 @@ def as_float64(value: Any) -> np.ndarray:
     return value.numpy().astype(np.float64)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread_of_pytorch() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def exact_result(model: Model) -> np.ndarray:
     return model.torch("float64")(torch.from_numpy(model.input).to(torch.float64)).numpy()
 

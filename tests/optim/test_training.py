@@ -73,15 +73,6 @@ TASKS: dict[str, tuple[Callable[[Any], Any], Callable[[], Iterator[Arrays]]]] = 
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads of PyTorch wait for each other in every op, which takes long beside other tests."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def curve(lib: Any, model: Any, optimizer: Any, batches: Iterator[Arrays]) -> list[float]:
     loss_of = lib.nn.CrossEntropyLoss()
 
