@@ -46,12 +46,18 @@ _LEAST_RUN = 8
 # Without AVX512, whose masks make ends of rows cheap, as many multiplications in a whole batch; measured on a Zen 3.
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
+# So do those of so few columns, which would leave most of a packed tile empty, if rows are so many vectors long that
+# adding the lanes does not matter. Measured on a Zen 3: with 16 columns packing was faster, as with 8 of 8 vectors.
+_THIN_COLUMNS, _LONG_ROWS = 12, 16
 # By the vector registers of the processor. Tiles of the inner form, (rows, columns) by the rows of A. Of the outer
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_TILES = {32: ((1, 8), (2, 8), (3, 8), (4, 6)), 16: ((1, 8), (2, 4), (3, 3), (4, 2))}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
-# The largest panel of B that a thread packs when it needs it, on its stack: half of an L2.
-_STRIP_BYTES = 256 << 10
+# The largest panel of B that a thread packs when it needs it, on its stack: that of K = 8192 on an AVX2 processor.
+_STRIP_BYTES = 512 << 10
+# The largest packed A that is read for each such panel: L3 has to hold it. Windows, of which B would be many times the
+# image, are always packed so.
+_STRIPPED_BYTES = 4 << 20
 
 
 class Matrix(NamedTuple):
@@ -231,19 +237,19 @@ def direct_tile(
     m, n, k = shape
     if not isinstance(a, Matrix) or not isinstance(b, Matrix):
         return None
-    thin = m <= _THIN_ROWS
-    if not thin and m * n * k * unit.count * (1 if target.has_avx512 else products) > _SMALL_PRODUCT:
-        return None
     (a_line, a_k), (b_k, b_line) = _strides(a)[-2:], _strides(b)[-2:]
     size_a, size_b = ELEMENT_SIZE[a.dtype], ELEMENT_SIZE[b.dtype]
     sizes = {"a_line_bytes": a_line * size_a}
-    lanes = unit_lanes(unit, target)
-    if thin and a_k == 1 == b_k and k >= lanes:
+    lanes, thin = unit_lanes(unit, target), m <= _THIN_ROWS
+    least = lanes if thin else _LONG_ROWS * lanes
+    if (thin or n <= _THIN_COLUMNS) and a_k == 1 == b_k and k >= least:
         tiles = _INNER_TILES[target.vector_registers]
         rows, columns = tiles[min(m, len(tiles)) - 1]
         steps, rest = divmod(k, lanes * unit.count)
         sizes |= {"b_line_bytes": b_line * size_b, "steps": steps, "rest": rest}
         return TileSpec(unit, "inner", rows, columns, a.dtype, b.dtype), sizes
+    if not thin and m * n * k * unit.count * (1 if target.has_avx512 else products) > _SMALL_PRODUCT:
+        return None
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
     if (b_line != 1 and n > 1) or not in_units:
         return None
@@ -447,6 +453,7 @@ class Gemm:
         offsets = [pack_a.offsets, pack_b.offsets]
         self.packings = (pack_a, pack_b)
         self.strips &= not isinstance(problem.b, Computed) and pack_b.panel_bytes <= _STRIP_BYTES
+        self.strips &= isinstance(problem.b, Scattered) or pack_a.panels * pack_a.panel_bytes <= _STRIPPED_BYTES
         if self.strips:
             sizes["blocks"] = _strip_blocks(pack_a.panels, len(offsets[0]) * pack_b.panels, threads)
             sizes |= {"pack": int(pack_b.loop.kernel or 0), "pack_meta": pack_b.loop.meta_address}

@@ -112,6 +112,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """Products that may read their operands where they are do so, or none does."""
     if request.param == "packed":
         monkeypatch.setattr(gemm, "_THIN_ROWS", 0)
+        monkeypatch.setattr(gemm, "_THIN_COLUMNS", 0)
         monkeypatch.setattr(gemm, "_SMALL_PRODUCT", 0)
 
 

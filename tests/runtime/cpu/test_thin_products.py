@@ -34,6 +34,17 @@ def test_a_row_times_a_matrix_with_what_follows(dtype: str, transposed: bool) ->
     np.testing.assert_allclose(np.asarray(result.to(nt.float32)), expected, tolerance, tolerance * 10)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("columns", [2, 3, 10, 12])
+def test_few_columns_of_long_rows(columns: int, dtype: str) -> None:
+    x, w, bias = (nt.tensor(normal(*shape)).to(dtype).realize() for shape in ((2, 37, 531), (columns, 531), (columns,)))
+    result = (x @ w.T + bias).relu()
+    wide = [np.asarray(each.to(nt.float32)).astype(np.float64) for each in (x, w, bias)]
+    expected = np.maximum(wide[0] @ wide[1].T + wide[2], 0)
+    tolerance = {"float32": 1e-5, "bfloat16": 2e-2}[dtype]
+    np.testing.assert_allclose(np.asarray(result.to(nt.float32)), expected, tolerance, tolerance * 30)
+
+
 @pytest.mark.parametrize("shape", [(1, 70, 40), (70, 1, 40), (1, 1, 40), (1, 70, 1)])
 def test_vectors_of_integers_wrap_as_numpy_does(shape: tuple[int, int, int]) -> None:
     m, n, k = shape
