@@ -41,9 +41,9 @@ inline aie::vector<int32, N> positions(int32 start) {
     return nt::add(lane_numbers<N>(), nt::broadcast<int32, N>(start));
 }
 
-// body(start, lanes) for the vectors of `count` elements. Unless all belong to the row, which the caller says of all
-// rows that it has, each vector is told how many of its lanes are among the first `length` elements, which do: that costs
-// less machine code than a second body. Long: whether there are at least 4 vectors.
+// body(start, lanes) for the vectors of `count` elements, of which the first `length` belong to the row. Unless all do,
+// which the caller says of all rows that it has, each vector is told how many of its lanes do: that costs less machine
+// code than a second body. Long: whether there are at least 4 vectors.
 template <unsigned N, bool Whole, bool Long, class Body>
 inline void for_row(int32 count, int32 length, Body body) {
     const auto round = [&](int32 start) {

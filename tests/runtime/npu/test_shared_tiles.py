@@ -20,7 +20,10 @@ from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.npu.npu_device import NpuDevice
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
+from npu_tensor.runtime.sim import simulated_device
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.sim.kind import simulated_target
+from npu_tensor.runtime.store.library import KernelLibrary
 
 
 def multiplied(m: int, n: int, k: int) -> tuple[nt.Tensor, np.ndarray]:
@@ -31,17 +34,27 @@ def multiplied(m: int, n: int, k: int) -> tuple[nt.Tensor, np.ndarray]:
     return a @ b, a.float().numpy().astype(np.float64) @ b.float().numpy()
 
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 SHAPES = ((64, 512, 512), (128, 256, 256), (512, 256, 256), (512, 512, 512))
 """M, N and K of products with different best tiles."""
 
 
-@pytest.fixture
-def devices(tmp_path: Path) -> Iterator[dict[str, NpuDevice]]:
-    """Simulated NPUs that have loaded nothing, and an empty cache."""
+@pytest.fixture(autouse=True)
+def _nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Simulated NPUs that have loaded nothing, and no kernels from other tests."""
+    library = KernelLibrary(HostBackend())
+    monkeypatch.setattr(simulated_device, "library", lambda: library)
     selection.reset()
     with config.scope(cache_path=str(tmp_path)):
-        yield {uri: opened(uri) for uri in ("sim:npu1", "sim:npu2")}
+        yield
     selection.reset()
+
+
+@pytest.fixture
+def devices() -> dict[str, NpuDevice]:
+    """Both generations."""
+    return {uri: opened(uri) for uri in ("sim:npu1", "sim:npu2")}
 
 
 def opened(uri: str) -> NpuDevice:
@@ -78,7 +91,7 @@ def test_kernels_that_follow_each_other_share_tiles_where_that_takes_less(
 ) -> None:
     device = devices[uri]
     change = (device.change or device.switch).seconds
-    for shapes in (SHAPES[:2], SHAPES[1:], SHAPES[::-1], (SHAPES[3], SHAPES[0], SHAPES[3])):
+    for shapes in (SHAPES[1:], (SHAPES[3], SHAPES[0], SHAPES[3])):
         kernels = claimed(device, *shapes)
         best = [kernel.reason for kernel in kernels]
         alike = [[kernel, *(o for o in kernel.others if forms(o) == forms(kernel))] for kernel in kernels]
@@ -135,9 +148,9 @@ def best(result: nt.Tensor) -> Offer:
 
 
 @needs_compiler
-def test_a_product_takes_the_tiles_that_are_ready(tmp_path: Path) -> None:
+def test_a_product_takes_the_tiles_that_are_ready() -> None:
     small, large = (32, 64, 64), (128, 256, 256)
-    with config.scope(cache_path=str(tmp_path)), nt.default_device("sim:npu1"):
+    with nt.default_device("sim:npu1"):
         assert nt.explain(multiplied(*small)[0])[-1].device == "sim:npu1"
         with config.scope(jit="off"):
             result, expected = multiplied(*large)
@@ -152,8 +165,8 @@ def test_a_product_takes_the_tiles_that_are_ready(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.filterwarnings("ignore:.*computes on the CPU")
-def test_without_any_ready_tiles_the_reason_is_that_of_the_best(tmp_path: Path) -> None:
-    with config.scope(cache_path=str(tmp_path), jit="off"), nt.default_device("sim:npu1"):
-        row = nt.explain(multiplied(128, 256, 256)[0].relu())[-1]  # No other test has these.
+def test_without_any_ready_tiles_the_reason_is_that_of_the_best() -> None:
+    with config.scope(jit="off"), nt.default_device("sim:npu1"):
+        row = nt.explain(multiplied(128, 256, 256)[0].relu())[-1]
     assert row.device == "cpu"
     assert "building is off" in row.why

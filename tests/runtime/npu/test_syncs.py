@@ -39,7 +39,10 @@ from npu_tensor.runtime.sim.simulated_driver import (
 )
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = [
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    pytest.mark.usefixtures("less_optimised"),
+]
 
 BF16 = ml_dtypes.bfloat16
 SIDE = 64
