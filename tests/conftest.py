@@ -74,6 +74,7 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
                 patch.delenv(variable, raising=False)
         patch.setenv(SETTINGS["cache_path"].variable, str(run_directory / "kernels"))
         config.reset()
+        selection.reset()  # Something may have been computed for the name of a test.
         selection.default_device()  # Asked for the first time, it reads the setting.
         yield
     config.reset()
