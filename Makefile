@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many tests start Python anew, which then reads the bytecode of the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo check types reference compiled test bench docs clean
+.PHONY: help venv demo check types reference compiled test suite bench docs clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -38,9 +38,9 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.made
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.installed-%: pyproject.toml $(VENV)/.installed
+$(VENV)/.installed-%: pyproject.toml $(VENV)/.made
 	$(PIP) --editable '.[$*]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed
 	$(BIN)/npu-tensor demo
@@ -63,7 +63,9 @@ compiled: $(VENV)/.installed-test
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check
-	$(BIN)/mypy
+	@$(MAKE) --no-print-directory --jobs types suite
+
+suite: $(VENV)/.installed-test
 	@$(BIN)/python -c 'import torch' 2>/dev/null || \
 		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

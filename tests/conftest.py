@@ -55,6 +55,7 @@ def pytest_collection_finish() -> None:
         given(strategies.none())(lambda _: None)()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(10_000)  # Designs and plans are thousands of objects; a tenth of the time went into collections.
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +74,7 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
                 patch.delenv(variable, raising=False)
         patch.setenv(SETTINGS["cache_path"].variable, str(run_directory / "kernels"))
         config.reset()
+        selection.reset()  # Something may have been computed for the name of a test.
         selection.default_device()  # Asked for the first time, it reads the setting.
         yield
     config.reset()
