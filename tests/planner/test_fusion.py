@@ -7,7 +7,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
-from npu_tensor.planner import planner
+from npu_tensor.planner import plan, planner, selection
 from npu_tensor.planner.fuse import cut
 from npu_tensor.planner.liveness import last_uses, with_donors
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
@@ -108,7 +108,12 @@ class RandomProgram:
         return t @ u, a @ b
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
+SEEDS = pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
+)
+
+
+@SEEDS
 def test_random_graphs_match_float64(device: str, seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
@@ -118,6 +123,13 @@ def test_random_graphs_match_float64(device: str, seed: int) -> None:
         assert t.shape == a.shape
         scale = max(1.0, float(np.abs(a).max(initial=0)))
         np.testing.assert_allclose(t.numpy() / scale, a / scale, rtol=0, atol=2e-5)
+
+
+@SEEDS
+def test_random_graphs_whose_kernels_run_as_one_call(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "JOINED_AFTER", 1)
+    selection.reset()
+    test_random_graphs_match_float64("host", seed)
 
 
 def test_elementwise_chain_is_one_kernel() -> None:
