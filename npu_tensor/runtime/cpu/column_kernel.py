@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage
 from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, NUMBERS, LoopOperand, Place
 from npu_tensor.runtime.cpu.reducing_base import ReducingBase, VectorRange
@@ -82,7 +84,7 @@ class ColumnKernel(ReducingBase):
         starts = places(zero)
         known = [dict(self.known) for _ in lanes]
 
-        def evaluate_per_row(roots: list[int]) -> list[dict[int, Value]]:
+        def evaluate_per_row(roots: Sequence[int]) -> list[dict[int, Value]]:
             pairs = zip(known, starts, strict=True)
             return [self.evaluate_fixed_at(PER_ROW, roots, own, place) for own, place in pairs]
 

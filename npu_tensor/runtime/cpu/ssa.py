@@ -247,7 +247,7 @@ class SsaBuilder:
         self,
         begin: ValueOrNumber,
         end: ValueOrNumber,
-        step: int,
+        step: ValueOrNumber,
         carried: Sequence[Value],
         body: Callable[[Value, list[Value]], Sequence[Value] | None],
     ) -> list[Value]:
