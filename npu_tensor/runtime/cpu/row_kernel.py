@@ -14,8 +14,8 @@ __all__ = ["SCRATCH_LENGTH", "SHORT_VECTORS", "RowKernel"]
 
 # The longest row (in elements) of which intermediate values are kept, on the stack, 64 KiB for each.
 SCRATCH_LENGTH = 16384
-# Rows of up to this many vectors are kept in registers.
-SHORT_VECTORS = 4
+# Rows of up to this many vectors are kept in registers. On a Zen 3, rows between 4 and 8 vectors are faster so too.
+SHORT_VECTORS = 8
 
 
 class RowKernel(ReducingBase):
