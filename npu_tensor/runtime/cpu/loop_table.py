@@ -50,7 +50,7 @@ class _Table:
         self._call, self._forget = owner.pool.run_loops, owner.allocator.forget_layouts
         self._memory: dict[Hashable, Hashable] = {}
         self._sizes = sizes = dict[Hashable, int]()
-        overwritten: list[int] = []  # operands from outside
+        overwritten: dict[Hashable, None] = {}  # memory from outside
         for number, (loops, _) in enumerate(kernels):
             for item, nbytes in loops.new:
                 name = self._name(number, item)
@@ -59,8 +59,8 @@ class _Table:
             for item, donor in loops.taken:
                 self._memory[item] = memory = self._memory.get(donor, donor)
                 if memory not in sizes:
-                    overwritten.append(donor)
-        self._overwritten = tuple(overwritten)
+                    overwritten[memory] = None
+        self._overwritten = tuple(item for item in overwritten if isinstance(item, int))
         leaving = [(item, self._memory[item]) for _, results in kernels for item in results if item not in dead]
         own = [*dict.fromkeys(memory for _, memory in leaving if memory in sizes)]
         self._allocations = [owner.allocator.allocation(sizes[memory]) for memory in own]

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.planner import plan, selection
 from npu_tensor.planner.plan import JOINED_AFTER
 from npu_tensor.runtime.devices.host import host_devices
+
+torch = pytest.importorskip("torch")
 
 Array = np.ndarray[Any, Any]
 
@@ -127,6 +130,24 @@ def test_a_wrong_index_raises_the_error_of_its_op(calls: list[int], computed: bo
         with pytest.raises(IndexError, match=r"out of range .*test_loop_table"):
             f(state, nt.tensor([row]), value).realize()
     np.testing.assert_allclose(f(state, nt.tensor([3]), value).sum(-1).numpy(), np.ones(6), rtol=1e-6)
+
+
+def test_memory_from_outside_that_is_overwritten_again(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the gradients of a recurrent layer, where NumPy and loops take turns."""
+    monkeypatch.setattr(plan, "JOINED_AFTER", 1)
+    selection.reset()
+    layer, other = nt.nn.LSTM(3, 4), torch.nn.LSTM(3, 4)
+    other.load_state_dict({name: torch.from_numpy(value.numpy().copy()) for name, value in layer.state_dict().items()})
+    x = np.random.default_rng(0).standard_normal((5, 2, 3)).astype(np.float32)
+    layer(nt.from_numpy(x))[0].square().sum().backward()
+    other(torch.from_numpy(x))[0].square().sum().backward()
+    gradients = dict(other.named_parameters())
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None
+        expected = gradients[name].grad
+        assert expected is not None
+        np.testing.assert_allclose(parameter.grad.numpy(), expected.numpy(), rtol=1e-4, atol=1e-6)
+    assert calls
 
 
 def test_a_long_chain_takes_several_calls(calls: list[int]) -> None:
