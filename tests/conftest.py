@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
         given(strategies.none())(lambda _: None)()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(10_000)  # Designs and plans are thousands of objects; a tenth of the time went into collections.
+        gc.set_threshold(10_000)  # Up to a tenth of the time went into collections: designs are many objects.
 
 
 @pytest.fixture(scope="session")
