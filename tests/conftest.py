@@ -205,7 +205,9 @@ def _nothing_stays() -> Iterator[None]:
 
 def _assigned() -> dict[str, Any]:
     """The settings that a program has assigned."""
-    return {name: getattr(config, name) for name in SETTINGS if config.origin(name).startswith("config.")}
+    scoped = {name for _, values in config._scoped.get() for name in values}
+    assigned = {name for name, (_, origin) in config._values.items() if origin.startswith("config.")}
+    return {name: getattr(config, name) for name in scoped | assigned}
 
 
 _read: dict[str, tuple[Any, str]] = {}
