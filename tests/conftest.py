@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
         given(strategies.none())(lambda _: None)()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(10_000)  # Designs and plans are thousands of objects; a tenth of the time went into collections.
+        gc.set_threshold(10_000)  # Up to a tenth of the time went into collections: designs are many objects.
 
 
 @pytest.fixture(scope="session")
@@ -205,7 +205,9 @@ def _nothing_stays() -> Iterator[None]:
 
 def _assigned() -> dict[str, Any]:
     """The settings that a program has assigned."""
-    return {name: getattr(config, name) for name in SETTINGS if config.origin(name).startswith("config.")}
+    scoped = {name for _, values in config._scoped.get() for name in values}
+    assigned = {name for name, (_, origin) in config._values.items() if origin.startswith("config.")}
+    return {name: getattr(config, name) for name in scoped | assigned}
 
 
 _read: dict[str, tuple[Any, str]] = {}

@@ -103,7 +103,7 @@ def _arch(asked: str | None) -> Arch:
         ) from None
 
 
-def _entries(arch: str | None, config: Path | None) -> list[Entry]:
+def _entries(arch: str | None, config: Path | None) -> Sequence[Entry]:
     """The kernels that have names: the representative ones, or those of a configuration, all of which must be right."""
     from npu_tensor.ggml_hsa import config_file, representative
 

@@ -9,7 +9,7 @@ The shapes are small. They are what `npu-tensor kernel-source --all` writes, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
@@ -182,7 +182,8 @@ def _quantized() -> list[Variant]:
 VARIANTS: Final = (*_elementwise(), *_rowwise(), *_gemm(), *_movement(), *_rope(), *_get_rows(), *_quantized())
 
 
-def entries(arch: Arch) -> list[Entry]:
+@cache
+def entries(arch: Arch) -> tuple[Entry, ...]:
     """The representative kernels for an array; `exported_name` is family, variant and dtype, joined by -."""
     kernels = [
         {
@@ -202,4 +203,4 @@ def entries(arch: Arch) -> list[Entry]:
     problems = [str(problem) for problem in results if isinstance(problem, config_file.Problem)]
     if problems:
         raise ArgumentError("; ".join(problems))
-    return [entry for entry in results if isinstance(entry, Entry)]
+    return tuple(entry for entry in results if isinstance(entry, Entry))

@@ -53,7 +53,7 @@ def test_some_cases() -> None:
         case_names(dtypes=["float31"])
 
 
-@pytest.mark.usefixtures("_compiler")
+@pytest.mark.usefixtures("_compiler", "less_optimised")
 def test_a_simulated_npu_passes() -> None:
     before = nt.get_default_device()
     dtypes = ALL if os.environ.get("NPU_TENSOR_TEST_ALL") else ("bf16", "f32", "i8")
@@ -73,7 +73,7 @@ def test_a_simulated_npu_passes() -> None:
     assert "simulated" in str(report)
 
 
-@pytest.mark.usefixtures("_compiler")
+@pytest.mark.usefixtures("_compiler", "less_optimised")
 def test_the_other_array_and_the_policy_of_the_uri() -> None:
     report = selftest("sim:npu1?cols=2", ["movement", "rope"], ["float32", "bfloat16"], quick=True)
     assert report.ok, str(report)
@@ -330,7 +330,7 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(command, list(map(str, arguments)))
 
 
-@pytest.mark.usefixtures("_compiler")
+@pytest.mark.usefixtures("_compiler", "less_optimised")
 def test_the_command_on_a_simulated_npu(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     dtypes = ("--dtype", "i16", "--dtype", "u8")
