@@ -543,6 +543,17 @@ def test_garbage_at_the_first_use_is_caught(npu: Machine, faults: list[events.De
         assert len(compared) == 2
 
 
+def test_garbage_at_the_first_use_is_caught_in_a_chain(npu: Machine, faults: list[events.DeviceFault]) -> None:
+    for position in range(3):
+        npu.inject(Fault.GARBAGE, after=position)
+        with warned(faults, "differs from the CPU's", outcome=""):
+            right(several_contexts, position)
+        the_engine().health.recovered()
+        right(several_contexts, 0)
+        started_anew()
+        bindings.xrt_version = lambda position=position: f"2.30.{position}"  # type: ignore[misc]
+
+
 def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: Machine, clock: Clock) -> None:
     npu.faults = lambda launch: Fault.GARBAGE
     for _ in range(MOST_FAULTS):
