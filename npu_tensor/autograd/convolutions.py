@@ -48,8 +48,11 @@ def gradient_of_image(
         return None
     image, around, sizes, gaps = windows
     weight, spec = of.operands[0], image.spec
-    groups, outputs, _ = weight.shape
+    groups, outputs, depth = weight.shape
     extents, channels = spec.shape[LEAD:], spec.shape[2]
+    columns = of.operands[1].shape
+    if groups != spec.shape[1] or columns[:2] != spec.shape[:2] or depth != channels * math.prod(sizes):
+        return None  # Windows in another order than a convolution has them.
     counts = [
         extent + before + after - gap * (size - 1)
         for extent, (before, after), size, gap in zip(extents, around, sizes, gaps, strict=True)
@@ -59,11 +62,11 @@ def gradient_of_image(
     for (before, after), size, gap in zip(around, sizes, gaps, strict=True):
         widths = [gap * (size - 1) - before, gap * (size - 1) - after, *widths]
     framed = Framed(pad(gradient, widths) if any(widths) else gradient, extents)
-    found = windows_of(framed, sizes, [1] * len(sizes), gaps)
-    found = found.reshape(spec.shape[0], groups, outputs * math.prod(sizes), math.prod(extents))
-    turned = weight.reshape(groups, outputs, channels, *sizes).flip(tuple(range(LEAD, LEAD + len(sizes))))
-    turned = turned.swapaxes(1, 2).reshape(groups, channels, outputs * math.prod(sizes))
-    return image, ops.contract(turned, found, spec.dtype).reshape(*spec.shape)
+    patches = windows_of(framed, sizes, [1] * len(sizes), gaps)
+    patches = patches.reshape(spec.shape[0], groups, outputs * math.prod(sizes), math.prod(extents))
+    flipped = weight.reshape(groups, outputs, channels, *sizes).flip(tuple(range(LEAD, LEAD + len(sizes))))
+    flipped = flipped.swapaxes(1, 2).reshape(groups, channels, outputs * math.prod(sizes))
+    return image, ops.contract(flipped, patches, spec.dtype).reshape(*spec.shape)
 
 
 def _windows(columns: Node, through: Mapping[Node, Sequence[Any]], targets: Collection[Node]) -> _Windows | None:

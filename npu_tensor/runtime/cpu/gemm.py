@@ -39,7 +39,7 @@ _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
-# Neighbours along K that are packed run by run: at least a vector, where vectors have no masks.
+# Neighbours along K that are packed run by run: without masks at least a vector of units.
 _LEAST_RUN = 8
 # Products of so few rows, or of so few multiplications of units, read their operands where they are. Measured on a
 # Zen 4: with more, packing pays even if it is done each time (rows), or if one operand stays packed (multiplications).
@@ -47,14 +47,15 @@ _LEAST_RUN = 8
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
 # So do those of so few columns, which would leave most of a packed tile empty, if rows are so many vectors long that
-# adding the lanes does not matter. Measured on a Zen 3: with 16 columns packing was faster, as with 8 of 8 vectors.
+# adding the lanes does not matter. Measured on a Zen 3: with 16 columns packing was faster, and
+# also with 8 columns whose rows are 8 vectors long.
 _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # By the vector registers of the processor. Tiles of the inner form, (rows, columns) by the rows of A. Of the outer
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_TILES = {32: ((1, 8), (2, 8), (3, 8), (4, 6)), 16: ((1, 8), (2, 4), (3, 3), (4, 2))}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
-# The largest panel of B that a thread packs when it needs it, on its stack: that of K = 8192 on an AVX2 processor.
-_STRIP_BYTES = 512 << 10
+# The largest panel of B that a thread packs when it needs it, on its stack: as much as row kernels use there.
+_STRIP_BYTES = 256 << 10
 # The largest packed A that is read for each such panel: L3 has to hold it. Windows, of which B would be many times the
 # image, are always packed so.
 _STRIPPED_BYTES = 4 << 20
@@ -192,19 +193,26 @@ def _line_distance(operand: Scattered, k_axis: int) -> int:
     return lines.strides[-1] if lines.strides else 1
 
 
-def _has_runs(operand: Scattered, k_axis: int, unit: Unit) -> bool:
+def _has_runs(operand: Scattered, k_axis: int, unit: Unit, target: CpuTarget) -> bool:
     """Whether there are more neighbours along K than lines that are packed as a vector."""
     lines, k = _lines_and_k(operand, k_axis)
     run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
-    return run >= _LEAST_RUN and run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
+    least = _LEAST_RUN if target.has_avx512 else max(_LEAST_RUN, unit_lanes(unit, target) * unit.count)
+    return run >= least and run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
 
 
 def _pack_spec(
-    operand: Matrix | Computed | Scattered, unit: Unit, width: int, k_axis: int, k: int, lines: int
+    operand: Matrix | Computed | Scattered,
+    unit: Unit,
+    width: int,
+    k_axis: int,
+    k: int,
+    lines: int,
+    target: CpuTarget,
 ) -> PackSpec:
     """How A or B is packed, whose stride number `k_axis` is the one along K."""
     line_axis = -3 - k_axis
-    if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit):
+    if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit, target):
         return PackSpec(operand.dtype, unit, "runs", width)
     if isinstance(operand, Scattered):
         distance = _line_distance(operand, k_axis)
@@ -444,8 +452,8 @@ class Gemm:
         m, n, k = problem.shape
         unit, most_rows, columns = blocking
         rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
-        spec_a = _pack_spec(problem.a, unit, rows, -1, k, m)._replace(flip_sign=quads)
-        spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)
+        spec_a = _pack_spec(problem.a, unit, rows, -1, k, m, self._target)._replace(flip_sign=quads)
+        spec_b = _pack_spec(problem.b, unit, columns, -2, k, n, self._target)._replace(correct=quads)
         pack_a = self._packing(spec_a, problem.a, problem.batch, k, steps, m, k_axis=-1)
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
         sizes = {"steps": steps, "a_panel_bytes": pack_a.panel_bytes, "b_panel_bytes": pack_b.panel_bytes}
