@@ -124,6 +124,11 @@ class NpuDevice(ABC):
         answer = families.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else NpuKernel(self, task, answer)
 
+    @property
+    def can_build(self) -> bool:
+        """Whether kernels that have no binary may be built, and there is a compiler."""
+        return config.jit != "off" and self.kernels().backend.missing() is None
+
     def is_ready(self, kernel: NpuKernel) -> bool:
         """Whether its binary is somewhere, so that nothing has to be built."""
         return self.kernels().ready(kernel.request) is not None

@@ -131,8 +131,10 @@ class NpuKernel:
                     yield kernel
 
     def become(self, other: NpuKernel, why: str) -> None:
-        """Take the configuration of another one for the same task. why: it is better, in words."""
-        self.__dict__ = other.__dict__ | {"reason": f"{other.reason}; {why}"}
+        """Take the configuration of another one for the same task. why: the reason for `explain`."""
+        best = self.offer
+        offer = other.offer._replace(others=(lambda: best, *best.others))
+        self.__dict__ = other.__dict__ | {"offer": offer, "reason": f"{other.reason}; {why}"}
 
     def _files(self) -> Artifact:
         """Its files, or those of the fastest other offer that are ready where it has none. Raises BuildError."""

@@ -1,4 +1,4 @@
-"""The tiles of kernels that follow each other: the fastest of each, unless others save more than they cost."""
+"""Tiles of kernels that follow each other: the fastest of each, or slower ones that save a change of configuration."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["share_configurations"]
 
 SLOWER: Final = 2.0
-"""How many times as long as the best tiles others may take that need no build, in a plan that is made for one run. No
-run saves as much as a build takes; but where the others are much slower, the best ones should exist from then on."""
+"""How many times as long as the best tiles others may take that spare a single run a build. No run saves as much as a
+build takes; but where the others are much slower, the best ones should exist from then on."""
 
 Chain = tuple["Chain", NpuKernel] | None
-"""The latest kernel of a sequence, behind the others."""
+"""Kernels chosen so far: those before, and the latest."""
 
 
 def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: bool) -> None:
@@ -30,13 +30,15 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
     """
     if not any(kernel.offer.others for kernel in kernels):
         return
+    if not once and len({kernel.cost.context for kernel in kernels}) == 1:
+        return
     switch = device.switch.seconds
     change = switch if device.change is None else device.change.seconds
     chains: dict[Hashable, tuple[float, Chain]] = {None: (0.0, None)}
     for number, kernel in enumerate(kernels):
         begins = once and not number
         longer: dict[Hashable, tuple[float, Chain]] = {}
-        for option in _options(kernel, max(2 * change, switch * begins), device, once):
+        for option in _options(kernel, change + max(change, switch * begins), device, once):
             context = option.cost.context
             seconds, before = min(
                 ((total + change * (other not in (None, context)), chain) for other, (total, chain) in chains.items()),
@@ -57,22 +59,18 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
 def _options(kernel: NpuKernel, saved: float, device: NpuDevice, once: bool) -> list[NpuKernel]:
     """The kernel, and those of other tiles that may be better: they take no more than what they could save.
 
-    All read and write the same forms of the operands: another one may end a launch.
+    All read and write the same forms of the operands: another one may end a launch. Only kernels that are ready, if a
+    single run would wait for a build or nothing can be built.
     """
     best, forms = kernel.cost.expense.seconds, _forms(kernel)
-    unready = _to_be_built(kernel, device, once)
-    most = max(best + saved, SLOWER * best * unready)
+    only_ready = not device.can_build or (once and config.jit == "wait")
+    most = max(best + saved, SLOWER * best * only_ready)
     others = takewhile(lambda other: other.cost.expense.seconds <= most, kernel.others)
     options = [kernel, *(other for other in others if _forms(other) == forms)]
-    if unready:
-        near = (each for each in options if each.cost.expense.seconds <= SLOWER * best)
-        options = [each for each in near if device.is_ready(each)] or options
-    return options
-
-
-def _to_be_built(kernel: NpuKernel, device: NpuDevice, once: bool) -> bool:
-    """Whether a single run would wait for the build of a kernel."""
-    return once and config.jit == "wait" and not device.is_ready(kernel)
+    if not only_ready:
+        return options
+    near = (each for each in options if each is kernel or each.cost.expense.seconds <= SLOWER * best)
+    return [each for each in near if device.is_ready(each)] or [kernel]
 
 
 def _forms(kernel: NpuKernel) -> list[Hashable]:
@@ -82,8 +80,8 @@ def _forms(kernel: NpuKernel) -> list[Hashable]:
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:
     """Why a kernel does not have its best tiles."""
-    if _to_be_built(kernel, device, once):
+    if device.is_ready(option) and not device.is_ready(kernel):
         return "better tiles would have to be built first"
-    if once and device.is_loaded(option):
+    if once and device.is_loaded(option) and not device.is_loaded(kernel):
         return "better tiles are not loaded"
     return "better tiles would be another configuration than before or behind"
