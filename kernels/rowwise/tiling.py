@@ -425,7 +425,7 @@ class ChunkedRows(RowwisePlan):
             and self.arguments <= HOST_BUFFERS
             and ends + resident + state_bytes(row) <= CORE_BYTES
             and all(self.pitch % layout.inner == 0 for _, layout in full)
-            and self.chunks <= LIMITS["shim"].wrap
+            and (self.group > 0 or self.chunks <= LIMITS["shim"].wrap)  # a shared row is transferred as one line
             and (self.group > 0 or all(self.pitch * operand.itemsize <= STRIDE for operand, _ in full))
             and self.program_bytes <= FUNCTION_BYTES
             and all(objects <= EXCHANGE_TRANSFERS for _, objects in self.exchange_objects)

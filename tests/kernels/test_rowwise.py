@@ -144,6 +144,21 @@ def test_a_row_of_a_million(uri: str) -> None:
     assert on_array(uri, lambda x: x.argmax(), x) == exact(x).argmax().item()
 
 
+@pytest.mark.parametrize("uri", [NPU2, f"{NPU1}?cols=2"])
+@pytest.mark.parametrize("shape", [(1, 40_001), (3, 20_000)])
+def test_what_fills_up_chunks_is_not_part_of_the_row(uri: str, shape: tuple[int, int]) -> None:
+    """All elements are below 0, so that zeros would be seen; the last ones of rows are NaN or the largest."""
+    x = -1 - np.abs(bfloat16(np.random.default_rng(3), shape))
+    x[0] = -np.inf
+    x[0, -1] = -0.5
+    x[-1, -2:] = [-0.25, np.nan] if len(x) > 1 else -0.25
+    own, theirs = on_array(uri, lambda x: x.amax(-1), x), exact(x).amax(-1).numpy()
+    np.testing.assert_array_equal(own.astype(np.float64), theirs)
+    np.testing.assert_array_equal(on_array(uri, lambda x: x.argmax(-1), x), exact(x).argmax(-1).numpy())
+    finite = x[1:-1] if len(x) > 2 else x
+    assert nmse(on_array(uri, lambda x: x.logsumexp(-1), finite), exact(finite).logsumexp(-1)) <= 1e-6
+
+
 # --- integers, bools and indices: exact
 
 INTEGERS = [
@@ -432,6 +447,14 @@ def test_the_whole_array_works_on_one_long_row() -> None:
         answer = rowwise.claim(row_task(tensor), Target(ARRAYS["aie2p"], 8))
         assert not isinstance(answer, Refusal)
         assert len(answer.design().workers) == 32
+
+
+@pytest.mark.parametrize(("length", "columns"), [(20_000_000, 8), (3_000_000, 1)])
+def test_columns_share_a_row_of_any_length(length: int, columns: int) -> None:
+    x = nt.zeros(length, dtype=nt.int32).realize()
+    answer = rowwise.claim(row_task(x.amax()), Target(ARRAYS["aie2p"], columns))
+    assert not isinstance(answer, Refusal)
+    assert not check(answer.design())
 
 
 def test_memory_or_channels_limit_sums_of_long_rows() -> None:

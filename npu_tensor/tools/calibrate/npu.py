@@ -95,14 +95,19 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
             values[item] = leaf.value if isinstance(leaf, Node) else leaf
         return _launched(device, rounds, lambda: launches[0].step(values)).done
 
+    # Differences that cannot be told are less than a hundredth of a launch.
     one, several = seconds([0]), seconds([0] * REPEATS)
     grouped, mixed = seconds([0] * REPEATS + [1] * REPEATS), seconds([0, 1] * REPEATS)
     if one is not None and several is not None:
-        each = (several - one) / (REPEATS - 1) - kernels[0].prediction[1].seconds
-        rates = replace(rates, step_seconds=max(each, 0.0))
+        counters, work = kernels[0].prediction
+        memory = counters.ddr_bytes / rates.bytes_per_second
+        step = (several - one) / (REPEATS - 1) - max(work.compute / rates.core_rate, work.stream, memory)
+        step = max(step, one / 100)
+        # What a launch takes was measured with a kernel in it.
+        dispatch = max(rates.dispatch_seconds - step, rates.dispatch_seconds / 10)
+        rates = replace(rates, step_seconds=step, dispatch_seconds=dispatch)
     if grouped is not None and mixed is not None:
-        # A difference that cannot be told is less than a hundredth of a launch.
-        change = max((mixed - grouped) / (2 * REPEATS - 2), mixed / 100)
+        change = max(mixed - grouped, mixed / 100) / (2 * REPEATS - 2)
         rates = replace(rates, change_seconds=change)
     return rates
 

@@ -34,7 +34,7 @@ def test_an_npu_is_measured_and_the_figures_are_used(machine: Machine) -> None:
             assert measured.watts == npu_rates("npu2").watts
             assert found["figures"]["watts"]["measured"] is None
             assert measured.change_seconds == found["figures"]["change_seconds"]["measured"] is not None
-            assert measured.step_seconds == (found["figures"]["step_seconds"]["measured"] or 0)
+            assert measured.step_seconds == found["figures"]["step_seconds"]["measured"] is not None
             assert npu_rates("npu2", identity | {"power": "turbo"}) == npu_rates("npu2")
         finally:
             (config.cache_dir / path).unlink(missing_ok=True)
