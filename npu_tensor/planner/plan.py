@@ -175,7 +175,7 @@ class Plan:
 
 
 JOINED_AFTER: Final = 10
-"""Runs of a plan before its kernels on the processor are joined, which takes as long as it saves in so many runs."""
+"""Runs of a plan before its kernels on the processor are joined; chosen, so that plans of few runs are spared that."""
 
 
 def _joined(plan: Plan) -> tuple[tuple[Step, tuple[int, ...]], ...]:
@@ -199,19 +199,19 @@ def _runner(plan: Plan) -> Run:
     """`Plan.run`, with what it needs at hand: small plans take little longer than their steps."""
     steps, ends = plan.steps, bool(plan.aliases or plan.asynchronous)
     only = steps[0][0] if len(steps) == 1 else None
-    left = JOINED_AFTER
+    runs_left = JOINED_AFTER
 
     def run(values: list[Any], recorded: Ops = (), wait: bool = True) -> None:
-        nonlocal steps, left
+        nonlocal steps, runs_left
         try:
             if listeners:
                 plan.run_observed(values, recorded)
             elif only is not None:
                 only(values)
             else:
-                if left > 0:
-                    left -= 1
-                    if not left:
+                if runs_left:
+                    runs_left = max(runs_left - 1, 0)
+                    if not runs_left:
                         steps = _joined(plan)
                 for step, last_read in steps:
                     step(values)

@@ -1,6 +1,7 @@
 """Fusion: whatever is joined, the numbers are those of NumPy in float64, and the kernels are as few as promised."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,8 +114,7 @@ SEEDS = pytest.mark.parametrize(
 )
 
 
-@SEEDS
-def test_random_graphs_match_float64(device: str, seed: int) -> None:
+def check_random_graph(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
@@ -126,10 +126,26 @@ def test_random_graphs_match_float64(device: str, seed: int) -> None:
 
 
 @SEEDS
+@pytest.mark.usefixtures("device")
+def test_random_graphs_match_float64(seed: int) -> None:
+    check_random_graph(seed)
+
+
+@SEEDS
 def test_random_graphs_whose_kernels_run_as_one_call(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first run on; there are fewer steps than kernels."""
+    steps, joined = [], plan._joined
+
+    def noted(whole: plan.Plan) -> Any:
+        result = joined(whole)
+        steps.append((len(whole.steps), len(result)))
+        return result
+
     monkeypatch.setattr(plan, "JOINED_AFTER", 1)
+    monkeypatch.setattr(plan, "_joined", noted)
     selection.reset()
-    test_random_graphs_match_float64("host", seed)
+    check_random_graph(seed)
+    assert any(after < before for before, after in steps)
 
 
 def test_elementwise_chain_is_one_kernel() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -22,8 +22,8 @@ from npu_tensor.task import Step
 
 __all__ = ["BoundKernel", "table_step"]
 
-_ZERO, _SCRATCH = 0, 1
-"""Bases of what is the same in all runs, and of the values that do not leave."""
+_ZERO, _SCRATCH, _FIRST = 0, 1, 2
+"""Numbers of bases: of what is the same in all runs, of values that die in the call, and of the first of all others."""
 
 
 class BoundKernel(NamedTuple):
@@ -38,62 +38,61 @@ def table_step(owner: Processor, kernels: Sequence[BoundKernel], dead: Iterable[
     return _Table(owner, kernels, frozenset(dead)).run
 
 
-class _Table:
-    """The loops of some kernels.
+Memory = int | tuple[int, int]
+"""The name of a block of memory: the item that it was allocated for, or (kernel, item) if the item exists inside one
+kernel only. An item that takes over a block has the block's name."""
 
-    Memory has a name: the item that it was made for, or of which it was taken over; with the number of a kernel if only
-    this kernel knows it.
-    """
+
+class _Table:
+    """The loops of some kernels."""
 
     def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], dead: frozenset[int]) -> None:
         self._kernels = kernels
         self._call, self._forget = owner.pool.run_loops, owner.allocator.forget_layouts
-        self._memory: dict[Hashable, Hashable] = {}
-        self._sizes = sizes = dict[Hashable, int]()
-        overwritten: dict[Hashable, None] = {}  # memory from outside
-        for number, (loops, _) in enumerate(kernels):
+        self._memory: dict[Memory, Memory] = {}
+        self._sizes: dict[Memory, int] = {}
+        changed: dict[int, None] = {}
+        for number, (loops, results) in enumerate(kernels):
             for item, nbytes in loops.new:
-                name = self._name(number, item)
+                name = item if item in results else (number, item)
                 self._memory[name] = name
-                sizes[name] = nbytes
+                self._sizes[name] = nbytes
             for item, donor in loops.taken:
                 self._memory[item] = memory = self._memory.get(donor, donor)
-                if memory not in sizes:
-                    overwritten[memory] = None
-        self._overwritten = tuple(item for item in overwritten if isinstance(item, int))
-        leaving = [(item, self._memory[item]) for _, results in kernels for item in results if item not in dead]
-        own = [*dict.fromkeys(memory for _, memory in leaving if memory in sizes)]
-        self._allocations = [owner.allocator.allocation(sizes[memory]) for memory in own]
-        self._leaving = [(item, own.index(memory)) for item, memory in leaving if memory in sizes]
-        self._passed = [(item, memory) for item, memory in leaving if isinstance(memory, int) and memory not in sizes]
-        self._offsets, nbytes = self._lay_out({name: size for name, size in sizes.items() if name not in own})
+                if isinstance(memory, int) and memory not in self._sizes:
+                    changed[memory] = None
+        self._changed = tuple(changed)  # items from outside that are written to
+        kept = [(item, self._memory[item]) for _, results in kernels for item in results if item not in dead]
+        blocks = [*dict.fromkeys(memory for _, memory in kept if memory in self._sizes)]
+        self._own = {memory: number for number, memory in enumerate(blocks)}  # blocks that outlive the call
+        self._allocations = [owner.allocator.allocation(self._sizes[memory]) for memory in blocks]
+        self._results = [(item, self._own[memory]) for item, memory in kept if memory in self._own]
+        self._renamed = [(item, memory) for item, memory in kept if isinstance(memory, int) and memory in changed]
+        self._offsets, nbytes = self._lay_out()
         self._scratch = owner.allocator.allocation(nbytes)
-        # By what a base is: its number among the arguments of the call.
-        self._bases: dict[Hashable, int] = {("own", memory): 2 + n for n, memory in enumerate(own)}
-        self._given: list[tuple[int, type | None]] = []  # items whose address or number is a base
+        # Items whose address or number is a base, and its number.
+        self._outside: dict[tuple[int, type | None], int] = {}
         self._ends: list[int] = []  # by kernel, loops until it has run
         records = [self._records(number) for number in range(len(kernels))]
         self._table = np.array([*chain.from_iterable(records)], np.int64)
         self._arguments = self._table.ctypes.data, self._ends[-1], 0
 
-    def _name(self, kernel: int, item: int) -> Hashable:
-        return item if item in self._kernels[kernel].results else (kernel, item)
-
-    def _memory_of(self, kernel: int, item: int) -> Hashable:
-        """The name of the memory of an item that a kernel reads or writes."""
+    def _memory_of(self, kernel: int, item: int) -> Memory:
+        """Of an item that a kernel reads or writes."""
         return self._memory.get((kernel, item), self._memory.get(item, item))
 
-    def _lay_out(self, sizes: dict[Hashable, int]) -> tuple[dict[Hashable, int], int]:
-        """Where memory of these names and sizes lies in the scratch buffer, and the bytes of that."""
-        used: dict[Hashable, tuple[int, int]] = {}
+    def _lay_out(self) -> tuple[dict[Memory, int], int]:
+        """Where blocks that die in the call lie in the scratch buffer, and the bytes of that."""
+        used: dict[Memory, tuple[int, int]] = {}
         for number, (loops, results) in enumerate(self._kernels):
             items = [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Location)]
             for item in (*items, *results, *(item for item, _ in loops.new)):
                 memory = self._memory_of(number, item)
                 used[memory] = used.get(memory, (number, number))[0], number
-        lifetimes = [Lifetime(-(-size // ALIGNMENT) * ALIGNMENT, *used[name]) for name, size in sizes.items()]
-        offsets, nbytes = laid_out(lifetimes)
-        return dict(zip(sizes, offsets, strict=True)), nbytes
+        inside = [memory for memory in self._sizes if memory not in self._own]
+        sizes = [-(-self._sizes[memory] // ALIGNMENT) * ALIGNMENT for memory in inside]
+        offsets, nbytes = laid_out([Lifetime(size, *used[each]) for size, each in zip(sizes, inside, strict=True)])
+        return dict(zip(inside, offsets, strict=True)), nbytes
 
     def _records(self, kernel: int) -> list[int]:
         """The entries of the loops of a kernel."""
@@ -113,9 +112,10 @@ class _Table:
             memory = self._memory_of(kernel, slot.item)
             if memory in self._offsets:
                 return _SCRATCH, self._offsets[memory] + slot.offset
-            own = self._bases.get(("own", memory))
+            if memory in self._own:
+                return _FIRST + self._own[memory], slot.offset
             assert isinstance(memory, int)
-            return self._base(memory, None) if own is None else own, slot.offset
+            return self._base(memory, None), slot.offset
         if isinstance(slot, Number):
             return self._base(*slot), 0
         (bits,) = struct.unpack("q", struct.pack("d" if isinstance(slot, float) else "q", slot))
@@ -123,36 +123,38 @@ class _Table:
 
     def _base(self, item: int, kind: type | None) -> int:
         """Of the address of an item from outside, or of a number."""
-        if (item, kind) not in self._bases:
-            self._bases[item, kind] = 2 + len(self._allocations) + len(self._given)
-            self._given.append((item, kind))
-        return self._bases[item, kind]
+        return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._outside))
 
     def run(self, values: list[Any]) -> None:
         """The step."""
         scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
-        for item in self._overwritten:
+        for item in self._changed:
             self._forget(values[item])
-        given = [values[item].address if kind is None else kind(values[item]) for item, kind in self._given]
-        done = self._call(*self._arguments, scratch.address, *[buffer.address for buffer in own], *given)
-        if done < self._ends[-1]:
-            self._complain(done, values, scratch, own)
-        for item, number in self._leaving:
+        outside = [values[item].address if kind is None else kind(values[item]) for item, kind in self._outside]
+        loops_run = self._call(*self._arguments, scratch.address, *[buffer.address for buffer in own], *outside)
+        if loops_run < self._ends[-1]:
+            self._complain(bisect_right(self._ends, loops_run), values, scratch, own)
+        for item, number in self._results:
             values[item] = own[number]
-        for item, memory in self._passed:
-            values[item] = values[memory]
+        for item, source in self._renamed:
+            values[item] = values[source]
 
-    def _complain(self, done: int, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> None:
-        """Raise the error of the kernel whose loop has met a wrong index. done: loops before it."""
-        kernel = bisect_right(self._ends, done)
+    def _complain(self, kernel: int, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> None:
+        """Raise the error of a kernel that has met a wrong index."""
         loops = self._kernels[kernel].loops
         assert loops.complain is not None
         operands = list(values)
-        read = [slot.item for slot in loops.loops[-1].slots if isinstance(slot, Location)]
-        for item in (*read, *(donor for _, donor in loops.taken)):
-            memory = self._memory.get(item)
-            if memory in self._sizes:
-                number = self._bases.get(("own", memory))
-                address = scratch.address + self._offsets[memory] if number is None else own[number - 2].address
-                operands[item] = Buffer(address, self._sizes[memory])
+        for item, memory in self._memory.items():
+            if isinstance(item, int):
+                operands[item] = self._buffer(memory, values, scratch, own)
         loops.complain(operands)
+        raise AssertionError("NumPy takes an index that a kernel refuses")
+
+    def _buffer(self, memory: Memory, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> Buffer:
+        """A block of memory in a run."""
+        if isinstance(memory, int) and memory not in self._sizes:
+            block: Buffer = values[memory]
+            return block
+        number = self._own.get(memory)
+        address = scratch.address + self._offsets[memory] if number is None else own[number].address
+        return Buffer(address, self._sizes[memory])

@@ -9,6 +9,7 @@ import numpy as np
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_value
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
@@ -20,6 +21,9 @@ from npu_tensor.task import Cost, Refusal, Task
 
 __all__ = ["RowsKernel", "rows_kernel"]
 
+_MOST_PIECES: Final = 64
+"""Each looks at all indices before it copies its rows."""
+
 _PUTS: Final = {"put": True, "take": False}
 """By op, whether it writes to the rows at the indices, or reads them."""
 
@@ -28,7 +32,9 @@ _CHUNK = 32
 
 
 def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies rows, one after the other.
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies rows.
+
+    An item is a row that is read; all rows that are written are one item, as the order counts where indices are equal.
 
     spec: bits of an index, whether rows are copied to the table or from it, and whether negative indices count from
     the end. pointers: [table, rows, indices, wrong]. wrong: an i64 that becomes 1 if an index is out of range, and else
@@ -38,7 +44,7 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
     e, (index_bits, puts, wraps) = Emitter(target), spec
     slots, meta = Value("%slots", "ptr"), Value("%meta", "ptr")
     table, rows, indices, wrong = (load_value(e, "ptr", slots, slot) for slot in range(4))
-    count, entries, chunks, chunked, row_bytes = (load_value(e, "i64", meta, number) for number in range(5))
+    count, entries, chunks, chunk_bytes, row_bytes = (load_value(e, "i64", meta, number) for number in range(5))
 
     def place(number: Value) -> Value:
         """The row of the table."""
@@ -56,16 +62,17 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
 
     def copy_row(number: Value, _: list[Value]) -> None:
         ends = byte_offset(e, rows, e.mul(number, row_bytes)), byte_offset(e, table, e.mul(place(number), row_bytes))
-        source, copied = ends if puts else ends[::-1]
+        source, target_row = ends if puts else ends[::-1]
 
         def copy(type_: str, byte: Value) -> None:
             value = load_value(e, type_, byte_offset(e, source, byte), align=1)
-            e.statement(f"store {type_} {value.name}, ptr {byte_offset(e, copied, byte).name}, align 1")
+            e.statement(f"store {type_} {value.name}, ptr {byte_offset(e, target_row, byte).name}, align 1")
 
         e.loop(0, chunks, 1, (), lambda chunk, _: copy(f"<{_CHUNK} x i8>", e.mul(chunk, _CHUNK)))
-        e.loop(chunked, row_bytes, 1, (), lambda byte, _: copy("i8", byte))
+        e.loop(chunk_bytes, row_bytes, 1, (), lambda byte, _: copy("i8", byte))
 
-    e.loop(0, e.select(e.compare("eq", is_wrong, 0), count, 0), 1, (), copy_row)
+    first, last = (0, count) if puts else (Value("%begin", "i64"), Value("%end", "i64"))
+    e.loop(first, e.select(e.compare("eq", is_wrong, 0), last, 0), 1, (), copy_row)
     signature = f"@{name}(ptr noalias %slots, ptr noalias %meta, i64 %begin, i64 %end)"
     return e.module(e.function(signature))
 
@@ -115,7 +122,7 @@ class RowsKernel(CpuKernel):
         chunks = row_bytes // _CHUNK
         meta = np.array([count, entries, chunks, chunks * _CHUNK, row_bytes], np.int64)
         kernel = owner.compiled(_module, (8 * index.dtype.itemsize, puts, wraps))
-        before, new, taken = [], [(wrong, 8)], []
+        before, new, taken, items, piece = [], [(wrong, 8)], [], 1, 1
         result, rows = Location(output.item), Location(table.item, first_byte(table))
         if puts:
             value = task.inputs[1]
@@ -131,7 +138,8 @@ class RowsKernel(CpuKernel):
         else:
             new.append((output.item, output.nbytes))
             result, rows = rows, result
+            items, piece = count, max(PACKED_PIECE // row_bytes, -(-count // _MOST_PIECES))
         slots = result, rows, Location(index.item, first_byte(index)), Location(wrong)
-        loop = BoundLoop(kernel, meta.ctypes.data, 1, 1, slots)
+        loop = BoundLoop(kernel, meta.ctypes.data, items, piece, slots)
         bound = BoundLoops((loop,), tuple(new), tuple(taken), (meta,), wrong, self.reference.bind())
         return joined([*before, bound])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.planner import plan
 from npu_tensor.planner.plan import JOINED_AFTER
+from npu_tensor.runtime.cpu.cpu_device import MOST_TOGETHER
 from npu_tensor.runtime.devices.host import host_devices
 
 torch = pytest.importorskip("torch")
@@ -99,6 +101,12 @@ class Table(nt.nn.Module):
         self.rows[row] = value.softmax(-1)
         return self.rows.softmax(-1).softmax(0)
 
+    @nt.jit
+    def put_two(self, first: nt.Tensor, second: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
+        self.rows[first] = value.softmax(-1)
+        self.rows[second] = value
+        return self.rows.softmax(-1)
+
 
 def test_memory_that_is_overwritten(calls: list[int]) -> None:
     table, random, state = np.zeros((6, 4), np.float32), np.random.default_rng(0), Table()
@@ -149,6 +157,62 @@ def test_memory_from_outside_that_is_overwritten_again(calls: list[int], monkeyp
     assert calls
 
 
+def test_a_wrong_index_of_one_of_several_writes(calls: list[int]) -> None:
+    """In place in a buffer, where the second table is the memory of the first."""
+    table, value = Table(), nt.ones(1, 4).realize()
+    right, wrong = nt.tensor([1]), nt.tensor([6])
+    for _ in range(JOINED_AFTER + 2):
+        table.put_two(right, right, value).realize()
+    assert calls
+    for rows in ((right, wrong), (wrong, right)):
+        with pytest.raises(IndexError, match="index 6 is out of range"):
+            table.put_two(*rows, value).realize()
+
+
+def test_a_wrong_index_for_a_table_that_is_copied(calls: list[int]) -> None:
+    @nt.jit
+    def f(x: nt.Tensor, row: nt.Tensor, value: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        a = x.softmax(-1)
+        b = a.clone()
+        b[row] = value
+        return b.softmax(0), (a + b).softmax(0)
+
+    x, value = nt.ones(6, 4).realize(), nt.ones(1, 4).realize()
+    for _ in range(JOINED_AFTER + 2):
+        f(x, nt.tensor([3]), value)[1].realize()
+    assert calls
+    with pytest.raises(IndexError, match="index 6 is out of range"):
+        f(x, nt.tensor([6]), value)[1].realize()
+
+
+def test_tensors_without_elements(calls: list[int]) -> None:
+    @nt.jit
+    def f(x: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        a = x[:0].softmax(-1)
+        return a.softmax(0) + 1, a.sum(0), x.softmax(-1).softmax(0)
+
+    for _ in range(JOINED_AFTER + 2):
+        empty, zeros, _ = f(nt.ones(3, 4))
+        assert empty.shape == (0, 4)
+        assert zeros.tolist() == [0.0] * 4
+    assert calls
+
+
+def test_threads_run_one_plan(calls: list[int]) -> None:
+    @nt.jit
+    def f(x: nt.Tensor) -> nt.Tensor:
+        return (x.softmax(-1) * 2).softmax(0)
+
+    def run(seed: int) -> bool:
+        x = np.random.default_rng(seed).standard_normal((8, 16)).astype(np.float32)
+        expected = softmax(2 * softmax(x).T).T
+        return all(np.allclose(f(nt.from_numpy(x)).numpy(), expected, atol=1e-6) for _ in range(50))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(run, range(4)))
+    assert calls
+
+
 def test_a_long_chain_takes_several_calls(calls: list[int]) -> None:
     def f(x: nt.Tensor) -> nt.Tensor:
         for _ in range(150):
@@ -162,4 +226,5 @@ def test_a_long_chain_takes_several_calls(calls: list[int]) -> None:
     for _ in range(150):
         expected = softmax((softmax(expected) * 3).T).T
     np.testing.assert_allclose(result, expected, rtol=1e-4)
-    assert len(calls) > 2
+    assert max(calls) <= MOST_TOGETHER
+    assert sum(calls) == 300 * (JOINED_AFTER + 2 - (JOINED_AFTER - 1))

@@ -56,11 +56,24 @@ def test_rows_that_are_read(width: int, dtype: nt.DType) -> None:
     np.testing.assert_array_equal(read.to(nt.float32).numpy(), table[rows])
 
 
+def test_rows_that_several_threads_read() -> None:
+    table, rows = np.arange(3000 * 40).reshape(3000, 40), np.random.default_rng(0).integers(0, 3000, 5000)
+    read = nt.embedding(nt.from_numpy(rows), nt.from_numpy(table))
+    np.testing.assert_array_equal(read.numpy(), table[rows])
+    rows[4999] = 3000
+    with pytest.raises(IndexError, match="index 3000 is out of range"):
+        nt.embedding(nt.from_numpy(rows), nt.from_numpy(table)).realize()
+
+
 def test_rows_of_a_quantized_table() -> None:
-    table = nt.quantize(nt.from_numpy(np.random.default_rng(0).standard_normal((9, 64), np.float32)), "q4_1")
+    """Blocks of 32 numbers: scale, minimum and 16 bytes of two codes each."""
+    values = np.random.default_rng(0).standard_normal((9, 64)).astype(np.float32)
     rows = np.array([8, 0, 5])
-    read = nt.embedding(nt.from_numpy(rows), table)
-    np.testing.assert_array_equal(read.numpy(), table.dequantize().numpy()[rows])
+    read = nt.embedding(nt.from_numpy(rows), nt.quantize(nt.from_numpy(values), "q4_1"))
+    assert [row.kernel for row in nt.explain(read) if row.op == "take"] == ["rows"]
+    blocks = values[rows].reshape(3, 2, 32)
+    step = (blocks.max(-1) - blocks.min(-1)) / 15
+    assert (np.abs(read.numpy().reshape(3, 2, 32) - blocks).max(-1) <= 0.52 * step).all()
 
 
 @pytest.mark.parametrize("row", [9, -1])
