@@ -66,6 +66,16 @@ CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {
     "diagonal": (lambda lib, array, x: x.diagonal(1), ((4, 4),)),
     "expand": (lambda lib, array, x: x.expand(3, 4) * 2, ((1, 4),)),
     "unfold": (lambda lib, array, x: functional("unfold")(lib)(x, 3, 1, 1, 2), ((2, 3, 7, 8),)),
+    "windows of each channel": (
+        lambda lib, array, x, w: w
+        @ x.unfold(3, 2, 1).unfold(4, 2, 1).permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 3, 4, 16),
+        ((2, 1, 3, 5, 5), (3, 4, 4)),
+    ),
+    "windows of all groups": (
+        lambda lib, array, x, w: w
+        @ x.unfold(3, 2, 1).unfold(4, 2, 1).permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 3, 8, 16),
+        ((2, 3, 2, 5, 5), (1, 4, 8)),
+    ),
     "cat": (lambda lib, array, x, y: lib.cat([x, y, x], 1), ((3, 2), (3, 4))),
     "stack": (lambda lib, array, x, y: lib.stack([x, y], 1), ((3, 2), (3, 2))),
     "pad": (lambda lib, array, x: functional("pad")(lib)(x, (1, 2, -1, 1)), ((3, 4),)),
