@@ -38,9 +38,9 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.made
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.installed-%: pyproject.toml $(VENV)/.made
+$(VENV)/.installed-%: pyproject.toml $(VENV)/.made | $(VENV)/.installed
 	$(PIP) --editable '.[$*]'
-	@touch $(VENV)/.installed $@
+	@touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/npu-tensor demo
@@ -63,7 +63,8 @@ compiled: $(VENV)/.installed-test
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check
-	@$(MAKE) --no-print-directory --jobs types suite
+	@# What is wrong with types is shown once more behind the tests.
+	@$(MAKE) --no-print-directory --jobs types suite || { status=$$?; $(BIN)/mypy; exit $$status; }
 
 suite: $(VENV)/.installed-test
 	@$(BIN)/python -c 'import torch' 2>/dev/null || \

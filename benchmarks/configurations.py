@@ -129,7 +129,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "gemm": Family(_product, 6),
     # One row or many in an object, for each of 11 classes of lengths, with whole and with part vectors.
     "rowwise": Family(_rows, 2 * 2 * 11),
-    # Long or short chunks, whole or part ones; 1, 2, 4 or 8 columns share a row, or cores have rows of their own.
+    # Long or short chunks, whole or part ones; 1, 2, 4 or 8 columns share a row, or have rows of their own.
     "longer rows": Family(_long_rows, 2 * 2 * (4 + 4)),
     # Few or many heads in an object.
     "rope": Family(_turned, 2),

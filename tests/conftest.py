@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
         given(strategies.none())(lambda _: None)()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(10_000)  # Up to a tenth of the time went into collections: designs are many objects.
+        gc.set_threshold(10_000)  # Designs and plans are many objects.
 
 
 @pytest.fixture(scope="session")
@@ -165,8 +165,8 @@ def _precompiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def less_optimised(request: pytest.FixtureRequest) -> Iterator[None]:
     """Kernels are compiled for this machine with -O0, for tests of many kernels that run each of them on little.
 
-    That, precompiled headers and a fast linker take a third of the processor time. All others, and with
-    NPU_TENSOR_TEST_ALL these too, compile as users do.
+    Headers are precompiled and linking is fast, too. All others, and with NPU_TENSOR_TEST_ALL these too, compile as
+    users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if host_compiler.reason() is None and not os.environ.get("NPU_TENSOR_TEST_ALL"):

@@ -50,7 +50,7 @@ STRIDE: Final = LIMITS["shim"].stride * WORD
 """Bytes from row to row that an access pattern can step over."""
 
 SHORTER: Final = 4
-"""How many times as long long chunks are as short ones."""
+"""Long chunks have so many times the elements of short ones."""
 
 EXCHANGE_TRANSFERS: Final = 3
 """Transfers that bring partial results: a queue of a shim channel has room for four, one is for the next pass."""

@@ -22,11 +22,11 @@ from npu_tensor.ops.rows import constant_like, row_sum
 from npu_tensor.runtime.reference import evaluate
 from npu_tensor.spec import Spec
 
-__all__ = ["FROM_RESULT", "Backward", "backward_op"]
+__all__ = ["Backward", "backward_op"]
 
 _where: Any = np.where
 
-FROM_RESULT: Final[dict[str, Callable[[Any, Any], Symbol]]] = {
+_FROM_RESULT: Final[dict[str, Callable[[Any, Any], Symbol]]] = {
     "relu": lambda y, g: _where(y <= 0, constant_like(g, 0.0), g),
     "softmax": lambda y, g: (g - row_sum(g * y)) * y,
     "log_softmax": lambda y, g: g - np.exp(y) * row_sum(g),
@@ -62,7 +62,7 @@ def backward_op(call: Call, number: int) -> Backward | None:
     if len(every.instructions) == 1 and loads == {count} and call.op.kind == "map" and wanted.dtype is call.spec.dtype:
         return None
     # The first operand of a row op has the extents of its rows, as the result has from which a gradient is computed.
-    whole = call.op.kind == "row" and call.op.name not in FROM_RESULT
+    whole = call.op.kind == "row" and call.op.name not in _FROM_RESULT
     used = tuple(n for n in range(count) if n in loads or (n == 0 and whole))
     return Backward(_made(call.op, number, used), used, (*attributes, call.operands))
 
@@ -108,8 +108,8 @@ def _body(op: Op, number: int, used: tuple[int, ...]) -> Callable[..., Any]:
 
 def _derivative(op: Op, attributes: dict[str, Any], own: Sequence[Symbol], gradient: Symbol, number: int) -> Symbol:
     """own: what stands for the operands and the result."""
-    if op.name in FROM_RESULT:
-        return FROM_RESULT[op.name](own[-1], gradient)
+    if op.name in _FROM_RESULT:
+        return _FROM_RESULT[op.name](own[-1], gradient)
     *own, _ = own
     names = {attribute.name for attribute in op.attributes}
     named = {name: as_parameter(value) for name, value in attributes.items() if name in names}

@@ -37,8 +37,7 @@ def _bits_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
 @op(kind="data", rule=_bits_rule, public=False, computes=False)
 def bits_as(input, /, dtype: str):
     """The bits of the elements as those of another dtype, of which the last dimension has more or fewer elements."""
-    result = np.ascontiguousarray(input).view(as_dtype(dtype).numpy)
-    return result.reshape(input.shape) if result.size == input.size else result
+    return np.asarray(input, order="C").view(as_dtype(dtype).numpy)
 
 
 # --- views

@@ -110,7 +110,7 @@ class NpuRates:
     python_seconds: float  # of a launch until XRT has it
     dispatch_seconds: float  # from then until the host sees the end of an empty kernel
     step_seconds: float  # of each kernel within a launch, besides what its design predicts
-    change_seconds: float | None  # more, if the kernel before has another configuration; None if a launch has one
+    change_seconds: float | None  # more, behind a kernel of another configuration; None where a launch has one
     switch_seconds: float  # more, if the launch before was in another hardware context
     bytes_per_second: float  # between host memory and array, in all columns
     core_rate: float  # what its cores reach of the rate that cycles of designs are predicted for
@@ -222,7 +222,7 @@ def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRate
 def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
     """The record of a JSON object. Raises ArgumentError unless it has exactly the fields, all finite and positive.
 
-    What is 0 or nothing in the priors may be 0 or must be nothing.
+    A rate that is 0 in the priors may be 0; one that the array does not have must be None.
     """
     if kind != "processor":
         return NpuRates(**_checked(NpuRates.__name__, content, priors()[kind]))
@@ -249,9 +249,11 @@ def _checked(name: str, value: object, prior: object) -> Any:
         if not isinstance(value, (list, tuple)) or not value:
             raise ArgumentError(f"{name} is no list")
         return [_checked(name, entry, prior[0]) for entry in value]
-    if prior is None and value is None:
+    if prior is None:
+        if value is not None:
+            raise ArgumentError(f"{name} is {value!r}; this array has no such rate")
         return None
-    least, most = 0.0 if prior == 0 else sys.float_info.min, -1.0 if prior is None else sys.float_info.max
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+    least = 0.0 if prior == 0 else sys.float_info.min
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= sys.float_info.max:
         raise ArgumentError(f"{name} is {value!r}, not a positive number")
     return float(value)

@@ -64,7 +64,10 @@ class BoundLoops(NamedTuple):
 
 
 def joined(parts: Sequence[BoundLoops]) -> BoundLoops:
-    """The loops of all parts, of which only the last may go wrong. A part may write to what an earlier one has made."""
+    """The loops of all parts, of which only the last may go wrong.
+
+    A result that has itself as donor was allocated by an earlier part.
+    """
     return parts[-1]._replace(
         loops=tuple([loop for part in parts for loop in part.loops]),
         new=tuple([each for part in parts for each in part.new]),
@@ -153,11 +156,11 @@ def _step_maker(
         ]
     launches = []
     for number, loop in enumerate(loops):
-        given = [
+        values = [
             text[form].format(f"buffer{own}" if own >= 0 else f"values[first{n}]", n=n)
             for (form, own), n in zip(loop, slots)  # noqa: B905 - the numbers go on with the next loop
         ]
-        launches.append(f"launch(kernel{number}, meta{number}, n{number}, grain{number}, {', '.join(given)})")
+        launches.append(f"launch(kernel{number}, meta{number}, n{number}, grain{number}, {', '.join(values)})")
     if wrong >= 0:
         launches.append(f"if is_set(buffer{wrong}.address).value: complain(values)")
     count = len(new)
@@ -173,5 +176,5 @@ def _step_maker(
     ]
     namespace: dict[str, Any] = {"is_set": ctypes.c_int64.from_address}
     exec("\n".join(lines), namespace)
-    made: Callable[..., Step] = namespace["make"]
-    return made
+    make: Callable[..., Step] = namespace["make"]
+    return make

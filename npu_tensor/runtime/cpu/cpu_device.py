@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, groupby
+from functools import partial
+from itertools import chain, takewhile
 from typing import Final
 
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
@@ -32,15 +33,15 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "linear_quantized": QuantizedKernel,
     "dequantize": DequantizeKernel,
     "gather_along": gather_kernel,
-    "put": rows_kernel,
-    "take": rows_kernel,
+    "put": partial(rows_kernel, puts=True),
+    "take": partial(rows_kernel, puts=False),
     "write_strided": strided_kernel,
 }
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 
 
 MOST_TOGETHER: Final = 128
-"""Kernels in a call, which Ctrl-C cannot interrupt."""
+"""Kernels in a call, which Ctrl-C cannot interrupt; chosen."""
 
 MOST_BYTES: Final = 1 << 20
 """Of a value in such a call. Larger ones take long to compute, and their memory should be given back at once."""
@@ -69,17 +70,16 @@ class CpuDevice(Processor):
     ) -> list[PlannedLaunch]:
         """Loops on small values, whose time is not much longer than a call's, run together without Python."""
         result: list[PlannedLaunch] = []
-        for together, group in groupby(range(len(kernels)), lambda number: _loops(kernels[number]) is not None):
-            numbers = [*group]
-            size = MOST_TOGETHER if together else 1
-            for first in range(0, len(numbers), size):
-                part = numbers[first : first + size]
-                if len(part) == 1:
-                    result.append(PlannedLaunch(1, steps[part[0]]))
-                else:
-                    bound = [kernel for number in part if (kernel := _loops(kernels[number])) is not None]
-                    dead = chain.from_iterable(dying[number] for number in part)
-                    result.append(PlannedLaunch(len(part), table_step(self, bound, dead)))
+        first = 0
+        while first < len(kernels):
+            several = takewhile(lambda each: each is not None, map(_loops, kernels[first : first + MOST_TOGETHER]))
+            bound = [each for each in several if each is not None]
+            end = first + max(1, len(bound))
+            if len(bound) > 1:
+                result.append(PlannedLaunch(len(bound), table_step(self, bound, chain(*dying[first:end]))))
+            else:
+                result.append(PlannedLaunch(1, steps[first]))
+            first = end
         return result
 
     def claim(self, task: Task) -> Kernel | Refusal:

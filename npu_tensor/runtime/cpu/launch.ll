@@ -122,9 +122,10 @@ raise:
 
 @message.loops = private constant [53 x i8] c"run_loops(table, count, *bases) takes 2 or more ints\00"
 
-; A table has for each loop: kernel, meta, n, grain, number of slots, and number of a base and bytes behind it of a place
-; whose 8 bytes are not 0 if the loop has met a wrong index; then number of a base and bytes behind it for each slot.
-; Returns how many loops have run, the one that met a wrong index not among them.
+; Each loop has a record of i64: kernel, meta, n, grain, number of slots; then pairs (base, offset), first of the error
+; flag, then of each slot. A pair stands for bases[base] + offset. Base 0 is 0, so an offset with it is a constant, and
+; (0, 0) means that there is no flag. A flag whose i64 is not 0 after the loop ends the call. Returns how many loops have
+; run before that.
 define ptr @run_loops(ptr %self, ptr %arguments, i64 %count) {
 entry:
   %values = alloca i64, i64 %count, align 64

@@ -24,9 +24,6 @@ __all__ = ["RowsKernel", "rows_kernel"]
 _MOST_PIECES: Final = 64
 """Each looks at all indices before it copies its rows."""
 
-_PUTS: Final = {"put": True, "take": False}
-"""By op, whether it writes to the rows at the indices, or reads them."""
-
 _CHUNK = 32
 """Bytes that are copied at a time."""
 
@@ -77,13 +74,13 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
     return e.module(e.function(signature))
 
 
-def rows_kernel(processor: Processor, task: Task) -> RowsKernel | Refusal:
-    """The kernel for a task of one of the ops, or why there is none."""
+def rows_kernel(processor: Processor, task: Task, puts: bool) -> RowsKernel | Refusal:
+    """The kernel for a task, or why there is none. puts: whether it writes to the rows at the indices or reads them."""
     assert task.call is not None
     attributes, (table, *_, index) = task.call.attributes, task.inputs
     assert table.layout is not None
     assert index.dtype is not None
-    if _PUTS[task.ops[0]]:
+    if puts:
         is_whole = attributes["bounds"] == tuple((0, extent, 1) for extent in table.layout.shape)
         if attributes["reduce"] or attributes["dims"] != (0,) or not is_whole:
             return Refusal("compiled for whole rows only")
@@ -95,13 +92,17 @@ def rows_kernel(processor: Processor, task: Task) -> RowsKernel | Refusal:
         return Refusal("there is nothing to copy")
     if not all(source.layout is not None and is_contiguous(source.layout) for source in (table, index)):
         return Refusal("compiled for tables and indices in row-major order only")
-    return RowsKernel(processor, task)
+    return RowsKernel(processor, task, puts)
 
 
 class RowsKernel(CpuKernel):
     """Rows at indices, of which the last one counts where several are the same."""
 
     name = "rows"
+
+    def __init__(self, processor: Processor, task: Task, puts: bool) -> None:
+        super().__init__(processor, task)
+        self._puts = puts
 
     @cached_property
     def cost(self) -> Cost:
@@ -115,7 +116,7 @@ class RowsKernel(CpuKernel):
         assert table.dtype is not None
         assert index.dtype is not None
         assert index.layout is not None
-        puts, wraps = _PUTS[task.ops[0]], task.call.attributes.get("wrap", False)
+        puts, wraps = self._puts, task.call.attributes.get("wrap", False)
         wrong = 1 + max(output.item, *(source.item for source in task.inputs))
         count, (entries, *row) = math.prod(index.layout.shape), table.layout.shape
         row_bytes = table.dtype.nbytes(math.prod(row))
