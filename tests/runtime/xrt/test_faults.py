@@ -30,7 +30,7 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner, selection
-from npu_tensor.runtime.npu import buffers, checked, launch_step, launches, notices, npu_engine
+from npu_tensor.runtime.npu import buffers, checked, contexts, launch_step, launches, notices, npu_engine
 from npu_tensor.runtime.npu import faults as npu_faults
 from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.npu_engine import MOST_FAULTS, NpuEngine
@@ -690,6 +690,23 @@ def test_full_memory(npu: Machine, faults: list[events.DeviceFault]) -> None:
     gc.collect()
     npu.devices[0].memory = None
     assert nt.cat([big, big], 1).realize().device == "npu"
+
+
+def test_a_context_that_another_process_gives_up_is_taken(
+    npu: Machine, faults: list[events.DeviceFault], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npu.devices[0].context_limit = 0
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        npu.devices[0].context_limit = len(pauses) - 1
+
+    monkeypatch.setattr(contexts.time, "sleep", sleep)
+    compute(0)
+    assert pauses == list(contexts.PAUSES[:2])
+    assert npu.launches == 1
+    assert not faults
 
 
 def test_without_a_context_the_cpu_computes(npu: Machine, clock: Clock, faults: list[events.DeviceFault]) -> None:
