@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from npu_tensor.dtypes import int32, int64
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
-from npu_tensor.runtime.cpu.kernels import CopyingKernel
+from npu_tensor.runtime.cpu.kernels import CopyingKernel, first_byte
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
-from npu_tensor.task import Refusal, Step, Task
+from npu_tensor.task import Refusal, Task
 
 __all__ = ["GatherKernel", "gather_kernel"]
 
@@ -86,6 +86,12 @@ def _module(name: str, bits: tuple[int, int], target: CpuTarget) -> str:
     return _MODULE.format(name=name, element=f"i{element}", index=f"i{index}")
 
 
+def _clear_module(name: str, _: None, target: CpuTarget) -> str:
+    """The kernel that makes 8 bytes 0."""
+    signature = f"define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"
+    return f"{signature} {{\n  %target = load ptr, ptr %pointers\n  store i64 0, ptr %target\n  ret void\n}}\n"
+
+
 def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:
     """The kernel for a task of the op, or why there is none."""
     x, index = task.inputs
@@ -111,16 +117,15 @@ def _around(layout: Layout, dim: int) -> Layout | None:
 
 
 class GatherKernel(CopyingKernel):
-    """Elements one by one; what is out of range is left to NumPy, which raises the error."""
+    """Elements one by one; NumPy raises the error of an index that is out of range."""
 
     name = "gather"
 
-    def _bind(self) -> Step:
+    def _bind(self) -> BoundLoops:
         task, owner = self.task, self.owner
         (x, index), (output,) = task.inputs, task.outputs
         assert task.call is not None
         assert x.layout is not None
-        assert index.layout is not None
         assert index.dtype is not None
         dim = task.call.attributes["dim"]
         around = _around(x.layout, dim)
@@ -128,18 +133,9 @@ class GatherKernel(CopyingKernel):
         _, extent, inner = around.shape
         meta = np.array([extent, inner, inner * task.shape[dim], *around.strides], np.int64)
         kernel = owner.compiled(_module, (8 * output.dtype.itemsize, 8 * index.dtype.itemsize))
-        loop = (kernel, meta.ctypes.data, math.prod(task.shape), LEAST_PIECE)
-        x_offset, index_offset = x.layout.offset * output.dtype.itemsize, index.layout.offset * index.dtype.itemsize
-        launch, new_buffer = owner.pool.launch, owner.allocator.allocation(output.nbytes)
-        otherwise = self.reference.bind()
-
-        def run(values: list[Any], keep: object = meta) -> None:
-            buffer, wrong = new_buffer(), ctypes.c_bool()
-            places = values[index.item].address + index_offset
-            launch(*loop, buffer.address, values[x.item].address + x_offset, places, ctypes.addressof(wrong))
-            if wrong.value:
-                otherwise(values)
-            else:
-                values[output.item] = buffer
-
-        return run
+        result, wrong = Location(output.item), Location(1 + max(x.item, index.item, output.item))
+        slots = (result, Location(x.item, first_byte(x)), Location(index.item, first_byte(index)), wrong)
+        clear = BoundLoop(owner.compiled(_clear_module, None), 0, 1, 1, (wrong,))
+        gather = BoundLoop(kernel, meta.ctypes.data, math.prod(task.shape), LEAST_PIECE, slots)
+        new = (output.item, output.nbytes), (wrong.item, 8)
+        return BoundLoops((clear, gather), new, (), (meta,), wrong.item, self.reference.bind())
