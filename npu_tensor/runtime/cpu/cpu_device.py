@@ -18,7 +18,7 @@ from npu_tensor.runtime.cpu.kernels import (
     QuantizedKernel,
 )
 from npu_tensor.runtime.cpu.loop_kernel import refusal
-from npu_tensor.runtime.cpu.loop_table import BoundKernel, table_step
+from npu_tensor.runtime.cpu.loop_table import BoundKernel, LoopTable
 from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
@@ -76,7 +76,8 @@ class CpuDevice(Processor):
             bound = [each for each in several if each is not None]
             end = first + max(1, len(bound))
             if len(bound) > 1:
-                result.append(PlannedLaunch(len(bound), table_step(self, bound, chain(*dying[first:end]))))
+                table = LoopTable(self, bound, frozenset(chain(*dying[first:end])))
+                result.append(PlannedLaunch(len(bound), table.run))
             else:
                 result.append(PlannedLaunch(1, steps[first]))
             first = end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,9 +18,8 @@ from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Number, Slo
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.runtime.scratch import Lifetime, laid_out
-from npu_tensor.task import Step
 
-__all__ = ["BoundKernel", "table_step"]
+__all__ = ["BoundKernel", "LoopTable"]
 
 _ZERO, _SCRATCH, _FIRST = 0, 1, 2
 """Numbers of bases: of what is the same in all runs, of values that die in the call, and of the first of all others."""
@@ -33,18 +32,13 @@ class BoundKernel(NamedTuple):
     results: Sequence[int]
 
 
-def table_step(owner: Processor, kernels: Sequence[BoundKernel], dead: Iterable[int]) -> Step:
-    """The function that runs the kernels. dead: items that nobody reads after the last of them."""
-    return _Table(owner, kernels, frozenset(dead)).run
-
-
 Memory = int | tuple[int, int]
 """The name of a block of memory: the item that it was allocated for, or (kernel, item) if the item exists inside one
 kernel only. An item that takes over a block has the block's name."""
 
 
-class _Table:
-    """The loops of some kernels."""
+class LoopTable:
+    """The loops of kernels that follow each other. dead: items that nobody reads after the last of them."""
 
     def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], dead: frozenset[int]) -> None:
         self._kernels = kernels

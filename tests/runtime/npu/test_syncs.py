@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -30,7 +31,6 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.planner import planner, selection
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.driver import RunRequest
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_driver import (
     SimulatedContext,
     SimulatedDriver,
@@ -40,7 +40,7 @@ from npu_tensor.runtime.sim.simulated_driver import (
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 pytestmark = [
-    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    needs_compiler,
     pytest.mark.usefixtures("less_optimised"),
 ]
 

@@ -13,6 +13,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -26,8 +27,6 @@ from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
-
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ import surface_device
 from fake_clock import Clock
 from machine import Fault, Machine, Npu, driver_error
 from npu_values import Array, errors_of, joined, normal, recorded
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -35,13 +36,12 @@ from npu_tensor.runtime.npu import faults as npu_faults
 from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.npu_engine import MOST_FAULTS, NpuEngine
 from npu_tensor.runtime.npu.packing import pack
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.xrt import bindings, engines, xrt_submission
 
 pytestmark = [
     pytest.mark.usefixtures("_unchecked"),
-    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    needs_compiler,
 ]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from interrupts import interrupts
 from machine import Fault, Machine
-from running import Interrupter
+from running import Interrupter, needs_compiler
 from soak import end_hung
 
 import npu_tensor as nt
@@ -27,10 +27,9 @@ from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import npu_engine
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.xrt import engines
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES = 100_000 if ALL else 60

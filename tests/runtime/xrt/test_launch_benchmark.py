@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from machine import Machine
 from paths import ROOT
+from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks import launch
 from npu_tensor.config import config
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.xrt import bindings
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
 

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from fake_clock import Clock
 from machine import Fault, Machine
+from running import needs_compiler
 from surface_memory import bo
 
 import npu_tensor as nt
@@ -20,10 +21,9 @@ from npu_tensor.observe.spans import spans
 from npu_tensor.runtime.npu import notices, npu_engine
 from npu_tensor.runtime.npu.launches import Launch
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.xrt import engines
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
 def ones(rows: int) -> nt.Tensor:

@@ -6,12 +6,12 @@ import os
 
 import pytest
 import soak
+from running import needs_compiler
 
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.library import KernelLibrary
 
 pytestmark = [
-    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    needs_compiler,
     pytest.mark.usefixtures("less_optimised"),
 ]
 

@@ -15,13 +15,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from machine import Machine, Npu
-from running import in_child
+from running import in_child, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.planner import selection
-from npu_tensor.runtime.sim import host_compiler
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 REALIZES = 10_000 if ALL else 400

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from machine import Machine, Npu
 from npu_values import BF16, as_float, close, errors_of, joined, normal, recorded
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -30,7 +31,6 @@ from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.npu import buffers
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 from npu_tensor.runtime.npu.packing import pack
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.runtime.xrt import engines
@@ -39,7 +39,7 @@ from npu_tensor.task import Task
 
 pytestmark = [
     pytest.mark.usefixtures("_unchecked"),
-    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    needs_compiler,
 ]
 
 
