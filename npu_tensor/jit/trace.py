@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
+from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
@@ -196,31 +196,34 @@ def _has_history(node: Node) -> bool:
 def _is_owned(node: Node) -> bool:
     """Whether the tensor of a node lives outside of frames: a traced function has left it somewhere.
 
-    Frames of functions that have returned are those that a profiler or a debugger holds; with them they hold the tuples
-    of arguments that these functions were called with. NumPy's arrays hold objects of which the collector knows
-    nothing: a tensor without known referrers that lives on has an owner.
+    Frames that the collector shows are of functions that have returned. A profiler or a debugger holds them, and with
+    them their variables. NumPy's arrays hold objects of which the collector knows nothing: a tensor without known
+    referrers that lives on has an owner.
     """
-    tensor = node.tensor
-    if tensor is None:
+    if node.tensor is None or _is_of_frames(node.tensor, set()):
         return False
-    referrers = gc.get_referrers(tensor)
-    for each in referrers:  # A generator expression would be a referrer too.
-        if not _is_of_frames(each, referrers):
-            return True
-    if referrers:
-        return False
-    del tensor  # Another thread may have let go of its frame.
-    return node.tensor is not None
+    return node.tensor is not None  # Another thread may have let go of its frame meanwhile.
 
 
-def _is_of_frames(value: object, apart_from: object) -> bool:
-    """Whether a value is a frame, or a tuple of which only frames know. apart_from: a referrer that does not count."""
-    if isinstance(value, FrameType):
-        return True
-    if not isinstance(value, tuple):
-        return False
+# What variables and arguments of a function are kept in.
+OF_FRAMES = (tuple, list, dict, set, CellType, FunctionType, MethodType)
+
+
+def _is_of_frames(value: object, seen: set[int]) -> bool:
+    """Whether a value is known, and to nothing but frames, directly or through what frames keep variables in.
+
+    seen: numbers of the values that are asked about already and of the lists that hold them meanwhile.
+    """
     owners = gc.get_referrers(value)
-    return all(each is apart_from or isinstance(each, FrameType) for each in owners)
+    seen |= {id(value), id(owners)}
+    is_known = False
+    for each in owners:  # A generator expression would be an owner too.
+        if id(each) in seen:
+            continue
+        if not isinstance(each, FrameType) and not (type(each) in OF_FRAMES and _is_of_frames(each, seen)):
+            return False
+        is_known = True
+    return is_known
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:

@@ -924,11 +924,22 @@ def test_a_profiler_may_hold_frames() -> None:
         held.append(sys._getframe())
         return operands[0] * 2
 
+    def closure(step: nt.Tensor) -> nt.Tensor:
+        steps = [step]
+        by_name = {"steps": steps}
+
+        def add() -> nt.Tensor:
+            held.append(sys._getframe())
+            return step + by_name["steps"][0]
+
+        held.append(sys._getframe())
+        return add()
+
     @nt.jit
     def function(x: nt.Tensor) -> nt.Tensor:
         step = x + 1
         held.append(sys._getframe())
-        return double(step) * 2
+        return double(step) + closure(step)
 
     assert function(nt.ones(3)).tolist() == [8, 8, 8]
     assert function.captures == 1
