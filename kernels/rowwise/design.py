@@ -138,10 +138,11 @@ class _RowwiseSequence:
 
     def write(self, counts: Callable[[Tile], Mapping[str, int]]) -> None:
         """Give the cores their counts."""
+        names = self.plan.counts
         for parameter in self.configuration.parameters:
             words = [0] * (parameter.words - len(self.row.numbers))
             values = counts(parameter.tile)
-            words[: len(self.plan.counts)] = [values[name] for name in self.plan.counts]
+            words[: len(names)] = [values[name] for name in names]
             self.builder.write(parameter, words)
 
     def fill(self, slot: int, column: int, pattern: AccessPattern) -> Step:

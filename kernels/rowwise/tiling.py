@@ -15,6 +15,7 @@ from typing import Final
 from npu_tensor.dataflow.array import Arch, Array
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, ITERATIONS, LIMITS, PROGRAM_MEMORY, WORD
 from npu_tensor.dataflow.columns import cores_per_column
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
 from npu_tensor.dataflow.design import DEFAULT_STACK, ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
@@ -55,8 +56,11 @@ SHORTER: Final = 4
 EXCHANGE_TRANSFERS: Final = 3
 """Transfers that bring partial results: a queue of a shim channel has room for four, one is for the next pass."""
 
-EXCHANGE_ELEMENTS: Final = 4096
-"""Elements that a core could process while the host passes on partial results: some microseconds."""
+OBJECT_CYCLES: Final = CALL_CYCLES + 4 * LOCK_CYCLES
+"""For each chunk of a pass: a call, and one object of an input and of an output that are acquired and released."""
+
+EXCHANGE_CYCLES: Final = 4000
+"""In which the host passes on partial results: some microseconds. An assumption."""
 
 
 @dataclass(frozen=True)
@@ -437,13 +441,13 @@ class ChunkedRows(RowwisePlan):
         """An estimate of the machine code of all functions."""
         return 512 * len(self.walks) + 1024 + self.resident_bytes + code_bytes(self.row)
 
-    @property
-    def cost(self) -> int:
-        """Elements that pass through a core, with those that it could have processed while it changed objects and
-        during exchanges.
-        """
-        elements = self.chunks * (self.chunk + OBJECT_ELEMENTS)
-        return self.rounds * (elements * len(self.walks) + len(self.exchanges) * EXCHANGE_ELEMENTS)
+    def cycles(self, arch: Arch) -> int:
+        """Predicted for a core, with those in which it changes objects and waits for exchanges."""
+        total = len(self.exchanges) * EXCHANGE_CYCLES
+        for walk in self.walks:
+            cost = walk_cost(self.row, walk, arch)
+            total += self.chunks * (cost.of(self.row.lanes, self.chunk) + OBJECT_CYCLES) + cost.row
+        return self.rounds * total
 
     def reason(self) -> str:
         """For `explain`: cores, chunks and passes."""
@@ -539,7 +543,7 @@ def _chunked(task: RowTask, array: Array, columns: int) -> ChunkedRows | None:
         plans += _cuts(form, min(columns, _power_of_two(2 * -(-rows // own) - 1)), own, 0)
     group = max(1, columns // rows)
     plans += _cuts(streamed, columns // group * group, cores, group)
-    return min((plan for plan in plans if plan.fits), key=lambda plan: plan.cost, default=None)
+    return min((plan for plan in plans if plan.fits), key=lambda plan: plan.cycles(array.arch), default=None)
 
 
 def _cuts(task: RowTask, columns: int, cores: int, group: int) -> list[ChunkedRows]:

@@ -91,7 +91,8 @@ class ArrayProgram:
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Each that it needs, in the order in which they are first loaded."""
-        return tuple(dict.fromkeys(run.design.configuration for run in self.runs))
+        by_identity = {id(run.design.configuration): run.design.configuration for run in self.runs}
+        return tuple(by_identity.values())
 
     @property
     def changes(self) -> int:

@@ -39,7 +39,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -68,6 +68,7 @@ __all__ = [
     "Release",
     "RuntimeParameter",
     "SequenceBuilder",
+    "ShimEnd",
     "Source",
     "Statement",
     "Transfer",
@@ -356,6 +357,14 @@ class Finish(NamedTuple):
     group: int
 
 
+class ShimEnd(NamedTuple):
+    """Where a fifo meets the host: a channel of the shim of a column. direction: "out" of the shim, or "in"."""
+
+    column: int
+    direction: str
+    channel: int
+
+
 @dataclass(frozen=True)
 class Configuration:
     """What a binary is made from: everything on the array. Hashable and comparable.
@@ -381,10 +390,36 @@ class Configuration:
 
     def fifo(self, name: str) -> ObjectFifo:
         """The fifo of that name; KeyError if there is none."""
-        for fifo in self.fifos:
-            if fifo.name == name:
-                return fifo
-        raise KeyError(name)
+        return self._fifos[name]
+
+    @cached_property
+    def _fifos(self) -> dict[str, ObjectFifo]:
+        return {fifo.name: fifo for fifo in self.fifos}
+
+    @cached_property
+    def shim_ends(self) -> dict[str, ShimEnd]:
+        """Of the fifos that the host fills or drains, by name. mlir-aie counts channels in the order of names."""
+        counts: Counter[tuple[int, str]] = Counter()
+        ends = {}
+        for fifo in sorted(self.fifos, key=lambda fifo: fifo.name):
+            for tile, direction in ((fifo.producer, "out"), *((consumer, "in") for consumer in fifo.consumers)):
+                if tile.kind == "shim":
+                    ends[fifo.name] = ShimEnd(tile.column, direction, counts[tile.column, direction])
+                    counts[tile.column, direction] += 1
+        return ends
+
+    def shared(self) -> Configuration:
+        """The one object for all configurations that are alive and equal this one."""
+        reference: ref[Configuration] | None = vars(self).get("_shared")  # Weak, as it may be of the object itself.
+        if reference is None or (shared := reference()) is None:
+            with _lock:
+                shared = _configurations.setdefault(self, self)
+            vars(self)["_shared"] = ref(shared)
+        return shared
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, and nothing that was computed from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 _configurations: Final[WeakValueDictionary[Configuration, Configuration]] = WeakValueDictionary()
@@ -405,15 +440,18 @@ class Design(Configuration):
     @cached_property
     def configuration(self) -> Configuration:
         """The part that a binary is made from: one object for all designs that are alive and share it."""
-        made = Configuration(**{field.name: getattr(self, field.name) for field in fields(Configuration)})
-        with _lock:
-            return _configurations.setdefault(made, made)
+        return Configuration(**_parts(self)).shared()
 
     @cached_property
     def run_words(self) -> int:
         """How many words of each runtime parameter are given with every run."""
         written = Counter(word.parameter for word, _ in self.values)
         return max((parameter.words - written[parameter.name] for parameter in self.parameters), default=0)
+
+
+def _parts(configuration: Configuration) -> dict[str, Any]:
+    """The arguments of `Configuration`."""
+    return {field.name: getattr(configuration, field.name) for field in fields(Configuration)}
 
 
 # --- making one
@@ -562,16 +600,18 @@ class SequenceBuilder:
         if len(self._host_buffers) != configuration.arguments:
             counts = f"{configuration.arguments} host buffers, and not {len(self._host_buffers)}"
             raise ArgumentError(f"designs of the configuration {configuration.name} have {counts}")
-        parts = {field.name: getattr(configuration, field.name) for field in fields(Configuration)}
+        parts = _parts(configuration)
         if cycles:
             functions = [replace(f, cycles=cycles.get(f.symbol, f.cycles)) for f in configuration.functions]
             parts["functions"] = tuple(functions)
-        return Design(
+        design = Design(
             **parts,
             host_buffers=tuple(self._host_buffers),
             values=tuple(self._values),
             sequence=tuple(sequence),
         )
+        vars(design)["configuration"] = configuration.shared()  # To compare takes as long as to make many a sequence.
+        return design
 
 
 class Builder(SequenceBuilder):

@@ -13,7 +13,8 @@ fields were read in mlir-aie's lowering (AIEDmaToNpu, AIEDMATasksToNPU) and comp
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from array import array
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.array_program import ArrayProgram, HostSlice
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
-from npu_tensor.dataflow.design import AccessPattern, Design, Finish
+from npu_tensor.dataflow.design import AccessPattern, Design, Finish, ShimEnd
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.build.iron_program import device_columns, parameter_words
 
@@ -142,30 +143,10 @@ def _within(name: str, value: int, least: int, most: int) -> None:
         raise ArgumentError(f"{name} is {value}, and can be {least} to {most}")
 
 
-class _End(NamedTuple):
-    """Where a fifo meets the host: a channel of the shim of a column."""
-
-    column: int
-    direction: str
-    channel: int
-
-
 class _Task(NamedTuple):
-    end: _End
+    end: ShimEnd
     descriptor: int
     wait: bool
-
-
-def _shim_ends(design: Design) -> dict[str, _End]:
-    """Of the fifos that the host fills or drains. IRON sorts fifos by name, and channels are counted in that order."""
-    counts: Counter[tuple[int, str]] = Counter()
-    ends = {}
-    for fifo in sorted(design.fifos, key=lambda fifo: fifo.name):
-        for tile, direction in ((fifo.producer, "out"), *((consumer, "in") for consumer in fifo.consumers)):
-            if tile.kind == "shim":
-                ends[fifo.name] = _End(tile.column, direction, counts[tile.column, direction])
-                counts[tile.column, direction] += 1
-    return ends
 
 
 def _tile(tile: Tile) -> int:
@@ -183,7 +164,7 @@ class _Stream:
     def run(self, design: Design, slices: Sequence[HostSlice], addresses: Mapping[str, int]) -> list[list[int]]:
         """A run of a design whose host buffers lie in these parts of arguments. The places of the words it is given."""
         places = self._parameters(design, addresses)
-        ends = _shim_ends(design)
+        ends = design.configuration.shim_ends
         buffers = {
             buffer.name: (place, buffer.type.itemsize)
             for place, buffer in zip(slices, design.host_buffers, strict=True)
@@ -219,11 +200,10 @@ class _Stream:
 
     def with_header(self, made: Design | ArrayProgram) -> NDArray[np.uint32]:
         """All words. made: what they are of."""
-        array = made.array
-        rows, nbytes = 2 + array.core_rows, WORD * (HEADER + len(self.words))
-        first = rows << 24 | DEVICE[array.arch] << 16 | VERSION
+        rows, nbytes = 2 + made.array.core_rows, WORD * (HEADER + len(self.words))
+        first = rows << 24 | DEVICE[made.array.arch] << 16 | VERSION
         header = [first, MEMTILE_ROWS << 8 | device_columns(made), self.operations, nbytes]
-        return np.array(header + self.words, np.uint32)
+        return np.array(array("I", header + self.words))
 
     def _parameters(self, design: Design, addresses: Mapping[str, int]) -> list[list[int]]:
         """Write the runtime parameters. All of them get the same words of a run, each of which has these places."""
@@ -242,7 +222,7 @@ class _Stream:
         self._add([WRITE, 0, address, 0, value & 0xFFFFFFFF, 24])
 
     def _start(
-        self, end: _End, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
+        self, end: ShimEnd, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
     ) -> None:
         """Write a buffer descriptor, have the address of where a host buffer lies added to it, and queue it."""
         base, offset = _tile(Tile(end.column, 0)), words[1] + place.offset
@@ -257,7 +237,7 @@ class _Stream:
             self._add([MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28])
         self._write(control + WORD, token << 31 | repeat << 16 | descriptor)
 
-    def _sync(self, end: _End) -> None:
+    def _sync(self, end: ShimEnd) -> None:
         """Wait for a token of a channel: from one column and one row, from the shim's row 0."""
         direction = int(end.direction == "out")
         self._add([SYNC, 16, end.column << 16 | direction, end.channel << 24 | 1 << 16 | 1 << 8])

@@ -56,11 +56,13 @@ def marker(parameter: int, word: int) -> int:
 
 def parameter_words(design: Design) -> list[list[int]]:
     """What the instruction stream writes to each runtime parameter: markers for what a run gives, then values."""
-    values = dict(design.values)
-    return [
-        [values.get(parameter[word], marker(number, word)) for word in range(parameter.words)]
+    words = {
+        parameter.name: [marker(number, word) for word in range(parameter.words)]
         for number, parameter in enumerate(design.parameters)
-    ]
+    }
+    for (parameter, word), value in design.values:
+        words[parameter][word] = value
+    return list(words.values())
 
 
 def program(design: Design, dialect: Dialect) -> str:
