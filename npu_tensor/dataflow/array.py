@@ -58,8 +58,7 @@ class Array:
     two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and streams, at the driver's highest power
     level for npu2. ddr_bytes_per_second: what all columns together get from host memory in long runs.
     dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
-    change_seconds: to configure the array anew within a launch; None where a launch has one configuration, for want of
-    full ELFs.
+    change_seconds: to configure the array anew within a launch.
 
     These rates are the only ones: `runtime.rates` takes its priors from here.
     """
@@ -76,7 +75,7 @@ class Array:
     clock_hz: float
     ddr_bytes_per_second: float
     dispatch_seconds: float
-    change_seconds: float | None = None
+    change_seconds: float
     core_rows: int = 4
 
     def tiles(self, columns: int) -> list[Tile]:
@@ -109,6 +108,7 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             clock_hz=1.0e9,
             ddr_bytes_per_second=24e9,  # amd/IRON: 22 GB/s under products that do not wait for them
             dispatch_seconds=260e-6,  # amd/IRON's cost tables: 255 to 270 us for a small step
+            change_seconds=125e-6,  # the same: 117 to 130 us for another kernel of a context
         ),
         "aie2p": Array(
             "aie2p",

@@ -13,7 +13,7 @@ import math
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 
 __all__ = ["Argument", "LaunchPlan", "alone", "launch_plans"]
+
+
+MOST_CONFIGURATIONS: Final = 32
+"""Of a launch. The firmware of the first generation takes so many of one context (PDIs in its queue)."""
 
 
 class Argument(NamedTuple):
@@ -124,7 +128,8 @@ class _Builder:
 
     def _takes(self, kernel: NpuKernel, places: Sequence[tuple[Hashable, Argument]], dies: Sequence[int]) -> bool:
         """Whether a kernel with these host buffers can belong to the launch."""
-        if not self._mixes and id(kernel.request.design.configuration) not in self._configurations:
+        changes = id(kernel.request.design.configuration) not in self._configurations
+        if changes and not (self._mixes and len(self._configurations) < MOST_CONFIGURATIONS):
             return False
         if self._seconds + kernel.cost.expense.seconds > config.launch_milliseconds / 1e3:
             return False

@@ -26,7 +26,7 @@ from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.store.requests import ProgramRequest, Request
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
 from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
-from npu_tensor.runtime.xrt.xrt_program import read_program
+from npu_tensor.runtime.xrt.xrt_program import read_bundled, read_program
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
@@ -68,13 +68,13 @@ def probe(device: XrtDevice) -> dict[str, str]:
     device.heed_findings(engine)
     several = _several(device, group)
     if several is not None:
-        device.checked.note("elf", "fail" if several else "work")
+        device.checked.note("several", "fail" if several else "work")
         device.forget_costs()
     return {
         "sums of floats": rounding(sums),
         "host buffers": f"in group {group}" + (", the kernel's: not in 0" if group else ""),
         "chains of launches": f"fail, so that none are used: {chains}" if chains else "work",
-        **({} if several is None else {"kernels in one ELF": several or "work"}),
+        **({} if several is None else {"kernels in one launch": several or "work"}),
     }
 
 
@@ -164,20 +164,20 @@ def _chains(engine: NpuEngine, context: Context, group: int) -> str:
 
 
 def _several(device: XrtDevice, group: int) -> str | None:
-    """Why a full ELF of two configurations does not run twice, or nothing; None where there is none to be tried.
+    """Why a launch of two configurations does not run twice, or nothing; None where there is none to be tried.
 
-    Others have seen the second run fail (mlir-aie#3622).
+    Others have seen the second run of a full ELF fail (mlir-aie#3622), and xclbins of two kernels (xdna-driver#906).
     """
     engine = device.engine
-    if device.target.array.change_seconds is None:
-        return None
-    runs = [
-        DesignRun(probe_design(engine.arch, LANES * number), (HostSlice(0, 0), HostSlice(1 + number, 0)))
-        for number in range(2)
-    ]
+    designs = [probe_design(engine.arch, LANES * number) for number in range(2)]
+    runs = [DesignRun(design, (HostSlice(0, 0), HostSlice(1 + number, 0))) for number, design in enumerate(designs)]
     several = ArrayProgram("probe+probe", tuple(runs), (PAGE, PAGE, PAGE))
     try:
-        program = engine.known(read_program(several, device.library.find(ProgramRequest(several.name, several))))
+        if device.bundles:
+            made = read_bundled(several, [device.library.find(Request("probe", each)) for each in designs])
+        else:
+            made = read_program(several, device.library.find(ProgramRequest(several.name, several)))
+        program = engine.known(made)
     except BuildError:
         return None
     right = OPERANDS.sum(axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
@@ -15,7 +15,7 @@ from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
 from npu_tensor.runtime.npu.driver import DriverError, RunRequest
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
-from npu_tensor.runtime.xrt.xrt_program import XrtProgram
+from npu_tensor.runtime.xrt.xrt_program import ProgramPart, XrtProgram
 from npu_tensor.runtime.xrt.xrt_submission import RunObject, XrtSubmission
 
 __all__ = ["XrtContext", "XrtRun"]
@@ -23,24 +23,29 @@ __all__ = ["XrtContext", "XrtRun"]
 MOST_RUNLISTS: Final = 64
 """Per context. A program runs few sequences of kernels again and again."""
 
+MOST_CHAINED: Final = 24
+"""Runs of a runlist."""
+
 OPCODE: Final = 3
 """Run a stream of instructions."""
 
 
 class XrtRun:
-    """See `driver.Run`. chained, single: its run objects in a runlist and by itself, made when first needed."""
+    """See `driver.Run`. chained, single: the run objects of its parts in a runlist and by themselves, made when first
+    needed.
+    """
 
     __slots__ = ("__weakref__", "chained", "context", "program", "single")
 
     def __init__(self, context: XrtContext, program: XrtProgram) -> None:
         self.context = context
         self.program = program
-        self.chained = RunObject()
-        self.single = RunObject()
+        self.chained = [RunObject() for _ in program.parts]
+        self.single = [RunObject() for _ in program.parts]
 
     def close(self) -> None:
         """Let go of XRT's objects."""
-        for run_object in (self.chained, self.single):
+        for run_object in (*self.chained, *self.single):
             run_object.run = run_object.instructions = run_object.words = None
             run_object.arguments = []
 
@@ -59,7 +64,8 @@ class XrtContext:
         self.first = 0 if program.is_elf else 3
         self.runs: WeakSet[XrtRun] = WeakSet()
         self._runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
-        self._shared: WeakKeyDictionary[NpuProgram, XrtMemory] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[NpuProgram, dict[int, XrtMemory]] = WeakKeyDictionary()
+        self._kernels: dict[str | None, Any] = {}
         try:
             if program.is_elf:
                 self._image = driver.elf(str(program.path))
@@ -70,11 +76,13 @@ class XrtContext:
                 self._image = driver.xclbin(str(program.path))
                 device.register_xclbin(self._image)
                 self._handle = driver.hw_context(device, self._image.get_uuid())
-                described = self._image.get_kernels()[0]
-                self.kernel = driver.kernel(self._handle, described.get_name())
-                most = described.get_num_args() - 3
+                described = self._image.get_kernels()
+                self._kernels = {each.get_name(): driver.kernel(self._handle, each.get_name()) for each in described}
+                self.kernel = self._kernels[described[0].get_name()]
+                most = min(each.get_num_args() for each in described) - 3
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
+        self._kernels[None] = self.kernel
         if len(program.sizes) > most:
             raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, and its file declares {most}")
 
@@ -86,35 +94,36 @@ class XrtContext:
         return run
 
     def prepare(self, requests: Sequence[RunRequest], chain: bool) -> XrtSubmission:
-        """See `driver.Context`. All but the last become a runlist, if they may."""
-        last = len(requests) - 1
-        run_objects = []
+        """See `driver.Context`. All but the last become a runlist, if they may and if it is not too long."""
+        runs = [cast(XrtRun, request.run) for request in requests]
+        chain = chain and sum(len(run.program.parts) for run in runs[:-1]) <= MOST_CHAINED
+        chosen = [run.chained if chain else run.single for run in runs[:-1]] + [runs[-1].single]
         try:
-            for number, (run, memories, words) in enumerate(requests):
-                assert isinstance(run, XrtRun)
-                run_object = run.chained if chain and number < last else run.single
-                if run_object.run is None:
-                    self._make(run_object, run.program)
-                self._set(run_object, run.program, memories, words)
-                run_objects.append(run_object)
+            for run, run_objects, request in zip(runs, chosen, requests, strict=True):
+                for place, run_object in enumerate(run_objects):
+                    if run_object.run is None:
+                        self._make(run_object, run.program, place)
+                    self._set(run_object, run.program.parts[place], request.memories, request.words)
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
-        chained = last if chain else 0
-        return XrtSubmission(self, run_objects[:chained], run_objects[chained:])
+        *earlier, last = chosen
+        before = [run_object for run_objects in earlier for run_object in run_objects]
+        return XrtSubmission(self, before, last) if chain else XrtSubmission(self, (), before + last)
 
-    def _make(self, run_object: RunObject, program: XrtProgram) -> None:
-        """Make the run of a program with its constant arguments."""
-        run = self._driver.run(self.kernel)
+    def _make(self, run_object: RunObject, program: XrtProgram, place: int) -> None:
+        """Make the run of a part of a program with its constant arguments."""
+        part = program.parts[place]
+        run = self._driver.run(self._kernels[part.kernel])
         run_object.arguments = [None] * len(program.sizes)
         run_object.words = None
-        if program.instructions is not None:
-            run_object.instructions = self._instructions(program, program.instructions)
+        if part.instructions is not None:
+            run_object.instructions = self._instructions(program, place, part.instructions)
             run.set_arg(0, OPCODE)
             run.set_arg(1, run_object.instructions.bo)
-            run.set_arg(2, program.instructions.nbytes)
+            run.set_arg(2, part.instructions.nbytes)
         run_object.run = run
 
-    def _set(self, run_object: RunObject, program: XrtProgram, memories: Sequence[Any], words: Sequence[int]) -> None:
+    def _set(self, run_object: RunObject, part: ProgramPart, memories: Sequence[Any], words: Sequence[int]) -> None:
         """Set what differs from the run's last time.
 
         Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
@@ -122,7 +131,7 @@ class XrtContext:
         if words and run_object.words != words:
             run_object.words = None
             assert run_object.instructions is not None
-            _write(run_object.instructions, program.patched(words))
+            _write(run_object.instructions, part.patched(words))
             run_object.words = words
         arguments = run_object.arguments
         for number, memory in enumerate(memories):
@@ -132,18 +141,21 @@ class XrtContext:
                 run_object.run.set_arg(self.first + number, memory.bo)
                 arguments[number] = ref(memory)
 
-    def _instructions(self, program: XrtProgram, words: np.ndarray[Any, np.dtype[np.uint32]]) -> XrtMemory:
-        """A buffer with the instructions: one for all runs of a program, or one for each if a run changes them."""
-        if program in self._shared:
-            return self._shared[program]
+    def _instructions(
+        self, program: XrtProgram, place: int, words: np.ndarray[Any, np.dtype[np.uint32]]
+    ) -> XrtMemory:
+        """A buffer with the instructions: one for all runs of a part, or one for each if a run changes them."""
+        shared = self._shared.setdefault(program, {})
+        if place in shared:
+            return shared[place]
         try:
             memory = self._memory(words.nbytes)
         except DriverError:
             self._make_room()
             memory = self._memory(words.nbytes)
         _write(memory, words)
-        if not program.parameters:
-            self._shared[program] = memory
+        if not program.parts[place].parameters:
+            shared[place] = memory
         return memory
 
     def _memory(self, nbytes: int) -> XrtMemory:
@@ -169,6 +181,7 @@ class XrtContext:
         for run in list(self.runs):
             run.close()
         self._shared.clear()
+        self._kernels.clear()
         self.kernel = self._handle = self._image = None
 
 

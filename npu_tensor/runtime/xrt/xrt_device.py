@@ -16,7 +16,8 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.build.bundle import packer
+from npu_tensor.runtime.build.iron import LOADED_FROM_ELF, IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
 from npu_tensor.runtime.memory import Allocator
@@ -31,7 +32,7 @@ from npu_tensor.runtime.store.requests import Artifact, ProgramRequest
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
-from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_program
+from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_bundled, read_program
 from npu_tensor.task import Step, Task
 
 __all__ = ["XrtDevice", "driver_identity", "library", "set_power_mode"]
@@ -111,10 +112,11 @@ class XrtDevice(NpuDevice):
     def costs(self) -> NpuCosts:
         """By what was measured with this NPU, driver and power mode, else by priors.
 
-        A launch has several configurations where full ELFs can be built and did not fail here.
+        A launch has several configurations where they can be put into one file and did not fail here.
         """
         rates = npu_rates(self.target.array.device, self.identity)
-        if library().backend.missing() is not None or self.checked.findings.get("elf") == "fail":
+        missing = packer() is None if self.bundles else library().backend.missing() is not None
+        if missing or self.checked.findings.get("several") == "fail":
             rates = replace(rates, change_seconds=None)
         return NpuCosts(rates, processor_rates())
 
@@ -148,9 +150,17 @@ class XrtDevice(NpuDevice):
         """Shared by all NPUs."""
         return library()
 
+    @property
+    def bundles(self) -> bool:
+        """Whether several configurations are an xclbin of several kernels, and not a full ELF."""
+        return self.target.array.arch not in LOADED_FROM_ELF
+
     def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact]) -> XrtProgram:
         """See `NpuDevice.program`. A launch of several configurations has a binary of its own."""
-        artifact = artifacts[0]
-        if len(plan.kernels) > 1 and (len(plan.program.configurations) > 1 or ".xclbin" not in artifact.files):
-            artifact = self.library.find(ProgramRequest(plan.name, plan.program))
-        return read_program(plan.program, artifact)
+        program, artifact = plan.program, artifacts[0]
+        if len(program.configurations) > 1 and self.bundles:
+            kernels = {id(run.design.configuration): own for run, own in zip(program.runs, artifacts, strict=True)}
+            return read_bundled(program, [kernels[id(each)] for each in program.configurations])
+        if len(plan.kernels) > 1 and (len(program.configurations) > 1 or ".xclbin" not in artifact.files):
+            artifact = self.library.find(ProgramRequest(plan.name, program))
+        return read_program(program, artifact)

@@ -1,6 +1,7 @@
 """A kernel's files as the runtime needs them: what to load into a context, and how to start it.
 
 program = read_program(ArrayProgram("add", (DesignRun(design, slices),), sizes), artifact)
+program = read_bundled(program_of_two_configurations, [artifact, other])
 """
 
 from __future__ import annotations
@@ -8,38 +9,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.bundle import bundle
 from npu_tensor.runtime.build.instructions import stream
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.store.requests import Artifact
 
-__all__ = ["XrtProgram", "read_program"]
+__all__ = ["ProgramPart", "XrtProgram", "read_bundled", "read_program"]
 
 
-@dataclass(eq=False, kw_only=True)
-class XrtProgram(NpuProgram):
-    """A binary with the instructions of a launch.
+class ProgramPart(NamedTuple):
+    """What one run of XRT does: the runs of a program that follow each other with one configuration.
 
-    path: xclbin or full ELF.
-    instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
-    parameters: for each word that a run is given, where it stands in the instructions.
+    kernel: name in the file; None for the first one. instructions: 32-bit words for an xclbin; None for an ELF, which
+    holds them. parameters: for each word that a run is given, where it stands in the instructions.
     """
 
-    path: Path
+    kernel: str | None
     instructions: np.ndarray[Any, np.dtype[np.uint32]] | None
-    parameters: Sequence[Sequence[int]]
-
-    @property
-    def is_elf(self) -> bool:
-        """Whether it is one file that holds the instructions too."""
-        return self.instructions is None
+    parameters: Sequence[Sequence[int]] = ()
 
     def patched(self, words: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """The instructions with the words of a run, each 32 bits, at their places."""
@@ -50,15 +46,25 @@ class XrtProgram(NpuProgram):
         return instructions
 
 
+@dataclass(eq=False, kw_only=True)
+class XrtProgram(NpuProgram):
+    """A binary with what a launch does with it, part after part. path: xclbin or full ELF."""
+
+    path: Path
+    parts: Sequence[ProgramPart]
+
+    @property
+    def is_elf(self) -> bool:
+        """Whether it is one file that holds the instructions too."""
+        return self.parts[0].instructions is None
+
+
 def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
     """What runs an array's program whose binary an artefact has.
 
     Raises BuildError if the artefact is for another array or its files do not fit.
     """
-    arch = program.array.arch
-    arch_of_files = artifact.description.get("made_from", artifact.description).get("arch", arch)
-    if arch_of_files != arch:
-        raise BuildError(f"{artifact.name} is made for {arch_of_files}, and this NPU is {arch}")
+    _check_arch(program, artifact)
     elf = artifact.files.get(".elf")
     if elf is not None and ".xclbin" not in artifact.files:
         if any(run.design.run_words for run in program.runs):
@@ -69,22 +75,56 @@ def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
             binary=artifact.key,
             sizes=program.arguments,
             path=elf,
-            instructions=None,
-            parameters=(),
+            parts=[ProgramPart(None, None)],
         )
+    return _with_instructions(program, artifact, [_part(program, artifact, None)])
+
+
+def read_bundled(program: ArrayProgram, artifacts: Sequence[Artifact]) -> XrtProgram:
+    """What runs a program of several configurations in one context. artifacts: of each configuration, in order.
+
+    Raises BuildError as `bundle` and `read_program` do.
+    """
+    for artifact in artifacts:
+        _check_arch(program, artifact)
+    bundled, kernels = bundle(artifacts)
+    by_configuration = {id(each): own for each, own in zip(program.configurations, artifacts, strict=True)}
+    parts = []
+    for number, runs in groupby(program.runs, lambda run: id(run.design.configuration)):
+        own = by_configuration[number]
+        parts.append(_part(replace(program, runs=tuple(runs)), own, kernels[own.key]))
+    return _with_instructions(program, bundled, parts)
+
+
+def _with_instructions(program: ArrayProgram, artifact: Artifact, parts: Sequence[ProgramPart]) -> XrtProgram:
+    key = hashlib.sha256(artifact.key.encode())
+    for part in parts:
+        assert part.instructions is not None
+        key.update(part.instructions.tobytes())
+    return XrtProgram(
+        name=program.name,
+        key=key.hexdigest(),
+        binary=artifact.key,
+        sizes=program.arguments,
+        path=artifact.files[".xclbin"],
+        parts=parts,
+    )
+
+
+def _part(program: ArrayProgram, artifact: Artifact, kernel: str | None) -> ProgramPart:
+    """A program of one configuration."""
     path = artifact.files["_parameters.json"]
     (configuration,) = program.configurations
     try:
         places = json.loads(path.read_bytes())
-        words, parameters = stream(program, [{each.name: int(places[each.name]) for each in configuration.parameters}])
+        addresses = {parameter.name: int(places[parameter.name]) for parameter in configuration.parameters}
+        return ProgramPart(kernel, *stream(program, [addresses]))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are: {error}") from None
-    return XrtProgram(
-        name=program.name,
-        key=hashlib.sha256(artifact.key.encode() + words.tobytes()).hexdigest(),
-        binary=artifact.key,
-        sizes=program.arguments,
-        path=artifact.files[".xclbin"],
-        instructions=words,
-        parameters=parameters,
-    )
+
+
+def _check_arch(program: ArrayProgram, artifact: Artifact) -> None:
+    arch = program.array.arch
+    arch_of_files = artifact.description.get("made_from", artifact.description).get("arch", arch)
+    if arch_of_files != arch:
+        raise BuildError(f"{artifact.name} is made for {arch_of_files}, and this NPU is {arch}")

@@ -1,0 +1,144 @@
+"""One xclbin of several, whose kernels run one after another in one hardware context.
+
+    artifact, kernels = bundle([norm, product])   # artefacts of two configurations
+    artifact.files[".xclbin"], kernels[product.key]
+
+XRT's xclbinutil packs what was compiled for each, as aiecc has it done for its option --xclbin-input; nothing is
+compiled. In one context, another configuration takes some 0.1 ms; another context takes milliseconds, and the host has
+to wait in between. An NPU that is configured by full ELFs does not need it. Not run on an NPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.store.kernel_cache import store
+from npu_tensor.runtime.store.requests import Artifact
+
+__all__ = ["bundle", "packer"]
+
+ARGUMENTS: Final = (
+    {"name": "opcode", "address-qualifier": "SCALAR", "type": "uint64_t", "offset": "0x00"},
+    {
+        "name": "instr",
+        "memory-connection": "SRAM",
+        "address-qualifier": "GLOBAL",
+        "type": "char *",
+        "offset": "0x08",
+    },
+    {"name": "ninstr", "address-qualifier": "SCALAR", "type": "uint32_t", "offset": "0x10"},
+    *(
+        {
+            "name": f"bo{number}",
+            "memory-connection": "HOST",
+            "address-qualifier": "GLOBAL",
+            "type": "void*",
+            "offset": f"{0x14 + 8 * number:#x}",
+        }
+        for number in range(HOST_BUFFERS)
+    ),
+)
+"""Of a kernel, as aiecc declares them (SidecarFiles.h)."""
+
+
+def packer() -> str | None:
+    """The program xclbinutil: where AIE_XCLBINUTIL says, as for aiecc, or on PATH. None if it is not there."""
+    return shutil.which(os.environ.get("AIE_XCLBINUTIL") or "xclbinutil")
+
+
+def bundle(artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[str, str | None]]:
+    """One xclbin of kernels, from the cache if it is there, and the name of each kernel in it by the artefact's key.
+
+    None names the first kernel of the file. Raises BuildError if there is no xclbinutil, or with what it says.
+    """
+    # The widest first: it says how many columns the context has.
+    ordered = sorted(artifacts, key=lambda each: (-_columns(each), each.key))
+    names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(ordered)}
+    made_from = {"kernels": [each.key for each in ordered]}
+    key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+    build = partial(_pack, ordered, names)
+    artifact, _ = store.get_or_build(f"{_arch(ordered[0])}-xclbinutil", "bundle", key, build, made_from)
+    return artifact, names
+
+
+def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], directory: Path) -> dict[str, Path]:
+    program = packer()
+    if program is None:
+        raise BuildError(
+            "xclbinutil, which packs kernels of several configurations for one context, is not on PATH; install XRT"
+            " (package libxrt-utils)",
+            transient=True,
+        )
+    work, log = directory / "bundle", directory / "build.log"
+    work.mkdir()
+    first, partition, packed = artifacts[0], work / "partition.json", work / "bundle.xclbin"
+
+    def xclbinutil(*arguments: str) -> None:
+        command = [program, "--force", "--quiet", "--input", str(first.files[".xclbin"]), *arguments]
+        run(command, work, log, config.build_seconds)
+
+    xclbinutil("--dump-section", f"AIE_PARTITION:JSON:{partition}")
+    described = json.loads(partition.read_bytes())
+    added = []
+    try:
+        (own,) = described["aie_partition"]["PDIs"]
+        entries = [_entry(own, number, each) for number, each in enumerate(artifacts)]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise BuildError(f"{first.name}: its xclbin has no partition with one kernel ({error!r})") from None
+    described["aie_partition"]["PDIs"] = entries
+    partition.write_text(json.dumps(described), "utf-8")
+    for artifact, entry in zip(artifacts[1:], entries[1:], strict=True):
+        path = work / f"{names[artifact.key]}.json"
+        path.write_text(json.dumps(_kernel(str(names[artifact.key]), _kernel_id(entry))), "utf-8")
+        added += ["--add-kernel", str(path)]
+    xclbinutil(*added, "--add-replace-section", f"AIE_PARTITION:JSON:{partition}", "--output", str(packed))
+    return {".xclbin": packed}
+
+
+def _entry(own: Any, number: int, artifact: Artifact) -> Any:
+    """A PDI of the partition. own: that of the first artefact."""
+    entry = copy.deepcopy(own)
+    entry["file_name"] = str(artifact.files[".pdi"])
+    if number:
+        entry["uuid"] = str(uuid.UUID(artifact.key[:32]))
+        (group,) = entry["cdo_groups"]
+        group["dpu_kernel_ids"] = [f"{int(_kernel_id(own), 16) + number:#x}"]
+    return entry
+
+
+def _kernel_id(entry: Any) -> str:
+    ((kernel_id,),) = [group["dpu_kernel_ids"] for group in entry["cdo_groups"]]
+    return str(kernel_id)
+
+
+def _kernel(name: str, kernel_id: str) -> dict[str, Any]:
+    """A kernel as xclbinutil reads it."""
+    kernel = {
+        "name": name,
+        "type": "dpu",
+        "extended-data": {"subtype": "DPU", "functional": "0", "dpu_kernel_id": kernel_id},
+        "arguments": list(ARGUMENTS),
+        "instances": [{"name": name}],
+    }
+    return {"ps-kernels": {"kernels": [kernel]}}
+
+
+def _columns(artifact: Artifact) -> int:
+    return int(artifact.description.get("made_from", artifact.description).get("columns", 1))
+
+
+def _arch(artifact: Artifact) -> str:
+    return str(artifact.description.get("made_from", artifact.description)["arch"])
