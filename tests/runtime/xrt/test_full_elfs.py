@@ -15,7 +15,7 @@ from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.store.library import KernelLibrary
 
-pytestmark = pytest.mark.usefixtures("_unchecked")
+pytestmark = pytest.mark.usefixtures("_unchecked", "less_optimised")
 
 
 @pytest.fixture(autouse=True)

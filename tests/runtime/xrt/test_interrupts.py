@@ -29,7 +29,7 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.xrt import engines, xrt_submission
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES = 100_000 if ALL else 60

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from machine import Machine
+from npu_values import compute
 
+import npu_tensor as nt
 from npu_tensor.runtime.devices import system
 from npu_tensor.runtime.devices.device_kind import OPTIONS
 from npu_tensor.runtime.xrt.xrt_device import set_power_mode
@@ -22,7 +25,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(tool: Path, ending: str) -> None:
-    tool.write_text(f'#!/bin/sh\necho "$@" > "{tool}.arguments"\n{ending}\n')
+    tool.write_text(f'#!/bin/sh\necho "$@" >> "{tool}.arguments"\n{ending}\n')
     tool.chmod(0o755)
 
 
@@ -41,6 +44,8 @@ def test_the_tool_is_asked_in_its_own_words(tool: Path, mode: str, name: str) ->
     ("ending", "said"),
     [
         ("echo 'not supported'; exit 2", "not supported"),
+        ("echo 'Permission denied' >&2; exit 1", "exit code 1: Permission denied"),
+        ("exit 3", "exit code 3"),
         ("while :; do :; done", "no answer within 0.5 s"),
     ],
 )
@@ -56,3 +61,15 @@ def test_what_the_tool_refuses_is_a_warning(
 def test_without_the_tool(tool: Path) -> None:
     with pytest.warns(RuntimeWarning, match="is not low: .*No such file or directory: 'xrt-smi'"):
         set_power_mode(BDF, "low")
+
+
+def test_it_is_asked_once_and_work_goes_on_whatever_it_says(machine: Machine, tool: Path) -> None:
+    write(tool, "exit 3")
+    with (
+        pytest.warns(RuntimeWarning, match=f"{BDF} is not turbo: exit code 3"),
+        nt.default_device("npu?power=turbo"),
+    ):
+        compute(0)
+        compute(1)
+    assert machine.launches == 2
+    assert Path(f"{tool}.arguments").read_text() == f"configure --device {BDF} --pmode turbo\n"

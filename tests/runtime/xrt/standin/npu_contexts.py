@@ -285,11 +285,12 @@ class Core:
 
     def _load(self, design: Design) -> LoadedDesign:
         """A design in the array. Its configuration stays there until the context is loaded anew."""
-        loaded = self._loaded.get(design.configuration)
-        if loaded is None:
-            entries = self.image.entries_of(design)
-            loaded = self._loaded[design.configuration] = LoadedConfiguration(self.npu.simulated, design, entries)
-        return LoadedDesign(loaded, design, strict=True)
+        configuration = design.configuration
+        if configuration not in self._loaded:
+            designs = [run.design for run in self.image.program.runs]
+            own = next(each for each in designs if each.configuration == configuration)
+            self._loaded[configuration] = self.npu.simulated.load(own).configuration
+        return LoadedDesign(self._loaded[configuration], design, strict=True)
 
     def written(self, command: Command) -> Sequence[int]:
         """The numbers of the buffers that a command writes."""

@@ -7,7 +7,8 @@ unscoped.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+import enum
+from typing import Any, Final
 
 __all__ = [
     "ABORT",
@@ -25,63 +26,29 @@ __all__ = [
 ]
 
 
-class _Enumeration:
-    """Base of all enumerations here. `convertible` ones are equal to their int."""
-
-    __slots__ = ("__weakref__", "_name", "_value")
-    __members__: ClassVar[dict[str, Any]] = {}
-    _convertible: ClassVar[bool] = False
-
-    def __init__(self, value: int) -> None:
-        self._value = value.__index__()
-        known = next((name for name, member in self.__members__.items() if member._value == self._value), "???")
-        self._name = known
-
-    @property
-    def name(self) -> str:
-        """Of the member, without that of the enumeration."""
-        return self._name
-
-    @property
-    def value(self) -> int:
-        """The member as a number."""
-        return self._value
+class _Enumeration(enum.Enum):
+    """With what pybind11 adds to Python's own."""
 
     def __int__(self) -> int:
-        return self._value
+        return int(self.value)
 
-    def __index__(self) -> int:
-        return self._value
+    __index__ = __int__
 
-    def __hash__(self) -> int:
-        return hash(self._value)
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        unknown = object.__new__(cls)
+        unknown._name_, unknown._value_ = "???", value
+        return unknown
+
+
+class _Unscoped(_Enumeration):
+    """Members are equal to their numbers."""
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(other) is type(self):
-            return self._value == other._value
-        return self._convertible and isinstance(other, int) and self._value == other
+        return self is other or (isinstance(other, int) and self.value == other)
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}.{self._name}"
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}.{self._name}: {self._value}>"
-
-
-def _define(name: str, members: dict[str, int], convertible: bool = False) -> Any:
-    """An enumeration. A second name for a value gives the member that has it."""
-    body = {"__slots__": (), "__members__": {}, "_convertible": convertible, "__module__": "pyxrt"}
-    enumeration: Any = type(name, (_Enumeration,), body)
-    for member, value in members.items():
-        same = [known for known in enumeration.__members__.values() if known._value == value]
-        made = same[0] if same else enumeration(value)
-        if not same:
-            made._name = member
-        enumeration.__members__[member] = made
-        setattr(enumeration, member, made)
-    return enumeration
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 _STATES: Final = (
@@ -99,12 +66,10 @@ def _numbered(names: tuple[str, ...], prefix: str = "") -> dict[str, int]:
     return {f"{prefix}{name}": number for number, name in enumerate(names)}
 
 
-ert_cmd_state: Any = _define(
-    "ert_cmd_state", {f"ERT_CMD_STATE_{name}": value for name, value in _STATES}, convertible=True
-)
-xclBOSyncDirection: Any = _define("xclBOSyncDirection", _numbered(_DIRECTIONS, "XCL_BO_SYNC_"), convertible=True)
-xrt_info_device: Any = _define("xrt_info_device", {**_numbered(_INFO), "dynamic_regions": 17, "vmr": 18})
-bo_flags: Any = _define(
+ert_cmd_state: Any = _Unscoped("ert_cmd_state", {f"ERT_CMD_STATE_{name}": value for name, value in _STATES})
+xclBOSyncDirection: Any = _Unscoped("xclBOSyncDirection", _numbered(_DIRECTIONS, "XCL_BO_SYNC_"))
+xrt_info_device: Any = _Enumeration("xrt_info_device", {**_numbered(_INFO), "dynamic_regions": 17, "vmr": 18})
+bo_flags: Any = _Enumeration(
     "flags",
     {
         "normal": 0,
@@ -115,6 +80,8 @@ bo_flags: Any = _define(
         "svm": 1 << 27,
     },
 )
+for _enumeration in (ert_cmd_state, xclBOSyncDirection, xrt_info_device, bo_flags):
+    _enumeration.__module__ = "pyxrt"
 
 NEW: Final = ert_cmd_state.ERT_CMD_STATE_NEW
 COMPLETED: Final = ert_cmd_state.ERT_CMD_STATE_COMPLETED
