@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -63,12 +65,14 @@ def test_without_the_tool(tool: Path) -> None:
         set_power_mode(BDF, "low")
 
 
-def test_it_is_asked_once_and_work_goes_on_whatever_it_says(machine: Machine, tool: Path) -> None:
+def test_it_is_asked_once_and_work_goes_on_whatever_it_says(
+    machine: Machine, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tool, "exit 3")
-    with (
-        pytest.warns(RuntimeWarning, match=f"{BDF} is not turbo: exit code 3"),
-        nt.default_device("npu?power=turbo"),
-    ):
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.defpath}")  # with a C++ compiler
+    with ExitStack() as stack:
+        with pytest.warns(RuntimeWarning, match=f"{BDF} is not turbo: exit code 3"):
+            stack.enter_context(nt.default_device("npu?power=turbo"))
         compute(0)
         compute(1)
     assert machine.launches == 2

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -243,7 +244,9 @@ def test_values_pass_from_one_device_to_the_other(pair: Machine) -> None:
 @pytest.mark.filterwarnings("ignore:the ordinals of NPUs may change")
 def test_a_device_that_is_not_there_is_left_out_of_a_list(machine: Machine) -> None:
     left_out = "left out: npu:5: device ordinal 5 out of range; 1 NPU devices"
-    with pytest.warns(RuntimeWarning, match=left_out), nt.default_device("npu:5,npu"):
+    with ExitStack() as stack:
+        with pytest.warns(RuntimeWarning, match=left_out):
+            stack.enter_context(nt.default_device("npu:5,npu"))
         result, expected = joined(0)
         np.testing.assert_array_equal(result.numpy(), expected)
         assert result.device == "npu"
