@@ -49,7 +49,7 @@ KINDS: Final[tuple[Product, ...]] = (
 CALLS: Final = {"run": ("set_arg", "start", "state"), "runlist": ("execute", "wait"), "bo": ("sync",)}
 """The functions of pyxrt that a cached plan calls."""
 
-STANDIN: Final = Path(__file__).resolve().parents[1] / "tests" / "runtime" / "xrt" / "standin"
+TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
 
 
 class Case(NamedTuple):
@@ -98,17 +98,20 @@ def cases() -> list[Case]:
 def _standin() -> Iterator[None]:
     """Behind the package: one NPU of the second generation that completes every launch and runs nothing."""
     # It belongs to the tests and is not installed.
-    with mock.patch.object(sys, "path", [str(STANDIN), *sys.path]):
-        from backend import StandinBackend
-        from machine import Machine, install
+    places = [str(TESTS / "runtime" / "xrt" / "standin"), str(TESTS / "helpers")]
+    with ExitStack() as stack:
+        with mock.patch.object(sys, "path", [*places, *sys.path]):
+            from backend import StandinBackend
+            from machine import Machine, install
 
-        machine = Machine()
-    machine.compute = False
-    from npu_tensor.runtime.store.library import KernelLibrary
-    from npu_tensor.runtime.xrt import xrt_device as device
+            machine = Machine()
+            stack.enter_context(install(machine))
+        machine.compute = False
+        from npu_tensor.runtime.store.library import KernelLibrary
+        from npu_tensor.runtime.xrt import xrt_device as device
 
-    library = KernelLibrary(StandinBackend())
-    with install(machine), mock.patch.object(device, "library", return_value=library):
+        library = KernelLibrary(StandinBackend())
+        stack.enter_context(mock.patch.object(device, "library", return_value=library))
         yield
 
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 from npu_tensor._util.forks import cached_property
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.buffers import Lease, ResidentBuffer
-from npu_tensor.runtime.npu.driver import Context, Run, RunRequest, Submission
+from npu_tensor.runtime.npu.driver import Context, DriverError, Run, RunRequest, Submission
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.task import Step, Task
 
-__all__ = ["KernelStep", "Launch", "LaunchBatch", "on_host", "sync_to_device"]
+__all__ = ["KernelStep", "Launch", "LaunchBatch", "on_host", "run_alone", "sync_to_device"]
 
 _SPIN_SECONDS: Final = 300e-6
 _LONGEST_PAUSE: Final = 1e-3
@@ -182,6 +182,24 @@ class LaunchBatch:
     def late(self, progress: float, seconds: float) -> bool:
         """Whether it takes longer than launches may. progress: when another one was last seen to have ended."""
         return time.monotonic() > max(self.deadline, progress + seconds)
+
+
+def run_alone(submission: Submission, seconds: float, *used: object) -> None:
+    """Hand a submission over and return when it has ended. seconds: that it may take.
+
+    used: what must live until the device cannot touch it. Raises DriverError if it fails or takes longer.
+    """
+    try:
+        submission.start()
+        late = time.monotonic() + seconds
+        while not submission.ended():
+            if time.monotonic() > late:
+                raise DriverError(f"no answer within {seconds} s")
+            submission.wait(_LONGEST_PAUSE)
+        submission.check()
+    except DriverError:
+        submission.abandon(*used)
+        raise
 
 
 def sync_to_device(launches: Sequence[Launch]) -> None:

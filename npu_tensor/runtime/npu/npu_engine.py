@@ -29,7 +29,7 @@ from npu_tensor.runtime.npu.contexts import Contexts
 from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, RunRequest
 from npu_tensor.runtime.npu.faults import Health, Recovery, is_strict
 from npu_tensor.runtime.npu.keepalive import KeepAlive
-from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, sync_to_device
+from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, run_alone, sync_to_device
 from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 
@@ -439,17 +439,12 @@ class NpuEngine:
                 lease.block.to_device()
             memories = [lease.block.memory for lease in leases]
             submission = context.prepare([RunRequest(context.run(context.program), memories, ())], chain=False)
-            submission.start()
             self.latest = time.monotonic()
             try:
-                while not submission.ended():
-                    if time.monotonic() > self.latest + self.driver.launch_seconds:
-                        raise DriverError("no answer while it was kept awake")
-                    submission.wait(1e-3)
+                run_alone(submission, self.driver.launch_seconds, leases)
             except DriverError as error:
                 for lease in leases:
                     self.pool.discard(lease)
-                submission.abandon(leases)
                 self._fault(error, context.program)
 
     def close(self) -> None:

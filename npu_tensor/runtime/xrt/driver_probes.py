@@ -8,20 +8,19 @@ are known to be right, and heeded from then on. The self-test asks first of all.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.runtime.npu.buffers import PAGE
 from npu_tensor.runtime.npu.driver import Context, DriverError, RunRequest
+from npu_tensor.runtime.npu.launches import run_alone
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.store.requests import ProgramRequest, Request
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
@@ -208,18 +207,7 @@ def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[
             memories.append(memory)
         results += memories[1:]
         requests.append(RunRequest(context.run(program), memories, ()))
-    submission = context.prepare(requests, chain=bool(chained))
-    try:
-        submission.start()
-        late = time.monotonic() + config.launch_seconds
-        while not submission.ended():
-            if time.monotonic() > late:
-                raise DriverError(f"no answer within {config.launch_seconds} s")
-            submission.wait(1e-3)
-        submission.check()
-    except DriverError:
-        submission.abandon(requests)
-        raise
+    run_alone(context.prepare(requests, chain=bool(chained)), driver.launch_seconds, requests)
     for memory in results:
         memory.from_device()
     return [memory.bytes[: 4 * LANES].view(np.float32).copy() for memory in results]

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from weakref import ref
 
 import numpy as np
 import pytest
-from running import needs_compiler
+from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -27,12 +27,6 @@ from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
-
-
-@pytest.fixture(autouse=True)
-def cpu_afterwards() -> Iterator[None]:
-    yield
-    nt.set_default_device("cpu")
 
 
 def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
@@ -86,12 +80,11 @@ def test_ops_run_there_inside_the_block_only() -> None:
 
 @needs_compiler
 def test_what_has_no_kernel_runs_on_the_cpu_and_says_why() -> None:
-    seen: list[events.Event] = []
-    with nt.default_device("sim:npu1"), events.listen(seen.append):
+    with nt.default_device("sim:npu1"), heard(events.Fallback) as seen:
         result = nt.explain(nt.tensor([3, 1, 2]).argsort())
     assert result[-1].device == "cpu"
     assert "no NPU kernel" in result[-1].why
-    assert any(isinstance(event, events.Fallback) and event.device == "sim:npu1" for event in seen)
+    assert any(event.device == "sim:npu1" for event in seen)
 
 
 @needs_compiler
@@ -287,29 +280,22 @@ def test_a_captured_function_follows_the_device() -> None:
         return x + x
 
     x = bfloat16(32)
-    ran: list[str] = []
-
-    def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelRan):
-            ran.append(event.device)
-
-    with events.listen(note):
+    with heard(events.KernelRan) as ran:
         double(x).numpy()
         with nt.default_device("sim:npu2"):
             double(x).numpy()
         double(x).numpy()
-    assert ran == ["cpu", "sim:npu2", "cpu"]
+    assert [event.device for event in ran] == ["cpu", "sim:npu2", "cpu"]
     assert double.captures == 2
 
 
 @needs_compiler
 def test_a_run_reports_its_counters() -> None:
     x = bfloat16(1 << 16)
-    everything: list[events.Event] = []
-    with nt.default_device("sim:npu1"), events.listen(everything.append):
+    with nt.default_device("sim:npu1"), heard(events.KernelRan) as ran:
         (x + x).numpy()
         (x * x).numpy()
-    seen = [event.simulated for event in everything if isinstance(event, events.KernelRan) and event.simulated]
+    seen = [event.simulated for event in ran if event.simulated]
     assert [event.kernel for event in seen] == ["add", "mul"]
     for event in seen:  # one operand, read once, and a result
         assert event.ddr_bytes == 2 * 2 * (1 << 16)
@@ -411,10 +397,9 @@ def test_a_placement_that_changes_while_kernels_are_built_stays_changed(monkeypa
         x.exp().realize()
         assert nt.get_default_device() == "cpu"
         assert nt.explain(x.exp())[-1].device == "cpu"
-        ran: list[events.Event] = []
-        with events.listen(ran.append):
+        with heard(events.KernelRan) as ran:
             x.exp().realize()
-        assert {event.device for event in ran if isinstance(event, events.KernelRan)} == {"cpu"}
+        assert {event.device for event in ran} == {"cpu"}
 
 
 def test_block_floats_are_chosen_by_the_uri() -> None:

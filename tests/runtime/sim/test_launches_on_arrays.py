@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.examples.transformer_block import Block, random_tokens
-from npu_tensor.runtime.sim import host_compiler
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason="no C++ compiler")
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +22,7 @@ def block() -> tuple[Block, nt.Tensor]:
 
 def computed(block: tuple[Block, nt.Tensor], device: str) -> tuple[np.ndarray, list[events.KernelRan]]:
     model, x = block
-    ran: list[events.KernelRan] = []
-    with nt.default_device(device, policy="always"), events.listen(
-        lambda event: ran.append(event) if isinstance(event, events.KernelRan) else None
-    ):
+    with nt.default_device(device, policy="always"), heard(events.KernelRan) as ran:
         return model.forward(x).float().numpy(), ran
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DType
@@ -30,7 +30,7 @@ from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.tensor import record
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 URIS = ("sim:npu1?float32=emulate", "sim:npu2?float32=emulate")
 DTYPES = (nt.bfloat16, nt.float16, nt.float32, nt.int8, nt.int16, nt.int32, nt.uint8, nt.bool)
@@ -51,12 +51,6 @@ TOO_LONG = {"erfc", "erfinv", "lgamma", "digamma"}
 
 # A bfloat16 rounded the other way costs its square, 1.5e-5 of the value's, but is rare.
 LARGEST_NMSE = {"bfloat16": 1e-6, "float16": 1e-6, "float32": 1e-12}
-
-
-@pytest.fixture(autouse=True)
-def cpu_afterwards() -> Iterator[None]:
-    yield
-    nt.set_default_device("cpu")
 
 
 def operands(op: Op, dtype: DType) -> list[nt.Tensor]:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from machine import Fault, Machine
+from machine import Machine
+from npu_faults import Fault
 
 import npu_tensor as nt
 from npu_tensor.cli.calibrate import calibrate as command

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from machine import Machine
+from npu_values import compute
 
+import npu_tensor as nt
 from npu_tensor.runtime.devices import system
 from npu_tensor.runtime.devices.device_kind import OPTIONS
 from npu_tensor.runtime.xrt.xrt_device import set_power_mode
@@ -22,7 +27,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(tool: Path, ending: str) -> None:
-    tool.write_text(f'#!/bin/sh\necho "$@" > "{tool}.arguments"\n{ending}\n')
+    tool.write_text(f'#!/bin/sh\necho "$@" >> "{tool}.arguments"\n{ending}\n')
     tool.chmod(0o755)
 
 
@@ -41,6 +46,8 @@ def test_the_tool_is_asked_in_its_own_words(tool: Path, mode: str, name: str) ->
     ("ending", "said"),
     [
         ("echo 'not supported'; exit 2", "not supported"),
+        ("echo 'Permission denied' >&2; exit 1", "exit code 1: Permission denied"),
+        ("exit 3", "exit code 3"),
         ("while :; do :; done", "no answer within 0.5 s"),
     ],
 )
@@ -56,3 +63,17 @@ def test_what_the_tool_refuses_is_a_warning(
 def test_without_the_tool(tool: Path) -> None:
     with pytest.warns(RuntimeWarning, match="is not low: .*No such file or directory: 'xrt-smi'"):
         set_power_mode(BDF, "low")
+
+
+def test_it_is_asked_once_and_work_goes_on_whatever_it_says(
+    machine: Machine, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tool, "exit 3")
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.defpath}")  # with a C++ compiler
+    with ExitStack() as stack:
+        with pytest.warns(RuntimeWarning, match=f"{BDF} is not turbo: exit code 3"):
+            stack.enter_context(nt.default_device("npu?power=turbo"))
+        compute(0)
+        compute(1)
+    assert machine.launches == 2
+    assert Path(f"{tool}.arguments").read_text() == f"configure --device {BDF} --pmode turbo\n"

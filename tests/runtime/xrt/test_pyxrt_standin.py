@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from interrupts import interrupts
-from machine import Crash, Fault, Machine, install
+from machine import Crash, Machine, install
+from npu_faults import Fault
 from npu_memory import FREED
 from pybind_signatures import ALL
 from signatures import MEASURED, Measured, outcome
@@ -158,7 +159,7 @@ def test_dirty_lines_end_up_on_the_result(machine: Machine, loaded: Loaded) -> N
     expected = np.arange(ELEMENTS) + 7
     expected[:16] = [1, 1, *[-5] * 14]
     assert (loaded.host(loaded.y) == expected).all()
-    assert machine.warnings == ["launch 0 wrote a buffer that had dirty lines in the cache"]
+    assert machine.complaints == ["launch 0 wrote a buffer that had dirty lines in the cache"]
 
 
 def test_a_late_sync_to_the_device_overwrites_the_result(loaded: Loaded) -> None:
@@ -174,7 +175,7 @@ def test_a_view_does_not_keep_the_buffer(machine: Machine, loaded: Loaded) -> No
     assert [int(value) for value in view[:4]] == STARTED
     del loaded.x
     assert (view.view(np.uint8) == FREED).all()
-    assert (machine.live_bos, machine.live_bytes) == (2, 4 * ELEMENTS + loaded.size)
+    assert machine.live_bos == 2
 
 
 def test_groups_name_bank_and_context(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
@@ -191,7 +192,7 @@ def test_groups_name_bank_and_context(machine: Machine, pyxrt: Any, loaded: Load
     run = loaded.run(x=second.x)
     run.start()
     run.wait()
-    assert machine.warnings == ["a buffer object of context 2 is used in another one"]
+    assert machine.complaints == ["a buffer object of context 2 is used in another one"]
 
 
 # --- launches
@@ -220,7 +221,7 @@ def test_contexts_run_in_order_but_not_with_each_other(machine: Machine, loaded:
     third.wait()  # It did.
     assert loaded.read(loaded.x) == [14, 15, 16, 17]
     assert states([first]) == ["COMPLETED"]
-    machine.warnings.clear()
+    machine.complaints.clear()
 
 
 def test_runtime_parameters_that_are_not_set(machine: Machine, pyxrt: Any, affine_files: Files) -> None:
@@ -238,6 +239,32 @@ def test_instructions_that_were_not_synced(pyxrt: Any, loaded: Loaded) -> None:
     run.set_arg(1, fresh)
     run.start()
     assert run.wait().name == "ERT_CMD_STATE_ERROR"
+
+
+def test_instructions_of_another_kernel(machine: Machine, loaded: Loaded, affine_files: Files) -> None:
+    """They write a parameter where this one has none."""
+    other = Loaded(loaded.pyxrt, loaded.device, affine_files, (10, 0))
+    run = loaded.run()
+    run.set_arg(1, other.instructions)
+    run.set_arg(2, other.size)
+    run.start()
+    assert run.wait().name == "ERT_CMD_STATE_ERROR"
+    assert "these are not its instructions" in machine.complaints[0]
+
+
+@pytest.mark.parametrize("wrong", ["no token", "tokens of two columns"])
+def test_waiting_for_tokens_that_do_not_come(machine: Machine, loaded: Loaded, wrong: str) -> None:
+    words = loaded.host(loaded.instructions).view(np.uint32)
+    if wrong == "no token":
+        pushes = np.flatnonzero(words == 24) - 1
+        words[pushes] &= 0x7FFFFFFF
+    else:
+        words[-1] += 1 << 16
+    loaded.instructions.sync(loaded.to_device)
+    run = loaded.run()
+    run.start()
+    assert run.wait().name == "ERT_CMD_STATE_ERROR"
+    assert "these are not its instructions" in machine.complaints[0]
 
 
 def test_what_would_crash_at_start(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
@@ -270,7 +297,7 @@ def test_a_buffer_that_is_freed_under_way(machine: Machine, pyxrt: Any, loaded: 
     run.start()
     del gone
     run.wait()
-    assert "a buffer object was freed before launch 0 had ended" in machine.warnings
+    assert "a buffer object was freed before launch 0 had ended" in machine.complaints
 
 
 def test_arguments_that_change_under_way(machine: Machine, loaded: Loaded) -> None:
@@ -290,6 +317,34 @@ def test_a_run_that_is_dropped_under_way(machine: Machine, loaded: Loaded, polls
         run.state()
     del run
     noted(machine, "the process would abort")
+
+
+def test_waiting_for_what_never_ends(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    run, listed = loaded.run(), pyxrt.runlist(loaded.context)
+    listed.add(loaded.run())
+    machine.inject(Fault.HANG)
+    run.start()
+    listed.execute()
+    for waiting in (run, listed):
+        with crash(machine, "never ends: the process would hang"):
+            waiting.wait()
+    loaded.context._core.queue[0].fault = None
+    for waiting in (run, listed):
+        waiting.wait()
+
+
+def test_a_list_that_is_executed_while_it_runs(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    listed, run = pyxrt.runlist(loaded.context), loaded.run()
+    listed.add(run)
+    listed.execute()
+    with pytest.raises(RuntimeError, match="must be idle before submitting for execution, current state: running"):
+        listed.execute()
+    other = pyxrt.runlist(loaded.context)
+    other.add(run)
+    with crash(machine, "while one of its runs is under way"):
+        other.execute()
+    listed.wait()
+    assert loaded.read(loaded.y) == ADDED
 
 
 def test_a_list_of_another_context_crashes(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:

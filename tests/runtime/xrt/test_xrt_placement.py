@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from machine import Machine
+from running import heard
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -11,15 +12,9 @@ from npu_tensor import events
 
 def ran(*tensors: nt.Tensor) -> list[str]:
     """The devices of the kernels of a realize."""
-    found: list[str] = []
-
-    def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelRan):
-            found.append(event.device)
-
-    with events.listen(note):
+    with heard(events.KernelRan) as seen:
         nt.realize(*tensors)
-    return found
+    return [event.device for event in seen]
 
 
 def test_products_go_to_the_npu_from_a_size_on_and_results_stay(machine: Machine) -> None:

@@ -15,25 +15,24 @@ from typing import Any
 import npu_images
 
 from npu_tensor.dataflow.array_program import ArrayProgram
-from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron import IronBackend, kernel_format
 from npu_tensor.runtime.build.iron_worker import FILES, Format
-from npu_tensor.runtime.sim.host_backend import HostBackend
+from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
 
 __all__ = ["StandinBackend"]
 
 
 class StandinBackend:
-    """In place of IronBackend; compiles with the C++ compiler of this machine."""
+    """In place of IronBackend. The C++ is compiled for this machine, when a kernel is loaded."""
 
     name = "iron"
     formats: tuple[tuple[str, ...], ...] = tuple(FILES.values())
 
     def missing(self) -> str | None:
         """Why there is no C++ compiler, or None."""
-        return HostBackend().missing()
+        return host_compiler.reason()
 
     def toolchain(self) -> str:
         """In place of the versions of mlir-aie and Peano."""
@@ -44,21 +43,20 @@ class StandinBackend:
         return IronBackend().unit(design)
 
     def ingredients(self, unit: Unit) -> dict[str, Any]:
-        """Those of the libraries in the file, and what the runtime has to know."""
+        """What the runtime has to know."""
         format: Format = "elf" if isinstance(unit, (Design, ArrayProgram)) else "xclbin"
-        return {"format": format, "kernel": npu_images.KERNELS[format], **HostBackend().ingredients(unit)}
+        return {"format": format, "kernel": npu_images.KERNELS[format]}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        """Why libraries that were made elsewhere do not run here."""
-        return HostBackend().unfit(ingredients)
+        """Nothing is made for one machine."""
+        return None
 
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
-        """Raises BuildError with what the compiler says."""
+        """Makes the files."""
         design = request.design
         format = kernel_format(design)
         paths = {suffix: directory / f"kernel{suffix}" for suffix in FILES[format]}
-        declared = HOST_BUFFERS if format == "xclbin" else None
-        image = npu_images.write(paths[f".{format}"], design, format, declared)
+        image = npu_images.write(paths[f".{format}"], design, format)
         (directory / "build.log").touch()
         if format == "xclbin":
             paths[".pdi"].write_bytes(image.digest.encode())

@@ -14,12 +14,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import npu_memory
+
 from npu_tensor.runtime.sim import simulated_array
 
 __all__ = ["interrupts"]
 
-_BELOW = (str(Path(__file__).parent), str(Path(simulated_array.__file__).parent))
-"""The stand-in, and the simulated array that runs its kernels in greenlets, whose frames do not end in the stand-in."""
+_BELOW = tuple(str(Path(path).parent) for path in (__file__, npu_memory.__file__, simulated_array.__file__))
+"""The stand-in with its memory, and the simulated array that runs its kernels in greenlets, whose frames do not end in
+the stand-in."""
 
 _AGAIN = 50e-6
 """Seconds until an interrupt is tried again that came too early."""

@@ -14,23 +14,35 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, final
 
-import npu_simulation
 import numpy as np
-from machine import Fault, Machine, Npu, driver_error
+from machine import Machine, Npu, driver_error
+from npu_faults import Fault
 from npu_images import Image
 from npu_instructions import StreamError, reach, read_stream, written
 from npu_memory import Memory
 from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
 
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.build.iron_program import MARKER, WORDS
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign
+from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign
 
-__all__ = ["Command", "Core", "Job"]
+__all__ = ["BufferMemory", "Command", "Core", "Job"]
 
 OPCODE: Final = 3
 """Run a transaction from an instruction stream."""
+
+
+class BufferMemory(Memory):
+    """Of a buffer object. slot: of the context that its group names; 0 for none."""
+
+    def __init__(self, nbytes: int, living: dict[int, int], slot: int) -> None:
+        super().__init__(nbytes, living)
+        self.slot = slot
+
+
+Argument = weakref.ref[BufferMemory] | int | None
+"""Of a run, which does not keep its buffer objects."""
 
 
 @final
@@ -43,7 +55,7 @@ class Command:
     __slots__ = ("arguments", "fault", "launch", "pending", "polls", "state")
 
     def __init__(self, arguments: int) -> None:
-        self.arguments: list[Memory | int | None] = [None] * arguments
+        self.arguments: list[Argument] = [None] * arguments
         self.state = NEW
         self.pending = False
         self.polls = 0
@@ -79,21 +91,16 @@ class Core:
         self.machine, self.npu, self.image = machine, npu, image
         self.broken = False
         self.generation = npu.generation
-        self._loaded: list[LoadedDesign] | None = None
+        self._loaded: dict[Configuration, LoadedConfiguration] = {}
         with machine.lock:
             settle(npu)
-            if machine.creation_fault(Fault.CONTEXT) is not None or len(npu.cores) >= (npu.context_limit or 0):
-                raise driver_error(npu.refusal, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
+            if machine.due(Fault.CONTEXT) is not None or len(npu.cores) >= npu.context_limit:
+                raise driver_error(28, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
             if image.design.columns > npu.array.columns:
                 raise driver_error(22, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
             self.slot = next(npu.slots)
-            next(machine.count_context)
+            machine.contexts_made += 1
             npu.cores.add(weakref.ref(self, npu.closed.append))
-
-    def __del__(self) -> None:
-        loaded: list[LoadedDesign] | None = getattr(self, "_loaded", None)
-        if loaded is not None:
-            npu_simulation.give_back(self.npu, self.image, loaded)
 
     def check(self) -> None:
         """Raise what a call of the driver raises if the device is gone."""
@@ -111,7 +118,7 @@ class Core:
         if self.broken or not npu.present or self.generation != npu.generation:
             self.check()
             raise driver_error(2, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
-        next(machine.count_submission)
+        machine.submissions += 1
         if type(job) is Command:
             self._prepare(job)
             job.polls = machine.polls
@@ -128,13 +135,8 @@ class Core:
         machine = self.machine
         if machine.compute:
             self._check_arguments(command)
-        command.launch = next(machine.count_launch)
-        if command.fault is not None or machine.faults is not None or machine.injected:
-            self._disturb(command)
-
-    def _disturb(self, command: Command) -> None:
-        with self.machine.lock:
-            command.fault = self.machine.launch_fault(command.launch)
+        command.launch = machine.launches
+        command.fault = machine.launch_fault()
         if command.fault is Fault.LOST:
             self.npu.present = False
             self.check()
@@ -145,21 +147,21 @@ class Core:
         """Refuse what would crash the process, or let the NPU read and write beyond buffers."""
         machine, image = self.machine, self.image
         buffers = command.arguments[image.first_buffer :]
-        for number, region in enumerate(buffers):
+        for number, argument in enumerate(buffers):
             name = f"argument {number + image.first_buffer} of {image.design.name}"
-            if region is None and image.format == "xclbin":
+            if argument is None and image.format == "xclbin":
                 continue  # It declares more than most instructions use.
-            if not isinstance(region, Memory):
-                raise machine.crash(f"{name} is {region}, not a buffer object")
-            if not region.alive:
-                raise machine.crash(f"{name} is a buffer object that was freed")
+            region = _memory(argument)
+            if region is None:
+                gone = isinstance(argument, weakref.ref)
+                raise machine.crash(f"{name} is {'a buffer object that was freed' if gone else argument}")
             if region.slot not in (0, self.slot):
                 note = f"a buffer object of context {region.slot} is used in another one"
-                if note not in machine.warnings:
-                    machine.warnings.append(note)
+                if note not in machine.complaints:
+                    machine.complaints.append(note)
         if image.format == "xclbin":
-            _, stream, size = command.arguments[:3]
-            if not isinstance(stream, Memory) or not stream.alive:
+            stream, size = _memory(command.arguments[1]), command.arguments[2]
+            if stream is None:
                 raise machine.crash(f"{image.design.name} is started without instructions")
             designs = self._started(command)
             words = len(_words(stream)) // 4
@@ -170,10 +172,10 @@ class Core:
             if size not in (words, 4 * words):
                 raise machine.crash(f"{image.design.name} has {words} words of instructions, not {size}")
             for number, needed in reach(designs).items():
-                region = buffers[number]
+                region = _memory(buffers[number])
                 name = image.design.name
-                if not isinstance(region, Memory):
-                    raise machine.crash(f"argument {number + 3} of {name} is {region}, not a buffer object")
+                if region is None:
+                    raise machine.crash(f"argument {number + 3} of {name} is {buffers[number]}")
                 if region.nbytes < needed:
                     raise machine.crash(f"an argument of {name} has {region.nbytes} bytes and needs {needed}")
 
@@ -228,7 +230,7 @@ class Core:
 
     def _restart(self) -> None:
         """What the driver does after a timeout: it loads the context anew and aborts what is queued."""
-        self._loaded = None
+        self._loaded.clear()
         while self.queue:
             job = self.queue.popleft()
             if type(job) is Command:
@@ -240,48 +242,55 @@ class Core:
             job.pending = False
 
     def _run_command(self, command: Command) -> Any:
-        fault, image, machine = command.fault, self.image, self.machine
-        regions = [region for region in command.arguments[image.first_buffer :] if isinstance(region, Memory)]
-        if not all(region.alive for region in regions):
-            machine.warnings.append(f"a buffer object was freed before launch {command.launch} had ended")
+        fault, machine = command.fault, self.machine
+        arguments = [each for each in command.arguments[self.image.first_buffer :] if each is not None]
+        regions: list[Any] = list(map(_memory, arguments))
+        if None in regions:
+            machine.complaints.append(f"a buffer object was freed before launch {command.launch} had ended")
+            return COMPLETED
         outputs = [regions[number] for number in self.written(command) if number < len(regions)]
         if fault is None:
             state = self._compute(command, regions)
         else:
             state = {Fault.ERROR: ERROR, Fault.TIMEOUT: TIMEOUT}.get(fault, COMPLETED)
-        if fault is not None or state is not COMPLETED:
-            for region in outputs:
-                region.device[:] = np.frombuffer(np.random.default_rng(command.launch).bytes(region.nbytes), np.uint8)
         for region in outputs:
+            if fault is not None or state is not COMPLETED:
+                region.fill_with_garbage(command.launch)
             if region.written_by_npu():
-                machine.warnings.append(f"launch {command.launch} wrote a buffer that had dirty lines in the cache")
+                machine.complaints.append(f"launch {command.launch} wrote a buffer that had dirty lines in the cache")
         return state
 
-    def _compute(self, command: Command, regions: list[Memory]) -> Any:
+    def _compute(self, command: Command, regions: list[BufferMemory]) -> Any:
         machine, image = self.machine, self.image
         if machine.group_of_kernel and any(region.slot != self.slot for region in regions):
             return COMPLETED
         if image.design.arch != self.npu.array.arch:
             for number in self.written(command):
                 regions[number].device[:] = 0
-            return {"zeros": COMPLETED, "error": ERROR, "timeout": TIMEOUT}[machine.wrong_arch]
+            return COMPLETED
         try:
-            if self._loaded is None:
-                self._loaded = npu_simulation.load(self.npu, image)
             if image.format == "xclbin":
                 designs = self._started(command)
                 if designs is None:
                     raise StreamError(f"{image.design.name}: these are not its instructions")
                 for design in designs:
-                    loaded = LoadedDesign(self._loaded[0].configuration, design, strict=True)
-                    loaded.run([region.device for region in regions])
+                    self._load(design).run([region.device for region in regions])
             else:
-                for loaded, run in zip(self._loaded, image.program.runs, strict=True):
-                    loaded.run([regions[part.argument].device[part.offset :] for part in run.slices])
+                for run in image.program.runs:
+                    self._load(run.design).run([regions[part.argument].device[part.offset :] for part in run.slices])
         except (NpuTensorError, StreamError) as error:
-            machine.failures.append(str(error))
+            machine.complaints.append(str(error))
             return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
         return COMPLETED
+
+    def _load(self, design: Design) -> LoadedDesign:
+        """A design in the array. Its configuration stays there until the context is loaded anew."""
+        configuration = design.configuration
+        if configuration not in self._loaded:
+            designs = [run.design for run in self.image.program.runs]
+            own = next(each for each in designs if each.configuration == configuration)
+            self._loaded[configuration] = self.npu.simulated.load(own).configuration
+        return LoadedDesign(self._loaded[configuration], design, strict=True)
 
     def written(self, command: Command) -> Sequence[int]:
         """The numbers of the buffers that a command writes."""
@@ -292,15 +301,19 @@ class Core:
 
     def _started(self, command: Command) -> list[Design] | None:
         """What the instructions of a command say; None if the controller stops at them."""
-        opcode, stream, _ = command.arguments[:3]
-        assert isinstance(stream, Memory)
-        if opcode != OPCODE:
+        stream = _memory(command.arguments[1])
+        if command.arguments[0] != OPCODE or stream is None:
             return None
-        sizes = tuple(region.nbytes for region in command.arguments[3:] if isinstance(region, Memory))
+        sizes = tuple(region.nbytes for region in map(_memory, command.arguments[3:]) if region is not None)
         try:
             return _read(self.image, _words(stream), sizes)
         except StreamError:
             return None
+
+
+def _memory(argument: Argument) -> BufferMemory | None:
+    """Of an argument that is a buffer object; None of one that was freed."""
+    return argument() if isinstance(argument, weakref.ref) else None
 
 
 def _words(stream: Memory) -> bytes:

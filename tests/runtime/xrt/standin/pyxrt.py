@@ -13,9 +13,7 @@ import states
 from machine import current
 from pybind_signatures import TYPES, Signatures
 from states import ert_cmd_state, xclBOSyncDirection, xrt_info_device
-from surface_device import device, hw_context
-from surface_files import elf, uuid, xclbin
-from surface_memory import bo
+from surface_device import bo, device, elf, hw_context, uuid, xclbin
 from surface_runs import ext_kernel, kernel, run, runlist
 
 __all__ = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from weakref import ref
 
 from machine import current
 from npu_contexts import Command, Core, Job
 from pybind_signatures import Signatures, bound, index
 from states import ABORT, NEW
-from surface_device import hw_context
-from surface_memory import bo
+from surface_device import bo, hw_context
 
 __all__ = ["ext_kernel", "kernel", "run", "runlist"]
 
@@ -90,8 +90,7 @@ class run:
     def set_arg(self, number: Any, value: Any, /) -> None:
         """A buffer object or a number for one argument."""
         machine = self._machine
-        next(machine.count_set_arg)
-        given = value._memory if isinstance(value, bo) else index(value, -(1 << 31), (1 << 31) - 1)
+        given = ref(value._memory) if isinstance(value, bo) else index(value, -(1 << 31), (1 << 31) - 1)
         place = number if type(number) is int else index(number, -(1 << 31), (1 << 31) - 1)
         if place is None or given is None:
             raise self._SET_ARG.error((self, number, value))
@@ -106,7 +105,6 @@ class run:
     def state(self) -> Any:
         """Of the last start. A run of a runlist has none of its own until the list has failed."""
         command = self._command
-        next(self._machine.count_poll)
         if command.pending:
             core: Any = self._core
             core.check()

@@ -1,4 +1,4 @@
-"""Launches of several kernels: one submission, intermediates in scratch, and what follows a fault."""
+"""Launches of several kernels on an NPU: full ELFs, and files that do not allow it."""
 
 from __future__ import annotations
 
@@ -6,49 +6,22 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from machine import Fault, Machine
+from machine import Machine
 from npu_images import Image
+from npu_values import reordered
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.store.library import KernelLibrary
 
-pytestmark = pytest.mark.usefixtures("_unchecked")
+pytestmark = pytest.mark.usefixtures("_unchecked", "less_optimised")
 
 
 @pytest.fixture(autouse=True)
 def _several() -> Iterator[None]:
     with config.scope(launch_milliseconds=500):
         yield
-
-
-def gathered(times: int) -> tuple[nt.Tensor, np.ndarray]:
-    """Rows of a matrix in another order, several times, each of which reads what the one before it has made."""
-    order = np.random.default_rng(0).permutation(24).astype(np.int32)
-    values = np.random.default_rng(1).standard_normal((24, 64), np.float32)
-    at, value = nt.from_numpy(order), nt.from_numpy(values)
-    for _ in range(times):
-        value, values = value.index_select(0, at), values[order]
-    return value, values
-
-
-@pytest.mark.parametrize("machine_name", ["machine", "first_generation"])
-def test_kernels_of_one_configuration_are_one_launch(machine_name: str, request: pytest.FixtureRequest) -> None:
-    machine: Machine = request.getfixturevalue(machine_name)
-    with nt.default_device("npu"):
-        for _ in range(2):  # The first launch is compared with those of its kernels one by one.
-            value, right = gathered(4)
-            before = machine.submissions
-            np.testing.assert_array_equal(value.numpy(), right)
-        assert machine.submissions - before == 1
-        explanation = nt.explain(gathered(4)[0])
-        assert (explanation.launches, explanation.configuration_changes, explanation.context_switches) == (1, 0, 0)
-    assert machine.failures == []
-    assert machine.warnings == []
-
-
-FAULTS = [Fault.ERROR, Fault.TIMEOUT, Fault.GARBAGE, Fault.START, Fault.LOST]
 
 
 def test_a_file_that_declares_fewer_buffers_is_launched_kernel_by_kernel(
@@ -68,8 +41,7 @@ def block(x: nt.Tensor, w: nt.Tensor) -> nt.Tensor:
     return ((x @ w).softmax(-1) @ w).relu() + x
 
 
-@pytest.mark.parametrize("fault", [None, *FAULTS])
-def test_several_configurations_are_one_launch_of_a_full_elf(machine: Machine, fault: Fault | None) -> None:
+def test_several_configurations_are_one_launch_of_a_full_elf(machine: Machine) -> None:
     generator = np.random.default_rng(0)
     x, w = (nt.from_numpy(generator.standard_normal((64, 64), np.float32)).to(nt.bfloat16) for _ in range(2))
     right = block(x.float(), w.float()).numpy()
@@ -78,18 +50,11 @@ def test_several_configurations_are_one_launch_of_a_full_elf(machine: Machine, f
         assert explanation.launches == 1
         assert explanation.configuration_changes > 1
         assert explanation.context_switches == 0
-        if fault is not Fault.GARBAGE:
+        for _ in range(2):  # The first is compared with those of its kernels one by one.
+            before = machine.submissions
             np.testing.assert_allclose(block(x, w).float().numpy(), right, rtol=0.05, atol=0.1)
-        before = machine.submissions
-        if fault is None:
-            result = block(x, w).float().numpy()
-            assert machine.submissions - before == 1
-        else:
-            machine.inject(fault)
-            with pytest.warns(RuntimeWarning, match="failed on npu"):
-                result = block(x, w).float().numpy()
-        np.testing.assert_allclose(result, right, rtol=0.05, atol=0.1)
-    assert machine.warnings == []
+        assert machine.submissions - before == 1
+    assert machine.complaints == []
 
 
 def test_without_a_compiler_launches_have_one_configuration(
@@ -99,17 +64,17 @@ def test_without_a_compiler_launches_have_one_configuration(
     generator = np.random.default_rng(0)
     x, w = (nt.from_numpy(generator.standard_normal((64, 64), np.float32)).to(nt.bfloat16) for _ in range(2))
     with nt.default_device("npu"), config.scope(launch_milliseconds=0):
-        nt.realize(block(x, w), gathered(2)[0])
+        nt.realize(block(x, w), reordered(2)[0])
     selection.reset()
     monkeypatch.setattr(standin_library.backend, "missing", lambda: "there is no compiler")
     with nt.default_device("npu"):
-        explanation = nt.explain(block(x, w), gathered(4)[0])
+        explanation = nt.explain(block(x, w), reordered(4)[0])
         assert explanation.launches > 2
         assert explanation.context_switches == explanation.configuration_changes > 1
         assert len({row.launch for row in explanation if row.kernel == "get_rows"}) == 1
         right = block(x.float(), w.float()).numpy()
         np.testing.assert_allclose(block(x, w).float().numpy(), right, rtol=0.05, atol=0.1)
-    assert machine.warnings == []
+    assert machine.complaints == []
 
 
 def both() -> None:

@@ -1,4 +1,4 @@
-"""Memory of buffer objects, of which host and NPU have a copy each, as with caches that are not coherent.
+"""Memory of which host and NPU have a copy each, as with caches that are not coherent.
 
 The model: the host copy is a write-back cache of lines of 64 bytes. A line is dirty if it is not what the last sync
 left there. A sync flushes lines whichever its direction is (clflush_data in xdna-driver, src/shim/buffer.cpp), and a
@@ -9,7 +9,7 @@ cache may also write dirty lines back whenever it likes. The least convenient mo
 - a sync from the device first writes dirty lines back, then reads the device copy;
 - a sync to the device copies everything, also lines that the NPU has changed since.
 
-A new buffer has a host copy of zeros, all dirty, and a device copy of 0xFF. Freed memory becomes 0xDB.
+New memory has a host copy of zeros, all dirty, and a device copy of 0xFF. Freed memory becomes 0xDB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["FREED", "UNWRITTEN", "Memory", "Owner"]
+__all__ = ["FREED", "Memory"]
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -39,23 +39,27 @@ def _pages(nbytes: int) -> Bytes:
 
 
 class Memory:
-    """Of one buffer object.
+    """A buffer. bytes, device: for host and NPU. A view of `bytes` does not keep it from being freed.
 
-    address: on the device, which sees that of the process. slot: of the context that its group names; 0 for none.
+    living: the sizes of all memories that are not freed yet, by a number of their own.
     """
 
-    __slots__ = ("_clean", "_device", "_host", "address", "alive", "device", "host", "nbytes", "slot")
+    _numbers = itertools.count()
 
-    def __init__(self, nbytes: int, slot: int) -> None:
+    def __init__(self, nbytes: int, living: dict[int, int]) -> None:
         self.nbytes = nbytes
-        self.slot = slot
-        self.alive = True
         self._host, self._device = _pages(nbytes), _pages(nbytes)
         self._device[:] = UNWRITTEN
         self.address = self._host.ctypes.data
         # Differs from the zeros of the host copy everywhere.
         self._clean = self._device.copy()
-        self.host, self.device = self._host[:nbytes], self._device[:nbytes]
+        self.bytes, self.device = self._host[:nbytes], self._device[:nbytes]
+        # Not by __del__ or a weak reference to this: the garbage collector calls those of all that is in a cycle, also
+        # of what another __del__ then keeps alive. It does not look at arrays.
+        self._token = np.empty(0, np.uint8)
+        number = next(self._numbers)
+        living[number] = nbytes
+        weakref.finalize(self._token, _free, self._host, number, living).atexit = False
 
     def to_device(self) -> None:
         """Flush all lines."""
@@ -68,6 +72,10 @@ class Memory:
         self._host[:] = self._device
         self._clean[:] = self._host
 
+    def fill_with_garbage(self, seed: int) -> None:
+        """What an NPU may leave there."""
+        self.device[:] = np.frombuffer(np.random.default_rng(seed).bytes(self.nbytes), np.uint8)
+
     def written_by_npu(self) -> bool:
         """Let the cache write dirty lines back over what the NPU wrote there. Whether there were any."""
         if self._host.tobytes() == self._clean.tobytes():
@@ -79,26 +87,8 @@ class Memory:
         clean[dirty] = host[dirty]
         return True
 
-class Owner:
-    """Keeps the memory of a buffer object, which is freed when this goes."""
 
-    __slots__ = ("_token",)
-
-    def __init__(self, memory: Memory, freed: Any) -> None:
-        # Not by __del__: when the garbage collector finds a cycle it calls that of everything in it, also of what
-        # another __del__ then keeps alive. It does neither look at arrays nor at pybind's objects.
-        self._token = np.empty(0, np.uint8)
-        key = next(_keys)
-
-        def free(_: object) -> None:
-            # No lock: this may run inside of any other call, in any thread.
-            del _living[key]
-            memory.alive = False
-            memory.host.fill(FREED)
-            freed.append(memory.nbytes)
-
-        _living[key] = weakref.ref(self._token, free)
-
-
-_keys: Final = itertools.count()
-_living: Final[dict[int, weakref.ref[Bytes]]] = {}
+def _free(host: Bytes, number: int, living: dict[int, int]) -> None:
+    """Takes no lock, as it may run inside of any other call, in any thread."""
+    host.fill(FREED)
+    del living[number]

@@ -1,10 +1,9 @@
-"""python tests/runtime/xrt/soak.py: many launches on a faulty NPU, with all results compared with NumPy.
+"""python tests/runtime/npu/soak.py: many launches on a faulty NPU, with all results compared with NumPy.
 
-Launches are of single kernels and of programs of several kernels, of one configuration and, where the NPU takes full
-ELFs, of several. The NPU is the stand-in for pyxrt; nothing runs on a real one. All values are small integers, which
-every dtype here holds exactly, so that a stale or torn read cannot hide within a tolerance. They are made by random
-kernels out of values that may still be under way, lie on the NPU for a while, are changed in place, and are read in any
-order.
+Launches are of single kernels and of programs of several kernels, of one configuration and, on the second generation,
+of several. The NPU is simulated; nothing runs on a real one. All values are small integers, which every dtype here
+holds exactly, so that a stale or torn read cannot hide within a tolerance. They are made by random kernels out of
+values that may still be under way, lie on the NPU for a while, are changed in place, and are read in any order.
 """
 
 from __future__ import annotations
@@ -28,25 +27,22 @@ import ml_dtypes
 import numpy as np
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent / "standin"))
-from backend import StandinBackend
-from machine import LAUNCH_FAULTS, Fault, Machine, Npu, install
-from states import ABORT
+    sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
+import faulty_npu
+from faulty_npu import FaultyNpu, installed
+from npu_faults import LAUNCH_FAULTS, Fault
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
-from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import faults, launches, npu_engine
 from npu_tensor.runtime.npu.launch_step import LaunchStep
-from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, engines, xrt_device, xrt_submission
 
 __all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
 
 Array = np.ndarray[Any, Any]
 
-LIMITS: Final = (("RyzenAI-npu1", 6), ("RyzenAI-npu4", 16), ("RyzenAI-npu4", 32))
+LIMITS: Final = (("sim:npu1", 6), ("sim:npu2", 16), ("sim:npu2", 32))
 """NPUs and how many contexts their drivers allow: the first generation, the second, and the second in newer ones."""
 
 SIDES: Final = (16, 32, 48)
@@ -147,14 +143,14 @@ def programs() -> list[Recipe]:
 
 @dataclass
 class Report:
-    """What was seen. programs: launches of several kernels. elfs: those of them that have several configurations.
+    """What was seen. programs: launches of several kernels. changing: those of them that have several configurations.
 
     lost: values that were on an NPU when it went away. resident: MB at equal distances.
     """
 
     launches: int = 0
     programs: int = 0
-    elfs: int = 0
+    changing: int = 0
     kernels: int = 0
     contexts: int = 0
     most_contexts: int = 0
@@ -189,23 +185,9 @@ def virtual_time() -> Iterator[VirtualTime]:
     shown = types.SimpleNamespace(**{name: getattr(time, name) for name in ("perf_counter", "sleep", "time")})
     shown.monotonic = clock.monotonic
     with ExitStack() as patches:
-        for module in (npu_engine, launches, faults, xrt_submission):
+        for module in (npu_engine, launches, faults, faulty_npu):
             patches.enter_context(mock.patch.object(module, "time", shown))
         yield clock
-
-
-def end_hung(machine: Machine) -> None:
-    """Abort what hangs, as a driver does after some seconds; the stand-in never does."""
-    for npu in machine.devices:
-        for core in [core for reference in list(npu.cores) if (core := reference()) is not None]:
-            while core.queue:
-                job = core.queue.popleft()
-                for command in getattr(job, "commands", [job]):
-                    command.pending, command.state = False, ABORT
-                if hasattr(job, "commands"):
-                    job.pending, job.failed, job.failure = False, 0, ABORT
-    for _ in range(3):  # A run that serves as a fence is started by one call and seen to end by a later one.
-        xrt_submission.release()
 
 
 @dataclass(eq=False)
@@ -219,8 +201,8 @@ class _Value:
 class _Soak:
     """One NPU, its faults, and the values that live meanwhile."""
 
-    def __init__(self, machine: Machine, kernels: int, fault_every: int, seed: int, clock: VirtualTime) -> None:
-        self.machine = machine
+    def __init__(self, npu: FaultyNpu, kernels: int, fault_every: int, seed: int, clock: VirtualTime) -> None:
+        self.npu = npu
         self.fault_every = fault_every
         self.clock = clock
         self.random = random.Random(seed)
@@ -231,20 +213,18 @@ class _Soak:
         self.values: dict[tuple[np.dtype[Any], tuple[int, ...]], list[_Value]] = {}
         self.kept: list[_Value] = []
         self.report = Report()
-        machine.faults = self.fault
+        npu.faults = self.fault
 
     def fault(self, launch: int) -> Fault | None:
-        """What happens to a launch of the stand-in. Also decides about the next context and the next buffer object."""
-        # Garbage can only be noticed where results are compared: the first of a kernel, and probes.
-        found = next(iter(engines._engines.values()))
-        if not found._batches:
-            return None  # A run that is started as a fence, for launches that were given up.
-        batch = found._batches[-1]
+        """What happens to a launch. Also decides about the next context and the next memory."""
+        engine = self.npu.engine
+        batch = engine._batches[-1]
         step = batch.launches[0].step
         assert isinstance(step, LaunchStep)
         self.report.programs += len(step.kernels) > 1
-        self.report.elfs += batch.program.is_elf
-        careful = not (batch.program.checked and found.health.trusted)
+        self.report.changing += len({id(kernel.request.design.configuration) for kernel in step.kernels}) > 1
+        # Garbage can only be noticed where results are compared: the first of a kernel, and probes.
+        careful = not (batch.program.checked and engine.health.trusted)
         if careful and self.dice.random() < 0.1:
             kind = Fault.GARBAGE
         elif self.dice.randrange(self.fault_every):
@@ -254,7 +234,7 @@ class _Soak:
         self.report.faults[kind.name] += 1
         if kind not in LAUNCH_FAULTS:
             # Mostly one at a time, which the runtime gets over by giving something up; sometimes that is not enough.
-            self.machine.inject(kind, times=self.dice.choice((1, 1, 1, 2, 40)))
+            self.npu.inject(kind, times=self.dice.choice((1, 1, 1, 2, 40)))
             return None
         return kind
 
@@ -314,7 +294,7 @@ class _Soak:
         if not np.array_equal(found, value.right):
             different = np.argwhere(found != value.right)
             raise AssertionError(
-                f"{len(different)} of {found.size} elements are wrong after {self.machine.launches} launches, such as"
+                f"{len(different)} of {found.size} elements are wrong after {self.npu.launches} launches, such as"
                 f" {found[tuple(different[0])]} at {different[0]} instead of {value.right[tuple(different[0])]}"
             )
 
@@ -327,12 +307,12 @@ class _Soak:
 
     def step(self) -> None:
         """One thing that a program may do."""
-        resting = any(found.health.state == "resting" for found in engines._engines.values())
+        resting = any(engine.health.state == "resting" for engine in self.npu.engines)
         self.clock.now += 2.0 if resting else 0.02
-        if not self.machine.devices[0].present and self.random.random() < 0.1:
-            self.machine.plug_in(reset=self.random.random() < 0.5)
+        if not all(driver.present for driver in self.npu.drivers) and self.random.random() < 0.1:
+            self.npu.plug_in(reset=self.random.random() < 0.5)
         if self.random.random() < 0.02:
-            end_hung(self.machine)
+            self.npu.end_hung()
             self.forgive()
         dice = self.random.random()
         try:
@@ -351,8 +331,8 @@ class _Soak:
 
     def forgive(self) -> None:
         """Let kernels that failed too often run again, so that all of them take part until the end."""
-        for found in engines._engines.values():
-            for program in found.programs.values():
+        for engine in self.npu.engines:
+            for program in engine.programs.values():
                 self.report.refused += bool(program.refused)
                 program.faults, program.refused = 0, ""
 
@@ -373,59 +353,49 @@ class _Soak:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         self.report.resident.append(round(pages * 4096 / 1e6, 1))
         self.report.objects.append(len(gc.get_objects()))
-        self.report.buffers.append(self.machine.live_bos)
+        self.report.buffers.append(self.npu.live_memories)
 
     def run(self, count: int, observations: int = 10) -> Report:
         """Until so many kernels were launched. Raises AssertionError at the first wrong result."""
-        report, machine = self.report, self.machine
-        limit = machine.devices[0].context_limit or 0
+        report, npu = self.report, self.npu
         for number in range(observations):
-            while machine.launches < count * (number + 1) / observations:
+            while npu.launches < count * (number + 1) / observations:
                 self.step()
-                report.most_contexts = max(report.most_contexts, machine.live_contexts)
-                assert report.most_contexts <= limit
+                report.most_contexts = max(report.most_contexts, npu.live_contexts)
+                assert report.most_contexts <= npu.context_limit
             self.observe()
-        machine.faults = None
-        machine.injected.clear()
-        machine.plug_in()
+        npu.faults = None
+        npu.injected.clear()
+        npu.plug_in()
         self.forget_lost()
-        for found in engines._engines.values():
-            report.kernels += len(found.programs)
-        report.launches, report.contexts = machine.launches, machine.contexts_made
+        report.kernels = sum(len(engine.programs) for engine in npu.engines)
+        report.launches, report.contexts = npu.launches, npu.contexts_made
         return report
 
 
 def soak(
-    count: int,
-    kernels: int = 1000,
-    fault_every: int = 200,
-    seed: int = 1,
-    npu: tuple[str, int] = LIMITS[1],
-    library: KernelLibrary | None = None,
+    count: int, kernels: int = 1000, fault_every: int = 200, seed: int = 1, kind: tuple[str, int] = LIMITS[1]
 ) -> Report:
-    """Launch `count` kernels on a stand-in, a fault in `fault_every`, and compare everything that is read.
+    """Launch `count` kernels, a fault in `fault_every`, and compare everything that is read.
 
-    kernels: recipes that are used, out of all. npu: its name and how many contexts its driver allows. Raises
-    AssertionError for a wrong result, for anything that is left over at the end, and for misuse of pyxrt.
+    kernels: recipes that are used, out of all. kind: of NPU: its name and how many contexts its driver allows. Raises
+    AssertionError for a wrong result, for anything that is left over at the end, and for misuse of the driver.
     """
-    machine = Machine([Npu(npu[0], context_limit=npu[1])])
-    library = library or KernelLibrary(StandinBackend())
-    settings = config.scope(launch_seconds=1, max_contexts=npu[1], policy="always", launch_milliseconds=500)
-    fresh = mock.patch.multiple(bindings, _opened={}, _opener=None, _failed=None)
-    with install(machine), settings, fresh, mock.patch.object(xrt_device, "library", return_value=library):
-        with warnings.catch_warnings(), virtual_time() as clock:
-            warnings.filterwarnings("ignore", category=RuntimeWarning)
-            selection.reset()
-            with nt.default_device("npu"):
-                running = _Soak(machine, kernels, fault_every, seed, clock)
-                report = running.run(count)
-            del running
-            selection.reset()
-            end_hung(machine)
-            gc.collect()
-        assert not machine.crashes, machine.crashes
-        report.left = machine.live_contexts + machine.live_bos
-        assert not report.left, f"{machine.live_contexts} contexts and {machine.live_bos} buffers are left"
+    name, limit = kind
+    npu = FaultyNpu(limit)
+    with (
+        config.scope(launch_seconds=1, max_contexts=limit, launch_milliseconds=500),
+        warnings.catch_warnings(),
+        virtual_time() as clock,
+    ):
+        warnings.filterwarnings("ignore", category=RuntimeWarning)
+        with installed(npu), nt.default_device(name, "always"):
+            report = _Soak(npu, kernels, fault_every, seed, clock).run(count)
+        npu.end_hung()
+        gc.collect()
+    assert not npu.complaints, npu.complaints
+    report.left = npu.live_contexts + npu.live_memories
+    assert not report.left, f"{npu.live_contexts} contexts and {npu.live_memories} buffers are left"
     return report
 
 
@@ -437,10 +407,9 @@ def soak(
 def main(launches: int, kernels: int, fault_every: int, seed: int) -> None:
     """Print what was seen on each NPU."""
     with tempfile.TemporaryDirectory() as cache, config.scope(cache_path=cache):
-        library = KernelLibrary(StandinBackend())
-        for npu in LIMITS:
-            report = soak(launches // len(LIMITS), kernels, fault_every, seed, npu, library)
-            click.echo(f"{npu[0]}, {npu[1]} contexts: {report}")
+        for kind in LIMITS:
+            report = soak(launches // len(LIMITS), kernels, fault_every, seed, kind)
+            click.echo(f"{kind[0]}, {kind[1]} contexts: {report}")
 
 
 if __name__ == "__main__":

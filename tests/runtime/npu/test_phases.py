@@ -6,13 +6,12 @@ import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 from fake_clock import Clock
-from machine import Fault, Machine
+from faulty_npu import FaultyNpu
+from npu_faults import Fault
 from running import needs_compiler
-from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -21,9 +20,8 @@ from npu_tensor.observe.spans import spans
 from npu_tensor.runtime.npu import notices, npu_engine
 from npu_tensor.runtime.npu.launches import Launch
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
-from npu_tensor.runtime.xrt import engines
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 
 def ones(rows: int) -> nt.Tensor:
@@ -34,58 +32,52 @@ def names(phases: tuple[events.Phase, ...] | list[events.Phase]) -> list[str]:
     return [phase.name for phase in phases]
 
 
-def test_a_launch_converts_syncs_dispatches_and_runs(machine: Machine) -> None:
+def test_a_launch_converts_syncs_dispatches_and_runs(npu: FaultyNpu) -> None:
     x, y = ones(64), ones(64)
     heard: list[events.Event] = []
-    with nt.default_device("npu", policy="always"):
-        ((x + x).realize() + x).realize()  # checks both kernels against the CPU
-        with events.listen(heard.append):
-            first = (y + y).realize()
-            second = (first + y).realize()
-            assert second.tolist() == [[3.0] * 64] * 64
+    ((x + x).realize() + x).realize()  # checks both kernels against the CPU
+    with events.listen(heard.append):
+        first = (y + y).realize()
+        second = (first + y).realize()
+        assert second.tolist() == [[3.0] * 64] * 64
     found = spans(heard)
     one, two = found.runs
     # The operand; the context, what is to be seen there, and the launch. The first result stays where it is.
     assert names(one.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
     assert names(two.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
     for run in found.runs:
-        assert run.event.device == "npu"
+        assert run.event.device == "sim:npu2"
         assert 0 < sum(phase.seconds for phase in run.event.phases) <= run.event.seconds
         assert all(run.event.start <= phase.when <= run.event.when for phase in run.event.phases)
     assert names(found.fetches)[0] == "sync"
     assert all(phase.when > two.event.when for phase in found.fetches)
 
 
-def test_results_and_syncs_are_the_same_with_and_without_a_listener(machine: Machine) -> None:
+def test_results_and_syncs_are_the_same_with_and_without_a_listener(npu: FaultyNpu) -> None:
     counts = []
     for observe in (False, False, True):  # The first run checks the kernels against the CPU.
         x, y = ones(64), ones(64)
-        with (
-            nt.default_device("npu", policy="always"),
-            mock.patch.object(bo, "sync", autospec=True, side_effect=bo.sync) as syncs,
-            profile() if observe else nullcontext(),
-        ):
+        before = npu.to_device + npu.from_device
+        with profile() if observe else nullcontext():
             assert ((x + y) * x).tolist() == [[2.0] * 64] * 64
-        counts.append(syncs.call_count)
+        counts.append(npu.to_device + npu.from_device - before)
     assert counts[1] == counts[2] > 0
 
 
-def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_about_a_fault_is_not_part_of_the_run(npu: FaultyNpu, monkeypatch: pytest.MonkeyPatch) -> None:
     x = ones(64)
-    with nt.default_device("npu", policy="always"):
-        (x + x).realize()
-        (opened,) = engines._engines.values()
-        abandon, began = opened._abandon, []
+    (x + x).realize()
+    abandon, began = npu.engine._abandon, []
 
-        def abandoned(*launches: Launch) -> None:
-            began.append(time.perf_counter())
-            abandon(*launches)
+    def abandoned(*launches: Launch) -> None:
+        began.append(time.perf_counter())
+        abandon(*launches)
 
-        monkeypatch.setattr(opened, "_abandon", abandoned)
-        machine.inject(Fault.ERROR)
-        heard: list[events.Event] = []
-        with events.listen(heard.append), pytest.warns(RuntimeWarning, match="the CPU computes"):
-            assert (x + x).tolist() == [[2.0] * 64] * 64
+    monkeypatch.setattr(npu.engine, "_abandon", abandoned)
+    npu.inject(Fault.ERROR)
+    heard: list[events.Event] = []
+    with events.listen(heard.append), pytest.warns(RuntimeWarning, match="the CPU computes"):
+        assert (x + x).tolist() == [[2.0] * 64] * 64
     (run,) = spans(heard).runs
     before = [phase for phase in run.event.phases if phase.when <= began[0]]
     assert names(before)[-1] == "run"

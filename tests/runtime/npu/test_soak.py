@@ -6,9 +6,8 @@ import os
 
 import pytest
 import soak
+from npu_faults import Fault
 from running import needs_compiler
-
-from npu_tensor.runtime.store.library import KernelLibrary
 
 pytestmark = [
     needs_compiler,
@@ -18,19 +17,19 @@ pytestmark = [
 ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 
 
-@pytest.mark.parametrize("npu", soak.LIMITS, ids=lambda npu: f"{npu[0]}, {npu[1]} contexts")
-def test_every_value_is_right_and_nothing_leaks(npu: tuple[str, int], standin_library: KernelLibrary) -> None:
+@pytest.mark.parametrize("kind", soak.LIMITS, ids=lambda kind: f"{kind[0]}, {kind[1]} contexts")
+def test_every_value_is_right_and_nothing_leaks(kind: tuple[str, int]) -> None:
     launches, recipes, fault_every = (33_334, 1000, 200) if ALL else (300, 8, 40)
-    report = soak.soak(launches, recipes, fault_every, seed=npu[1], npu=npu, library=standin_library)
+    report = soak.soak(launches, recipes, fault_every, seed=kind[1], kind=kind)
     assert report.launches >= launches
     assert report.programs
     assert report.compared > launches / 4
     assert sum(report.faults.values()) > launches / fault_every / 2
-    assert report.most_contexts <= npu[1]
+    assert report.most_contexts <= kind[1]
     assert not report.left
     if ALL:
         assert report.kernels >= 40
-        assert len(report.faults) == len(soak.Fault)
+        assert len(report.faults) == len(Fault)
         # The last seven of ten, after everything has been compiled: what leaks in a launch would be thousands of them.
         assert max(report.resident[3:]) - report.resident[3] < 30
         assert max(report.buffers[3:]) < 2 * max(report.buffers[:3])

@@ -1,22 +1,17 @@
-"""What the tests of the XRT device compute, and NumPy's answers to that."""
+"""What tests of NPUs compute, and NumPy's answers to that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from machine import Machine
 
 import npu_tensor as nt
-from npu_tensor import events
 
-__all__ = ["BF16", "Array", "Case", "as_float", "close", "errors_of", "joined", "normal", "recorded"]
+__all__ = ["BF16", "Array", "as_float", "close", "compute", "joined", "normal", "reordered"]
 
 Array = np.ndarray[Any, Any]
-Case = tuple[Callable[..., nt.Tensor], Callable[..., Array]]
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -50,14 +45,17 @@ def joined(number: int, seed: int = 0) -> tuple[nt.Tensor, Array]:
     return nt.cat([nt.from_numpy(vector) for vector in vectors]), np.concatenate(vectors)
 
 
-def errors_of(machine: Machine) -> list[str]:
-    """What the stand-in has to complain of, beyond crashes, which fail every test."""
-    return [*machine.warnings, *machine.failures]
+def compute(number: int, seed: int = 0) -> None:
+    """A kernel of its own for every number, as `joined` has it. Raises AssertionError if the result is wrong."""
+    result, expected = joined(number, seed)
+    np.testing.assert_array_equal(result.numpy(), expected)
 
 
-@contextmanager
-def recorded(*kinds: type[events.Event]) -> Iterator[list[Any]]:
-    """The events of these kinds meanwhile."""
-    found: list[events.Event] = []
-    with events.listen(lambda event: found.append(event) if isinstance(event, kinds) else None):
-        yield found
+def reordered(times: int, seed: int = 0) -> tuple[nt.Tensor, Array]:
+    """Rows of a matrix in another order, several times: one kernel, each time of what the one before computes."""
+    order = np.random.default_rng(9).permutation(24).astype(np.int32)
+    at, values = nt.from_numpy(order), normal(24, 64, seed=seed)
+    value = nt.from_numpy(values)
+    for _ in range(times):
+        value, values = value.index_select(0, at), values[order]
+    return value, values

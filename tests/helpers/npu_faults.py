@@ -1,0 +1,69 @@
+"""What goes wrong with an NPU that a test drives, and when."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["LAUNCH_FAULTS", "Fault", "Faults"]
+
+
+class Fault(enum.Enum):
+    """What can go wrong."""
+
+    ERROR = "the launch ends in state ERROR, and its outputs hold garbage"
+    TIMEOUT = "the same in state TIMEOUT, and what is queued behind it in the context is aborted"
+    HANG = "the launch never ends, nor does what is queued behind it in the context"
+    GARBAGE = "the launch ends, and its outputs hold garbage"
+    START = "the launch is not taken"
+    LOST = "the device is gone when the launch is handed over"
+    CONTEXT = "the next context is refused as at the limit"
+    MEMORY = "there is no memory the next time that some is asked for"
+    BAD_ALLOC = "the same, and nobody says why"
+
+
+LAUNCH_FAULTS: Final = (Fault.ERROR, Fault.TIMEOUT, Fault.HANG, Fault.GARBAGE, Fault.START, Fault.LOST)
+
+
+class Faults:
+    """Those of an NPU. launches: how many were handed over, or were to be.
+
+    faults: says what happens to the launch of a number, counted from 0, or to the context or memory after it.
+    injected: each with how many of what it meets go well before.
+    """
+
+    def __init__(self) -> None:
+        self.launches = 0
+        self.faults: Callable[[int], Fault | None] | None = None
+        self.injected: list[tuple[Fault, int]] = []
+        self.lock = threading.RLock()
+
+    def inject(self, fault: Fault, after: int = 0, times: int = 1) -> None:
+        """Let a fault happen, once `after` of what it meets went well."""
+        with self.lock:
+            self.injected += [(fault, after + number) for number in range(times)]
+
+    def due(self, *faults: Fault) -> Fault | None:
+        """Which of these faults meets what is done now."""
+        if not self.injected:
+            return None
+        with self.lock:
+            found = next((fault for fault, after in self.injected if fault in faults and not after), None)
+            if found is not None:
+                self.injected.remove((found, 0))
+            self.injected = [(fault, after - (after > 0 and fault in faults)) for fault, after in self.injected]
+        return found
+
+    def launch_fault(self) -> Fault | None:
+        """What happens to the launch that is handed over now."""
+        with self.lock:
+            number, self.launches = self.launches, self.launches + 1
+            found = self.due(*LAUNCH_FAULTS)
+            if found is None and self.faults is not None:
+                found = self.faults(number)
+                if found is not None and found not in LAUNCH_FAULTS:
+                    self.inject(found)
+                    return None
+            return found

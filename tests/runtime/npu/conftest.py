@@ -1,0 +1,39 @@
+"""What the tests of NPUs share: one whose driver fails when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import faulty_npu
+import pytest
+from fake_clock import Clock
+from faulty_npu import FaultyNpu, installed
+
+import npu_tensor as nt
+from npu_tensor.config import config
+from npu_tensor.runtime.npu import faults, launches, notices, npu_engine
+
+
+@pytest.fixture
+def npu(request: pytest.FixtureRequest) -> Iterator[FaultyNpu]:
+    """The default device: of the second generation unless the test names another one. Every kernel is a launch.
+
+    Fails a test in which the runtime did something that a driver forbids.
+    """
+    made = FaultyNpu()
+    with (
+        config.scope(launch_milliseconds=0),
+        installed(made),
+        nt.default_device(getattr(request, "param", "sim:npu2"), "always"),
+    ):
+        yield made
+    assert not made.complaints
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """What the NPU's runtime takes for the time."""
+    made = Clock()
+    for module in (npu_engine, faults, launches, faulty_npu, notices):
+        monkeypatch.setattr(module, "time", made)
+    return made

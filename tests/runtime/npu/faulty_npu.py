@@ -1,0 +1,386 @@
+"""A simulated NPU that does at the boundary of its driver what a test says, and notes what was asked of it.
+
+    npu = FaultyNpu()
+    with installed(npu), nt.default_device("sim:npu2"):
+        npu.inject(Fault.TIMEOUT, after=3)      # the fourth launch from now
+        npu.faults = lambda launch: Fault.GARBAGE if launch % 200 == 0 else None
+        ...
+    assert npu.launches == 17 and npu.live_contexts == 0 and not npu.complaints
+
+A submission runs when somebody asks whether it has ended; those of a context run in order, and those of different
+contexts in the order in which they are asked for. What nobody waits for any more runs when something else is handed
+over. So a host that touches memory too early, does not wait for another context or uses memory again that is still in
+use gets wrong data here every time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+from weakref import WeakSet, ref
+
+from npu_faults import Fault, Faults
+from npu_memory import Memory
+
+from npu_tensor.config import config
+from npu_tensor.errors import DeviceError
+from npu_tensor.planner import selection
+from npu_tensor.runtime.npu.driver import DriverError, RunRequest
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
+from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.sim import simulated_device
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
+from npu_tensor.runtime.sim.simulated_driver import (
+    SimulatedContext,
+    SimulatedDriver,
+    SimulatedProgram,
+    SimulatedRun,
+    SimulatedSubmission,
+)
+
+__all__ = ["FaultyDriver", "FaultyNpu", "installed"]
+
+INSTRUCTIONS: Final = 4096
+"""Bytes that a run needs besides its arguments."""
+
+
+class FaultyNpu(Faults):
+    """What goes wrong on an NPU, or on several that are one device, and what was asked of them.
+
+    A submission that a START fault meets has begun with what stands before, unless it is a chain. What stands behind an
+    ERROR or a TIMEOUT in a submission does not run.
+
+    context_limit: of each. memory: bytes that fit; None for any number. polls: how often a submission is not seen to
+    have ended before it runs. syncs_ask: whether syncs fail while the device is away. chains: whether launches may be
+    handed over as one chain. complaints: what the runtime did wrong.
+    """
+
+    def __init__(self, context_limit: int = 16) -> None:
+        super().__init__()
+        self.context_limit = context_limit
+        self.memory: int | None = None
+        self.polls = 0
+        self.syncs_ask = False
+        self.chains = True
+        self.complaints: list[str] = []
+        self.submissions = self.contexts_made = self.asked = self.to_device = self.from_device = 0
+        self.drivers: list[FaultyDriver] = []
+        self.engines: WeakSet[NpuEngine] = WeakSet()
+        self.contexts: WeakSet[FaultyContext] = WeakSet()
+        self.memories: dict[int, int] = {}
+        self.abandoned: list[FaultySubmission] = []
+
+    @property
+    def engine(self) -> NpuEngine:
+        """The only one."""
+        (engine,) = self.engines
+        return engine
+
+    @property
+    def live_contexts(self) -> int:
+        """Contexts that were not closed."""
+        return sum(not context.closed for context in self.contexts)
+
+    @property
+    def live_memories(self) -> int:
+        """Those that somebody holds, with what contexts need for themselves."""
+        return len(self.memories)
+
+    @property
+    def live_bytes(self) -> int:
+        """Of all memories."""
+        return sum(self.memories.values())
+
+    def unplug(self) -> None:
+        """Take it away."""
+        for driver in self.drivers:
+            driver.present = False
+
+    def plug_in(self, reset: bool = True) -> None:
+        """Bring it back. reset: whether it starts anew, so that what was opened before stays lost."""
+        for driver in self.drivers:
+            driver.generation += reset and not driver.present
+            driver.present = True
+
+    def run_abandoned(self) -> None:
+        """Let run what nobody waits for, unless it hangs or the device is away."""
+        for submission in self.abandoned:
+            submission.advance(patient=True)
+        self.abandoned = [each for each in self.abandoned if not each.done and each.context.usable]
+
+    def end_hung(self) -> None:
+        """Abort everything that is under way, as a driver does with what hangs for some seconds."""
+        with self.lock:
+            for context in set(self.contexts):
+                context.abort()
+            self.abandoned.clear()
+
+
+class FaultyMemory(Memory):
+    """See `driver.Memory`."""
+
+    def __init__(self, driver: FaultyDriver, nbytes: int) -> None:
+        super().__init__(nbytes, driver.npu.memories)
+        self._driver = driver
+        self._generation = driver.generation
+
+    def to_device(self) -> None:
+        """See `driver.Memory`."""
+        self._driver.npu.to_device += 1
+        self._check()
+        super().to_device()
+
+    def from_device(self) -> None:
+        """See `driver.Memory`."""
+        self._driver.npu.from_device += 1
+        self._check()
+        super().from_device()
+
+    def _check(self) -> None:
+        if self._driver.npu.syncs_ask:
+            self._driver.check(self._generation)
+
+
+class FaultyDriver(SimulatedDriver):
+    """See `driver.Driver`. present: whether the device is there. generation: how often it has started anew."""
+
+    def __init__(self, npu: FaultyNpu, array: SimulatedArray) -> None:
+        super().__init__(array)
+        self.npu = npu
+        self.present = True
+        self.generation = 0
+        self._opened = -1
+        npu.drivers.append(self)
+
+    @property
+    def launch_seconds(self) -> float:  # type: ignore[override]
+        """As the user says."""
+        return config.launch_seconds
+
+    def open(self) -> None:
+        """See `driver.Driver`."""
+        if not self.present:
+            raise DeviceError("the device is away (err=-19)")
+        self._opened = self.generation
+
+    def check(self, generation: int | None = None) -> None:
+        """Raise DriverError if the device is away. generation: when something was made that is used."""
+        generation = self._opened if generation is None else generation
+        if not self.present or generation != self.generation:
+            raise DriverError("the device is away (err=-19)", lost=True)
+
+    def allocate(self, nbytes: int) -> Any:
+        """See `driver.Driver`."""
+        npu = self.npu
+        self.check()
+        fault = npu.due(Fault.MEMORY, Fault.BAD_ALLOC)
+        if fault is Fault.BAD_ALLOC:
+            raise DriverError("std::bad_alloc")
+        if fault is Fault.MEMORY or (npu.memory is not None and npu.live_bytes + nbytes > npu.memory):
+            raise DriverError("no memory (err=-12)", blameless=True)
+        return FaultyMemory(self, nbytes)
+
+    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> FaultyContext:
+        """See `driver.Driver`."""
+        npu = self.npu
+        self.check()
+        with npu.lock:
+            npu.run_abandoned()
+            living = sum(not context.closed and context.driver is self for context in npu.contexts)
+            if npu.due(Fault.CONTEXT) is not None or living >= npu.context_limit:
+                raise DriverError("no context (err=-28)", busy=True, blameless=True)
+            assert isinstance(program, SimulatedProgram)
+            npu.contexts_made += 1
+            return FaultyContext(self, program, make_room)
+
+
+class FaultyContext(SimulatedContext):
+    """See `driver.Context`. broken: whether another one went, as on the first generation none works then."""
+
+    def __init__(self, driver: FaultyDriver, program: SimulatedProgram, make_room: Callable[[], object]) -> None:
+        super().__init__(driver.array, program)
+        self.driver = driver
+        self.closed = False
+        self.broken = False
+        self.queue: deque[FaultySubmission] = deque()
+        self._generation = driver.generation
+        self._make_room = make_room
+        self._instructions: list[FaultyMemory] = []
+        driver.npu.contexts.add(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether its device is there, and was all the time."""
+        return self.driver.present and self._generation == self.driver.generation
+
+    def check(self) -> None:
+        """Raise DriverError if nothing can be handed over."""
+        self.driver.check(self._generation)
+        if self.broken:
+            raise DriverError("the context went with another one (err=-2)")
+
+    def run(self, program: NpuProgram) -> SimulatedRun:
+        """See `driver.Context`."""
+        try:
+            self._instructions.append(self.driver.allocate(INSTRUCTIONS))
+        except DriverError:
+            self._make_room()
+            self._instructions.append(self.driver.allocate(INSTRUCTIONS))
+        return super().run(program)
+
+    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> FaultySubmission:
+        """See `driver.Context`."""
+        return FaultySubmission(self, requests, chain)
+
+    def abort(self) -> None:
+        """End everything that is under way."""
+        for submission in self.queue:
+            submission.done, submission.error = True, DriverError("the launch ended in state ABORT")
+        self.queue.clear()
+
+    def close(self) -> None:
+        """See `driver.Context`."""
+        npu = self.driver.npu
+        if any(not submission.is_abandoned for submission in self.queue):
+            npu.complaints.append("a context is closed in which something runs that somebody waits for")
+        if not self.closed and self.driver.array.array.arch == "aie2":
+            for other in set(npu.contexts):
+                other.broken |= other.driver is self.driver
+        self.closed = True
+        self._instructions.clear()
+        super().close()
+
+
+class FaultySubmission(SimulatedSubmission):
+    """See `driver.Submission`. It does not keep the memory of its launches, as XRT does not."""
+
+    def __init__(self, context: FaultyContext, requests: Sequence[RunRequest], chain: bool) -> None:
+        super().__init__(context.driver.array, ())
+        self.context = context
+        self.done = False
+        self.error: DriverError | None = None
+        self.is_abandoned = False
+        self._npu = context.driver.npu
+        self._chain = chain
+        self._looks = 0
+        self._launches = [(run, [ref(memory) for memory in memories], words) for run, memories, words in requests]
+        self._faults: list[Fault | None] = []
+        self._used: tuple[object, ...] = ()
+
+    def start(self) -> None:
+        """See `driver.Submission`."""
+        npu, context = self._npu, self.context
+        with npu.lock:
+            npu.run_abandoned()
+            context.check()
+            npu.submissions += 1
+            try:
+                for _ in self._launches:
+                    fault = npu.launch_fault()
+                    if fault is Fault.LOST:
+                        context.driver.present = False
+                        context.check()
+                    if fault is Fault.START:
+                        raise DriverError("the launch is not taken (err=-5)")
+                    self._faults.append(fault)
+            finally:
+                if len(self._faults) == len(self._launches) or not self._chain:
+                    context.queue.append(self)
+
+    def advance(self, patient: bool = False) -> bool:
+        """Let the context run until this has ended; False if that takes longer. patient: not for one look only."""
+        queue = self.context.queue
+        with self._npu.lock:
+            while not self.done and queue and self.context.usable:
+                first = queue[0]
+                if first._looks < self._npu.polls and not patient:
+                    first._looks += 1
+                    return False
+                if Fault.HANG in first._faults:
+                    return False
+                first.error = first._computed()
+                queue.popleft().done = True
+                if Fault.TIMEOUT in first._faults:
+                    self.context.abort()
+            return self.done
+
+    def _computed(self) -> DriverError | None:
+        """Run the launches. Returns what ends them early."""
+        npu = self._npu
+        if self._chain and not npu.chains and len(self._faults) > 1:
+            return DriverError("the launch ended in state ERROR")
+        for (run, references, words), fault in zip(self._launches, self._faults, strict=False):
+            memories: list[Any] = [reference() for reference in references]
+            if None in memories:
+                npu.complaints.append("memory was freed before its launch had ended")
+                return None
+            assert isinstance(run, SimulatedRun)
+            outputs = [memory for memory, written in zip(memories, run.program.written, strict=True) if written]
+            if fault is None:
+                self._requests = (RunRequest(run, memories, words),)
+                super().start()
+                assert self._end is not None
+                if (error := self._end.exception()) is not None:
+                    npu.complaints.append(str(error))
+            for memory in outputs:
+                if fault is not None:
+                    memory.fill_with_garbage(npu.launches)
+                if memory.written_by_npu():
+                    npu.complaints.append("the NPU wrote memory that had dirty lines in the cache")
+            if fault in (Fault.ERROR, Fault.TIMEOUT):
+                return DriverError(f"the launch ended in state {fault.name}")
+        self._requests = ()
+        return None
+
+    def ended(self) -> bool:
+        """See `driver.Submission`."""
+        self._npu.asked += 1
+        if not self.done:
+            self.context.driver.check()
+        return self.advance()
+
+    def wait(self, seconds: float) -> None:
+        """See `driver.Submission`."""
+        time.sleep(seconds)
+
+    def check(self) -> None:
+        """See `driver.Submission`."""
+        if self.error is not None:
+            raise self.error
+
+    def observed(self, number: int) -> tuple[()]:
+        """As of a real NPU."""
+        return ()
+
+    def abandon(self, *used: object) -> None:
+        """See `driver.Submission`."""
+        self.is_abandoned = True
+        if self in self.context.queue:
+            self._used = used
+            self._npu.abandoned.append(self)
+
+
+@contextmanager
+def installed(npu: FaultyNpu) -> Iterator[None]:
+    """Let simulated NPUs be this one meanwhile. They are opened anew, and check their kernels as real ones do."""
+
+    class FaultyDevice(SimulatedDevice):
+        self_checks = True
+
+        def open_engine(self) -> NpuEngine:
+            engine = NpuEngine(FaultyDriver(npu, self.array), self.target.array.arch, self.uri, self.allocator)
+            engine.chains = True
+            npu.engines.add(engine)
+            return engine
+
+    with mock.patch.object(simulated_device, "SimulatedDevice", FaultyDevice):
+        selection.reset()
+        try:
+            yield
+        finally:
+            selection.reset()

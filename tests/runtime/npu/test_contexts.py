@@ -1,0 +1,99 @@
+"""Contexts: which are kept, which go to make room, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty_npu import FaultyNpu
+from npu_values import joined
+from running import heard, needs_compiler
+
+from npu_tensor.config import config
+from npu_tensor.events import ContextClosed, ContextOpened
+
+pytestmark = needs_compiler
+
+
+class Loading:
+    """Which contexts were opened and closed meanwhile, by the number of the kernel that `joined` makes."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.seen: list[Any] = []
+
+    def compute(self, number: int, seed: int = 0) -> None:
+        result, expected = joined(number, seed)
+        with heard(ContextOpened, ContextClosed) as seen:
+            np.testing.assert_array_equal(result.numpy(), expected)
+        opened = [event.kernel for event in seen if isinstance(event, ContextOpened)]
+        assert len(opened) <= 1
+        self.names |= dict.fromkeys(opened, number)
+        self.seen += seen
+
+    def taken(self) -> list[tuple[str, int, int]]:
+        """What happened since this was asked for last: how many contexts there are afterwards comes last."""
+        found = [
+            ("open" if isinstance(event, ContextOpened) else "close", self.names[event.kernel], event.contexts)
+            for event in self.seen
+        ]
+        self.seen = []
+        return found
+
+
+def test_the_context_that_was_used_longest_ago_goes(npu: FaultyNpu) -> None:
+    npu.context_limit = 3
+    loading = Loading()
+    for number in (0, 1, 2, 0):
+        loading.compute(number)
+    assert loading.taken() == [("open", 0, 1), ("open", 1, 2), ("open", 2, 3)]
+    loading.compute(3)
+    assert loading.taken() == [("close", 1, 2), ("open", 3, 3)]
+    for number in (2, 0, 3):
+        loading.compute(number, seed=1)
+    assert loading.taken() == []
+    loading.compute(1)
+    assert loading.taken() == [("close", 2, 2), ("open", 1, 3)]
+    assert (npu.contexts_made, npu.live_contexts) == (5, 3)
+
+
+@pytest.mark.parametrize(("npu", "limit"), [("sim:npu1", 6), ("sim:npu2", 16)], indirect=["npu"])
+def test_as_many_contexts_are_kept_as_the_driver_allows(npu: FaultyNpu, limit: int) -> None:
+    """On the first generation all go to make room for one: what is left of the others would fail."""
+    npu.context_limit = limit
+    loading = Loading()
+    for number in range(limit):
+        loading.compute(number)
+    assert npu.live_contexts == limit
+    loading.taken()
+    loading.compute(limit)
+    given_up = limit if limit == 6 else 1
+    closed = [("close", number, limit - 1 - number) for number in range(given_up)]
+    assert loading.taken() == [*closed, ("open", limit, limit - given_up + 1)]
+    for number in range(limit + 1):
+        loading.compute(number, seed=1)
+    assert npu.live_contexts <= limit
+
+
+def test_no_more_contexts_are_kept_than_the_setting_says(npu: FaultyNpu) -> None:
+    loading = Loading()
+    with config.scope(max_contexts=2):
+        for number in (0, 1, 2):
+            loading.compute(number)
+    assert loading.taken()[-2:] == [("close", 0, 1), ("open", 2, 2)]
+    assert npu.live_contexts == 2
+
+
+@pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"], indirect=True)
+def test_contexts_go_only_when_what_runs_in_them_has_ended(npu: FaultyNpu) -> None:
+    npu.polls = 3
+    npu.context_limit = 2  # One that goes only later would be one too many.
+    with config.scope(max_contexts=2):
+        pairs = [joined(number % 5, seed=number) for number in range(15)]
+        for result, _ in pairs:
+            result.realize(wait=False)
+        for result, expected in reversed(pairs):
+            np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.launches == 15
+    assert npu.live_contexts <= 2

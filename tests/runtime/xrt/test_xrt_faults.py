@@ -1,0 +1,151 @@
+"""What pyxrt says when something fails, and what the runtime makes of it: runs and lists of runs that are given up."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from unittest import mock
+
+import numpy as np
+import pytest
+from fake_clock import Clock
+from machine import Machine
+from npu_faults import Fault
+from npu_values import compute, joined, reordered
+from running import needs_compiler
+
+import npu_tensor as nt
+from npu_tensor.planner import selection
+from npu_tensor.runtime.npu import faults, launch_step, launches, npu_engine
+from npu_tensor.runtime.npu.agreement import disagreement
+from npu_tensor.runtime.xrt import bindings, engines, xrt_submission
+from npu_tensor.runtime.xrt.xrt_memory import driver_error
+
+pytestmark = [pytest.mark.usefixtures("_unchecked"), needs_compiler]
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (npu_engine, faults, launches, xrt_submission, bindings):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.fixture
+def npu(machine: Machine) -> Iterator[Machine]:
+    """The default device."""
+    with nt.default_device("npu"):
+        yield machine
+    assert not machine.complaints
+
+
+@pytest.mark.parametrize(
+    ("error", "lost", "busy", "blameless"),
+    [
+        (RuntimeError("DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed (err=-19): No such device"), True, False, True),
+        (RuntimeError("DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed (err=-28): No space left"), False, True, True),
+        (RuntimeError("DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed (err=-22): Invalid argument"), False, True, False),
+        (RuntimeError("DRM_IOCTL_AMDXDNA_CREATE_BO IOCTL failed (err=-12): Cannot allocate"), False, False, True),
+        (RuntimeError("DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed (err=-5): Input/output error"), False, False, False),
+        (MemoryError("std::bad_alloc"), False, False, False),
+    ],
+    ids=str,
+)
+def test_what_an_exception_means(error: Exception, lost: bool, busy: bool, blameless: bool) -> None:
+    meant = driver_error(error)
+    assert (str(meant), meant.lost, meant.busy, meant.blameless) == (str(error), lost, busy, blameless)
+
+
+CAUSES = {
+    Fault.ERROR: "ended in state ERROR",
+    Fault.TIMEOUT: "ended in state (TIMEOUT|ABORT)",
+    Fault.HANG: "no answer within 10 s",
+    Fault.START: "err=-5",
+    Fault.LOST: "err=-19",
+}
+
+
+def in_a_list(seed: int) -> None:
+    """Four launches of one kernel, three of them as a list."""
+    value, expected = reordered(4, seed)
+    np.testing.assert_array_equal(value.numpy(), expected)
+
+
+def in_contexts(seed: int) -> None:
+    """Four launches in two contexts, started before anybody looks."""
+    pairs = [joined(number % 2, seed + number) for number in range(4)]
+    for result, _ in pairs:
+        result.realize(wait=False)
+    for result, expected in pairs[::-1]:
+        np.testing.assert_array_equal(result.numpy(), expected)
+
+
+@pytest.mark.parametrize("work", [in_a_list, in_contexts])
+@pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
+def test_a_fault_at_every_launch(npu: Machine, clock: Clock, fault: Fault, work: mock.Mock) -> None:
+    """Nothing of XRT is dropped while it is under way, and the device is used again."""
+    npu.polls = 1
+    for seed in range(2):
+        work(seed)
+    for position in range(4):
+        engines._engines[0].chains = True
+        npu.inject(fault, after=position)
+        with pytest.warns(RuntimeWarning, match=f"failed on npu: (?s:.*)({CAUSES[fault]})"):
+            work(10 + position)
+        npu.plug_in()
+        clock.now += 100
+        before = npu.launches
+        work(20 + position)
+        assert npu.launches - before >= 4  # A list that was given up may have been started once more, as a fence.
+        assert engines._engines[0].health.trusted
+
+
+@pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
+def test_memory_for_instructions(npu: Machine, fault: Fault) -> None:
+    """What is kept for reuse goes first; then the CPU computes."""
+    for number in range(6):
+        compute(number)
+    gc.collect()
+    kept = npu.live_bos
+    npu.inject(fault)
+    compute(9)
+    assert npu.live_bos < kept + 4  # Two operands, a result and instructions.
+    npu.inject(fault, times=2)
+    with pytest.warns(RuntimeWarning, match="err=-12|bad_alloc"):
+        compute(20)
+    assert not npu.injected
+    compute(20)
+    assert npu.launches == 8
+
+
+@pytest.mark.parametrize("name", ["machine", "first_generation"])
+def test_contexts_are_given_up_where_the_driver_allows_fewer(name: str, request: pytest.FixtureRequest) -> None:
+    """Once what runs in them has ended. Where it allows none, the CPU computes."""
+    machine: Machine = request.getfixturevalue(name)
+    machine.devices[0].context_limit = 1
+    machine.polls = 3
+    with nt.default_device("npu"):
+        for seed in range(2):
+            in_contexts(seed)
+        assert (machine.launches, machine.live_contexts) == (8, 1)
+        selection.reset()
+        machine.devices[0].context_limit = 0
+        with pytest.warns(RuntimeWarning, match=r"the driver makes no context: .*err=-28"):
+            compute(0)
+    assert not machine.complaints
+
+
+def test_each_kernel_is_checked_once_per_driver(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_a_new_process(*numbers: int) -> int:
+        """How many results are compared with the CPU's; what is on disk is read again."""
+        selection.reset()
+        with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
+            for number in numbers:
+                compute(number)
+        return compared.call_count
+
+    assert in_a_new_process(0, 1, 0, 1) == 2
+    assert in_a_new_process(0, 2) == 1
+    monkeypatch.setattr(bindings, "xrt_version", lambda: "2.99.1")
+    assert in_a_new_process(0) == 1
