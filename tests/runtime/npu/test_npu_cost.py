@@ -150,7 +150,7 @@ def test_a_launch_near_the_watchdog_is_refused_by_name(monkeypatch: pytest.Monke
 
 def test_another_configuration_within_a_launch_takes_less_than_another_context() -> None:
     one, two = opened("sim:npu1"), opened("sim:npu2")
-    assert one.change is None
+    assert one.change.seconds == pytest.approx(125 * MICRO)
     assert two.change.seconds == pytest.approx(39 * MICRO)
     assert one.switch.seconds == pytest.approx(2600 * MICRO)
     assert two.switch.seconds == pytest.approx(2650 * MICRO)

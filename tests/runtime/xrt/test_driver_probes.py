@@ -21,7 +21,7 @@ from npu_tensor.tools.self_test import about
 pytestmark = pytest.mark.usefixtures("_unchecked")
 
 WELL = {"sums of floats": "rounded to nearest even", "host buffers": "in group 0", "chains of launches": "work"}
-ELF = {"kernels in one ELF": "work"}
+SEVERAL = {"kernels in one launch": "work"}
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def asked() -> dict[str, str]:
 @pytest.mark.parametrize("npu", ["machine", "first_generation"])
 def test_a_driver_that_does_everything(npu: str, request: pytest.FixtureRequest) -> None:
     machine = request.getfixturevalue(npu)
-    assert asked() == (WELL | ELF if npu == "machine" else WELL)
+    assert asked() == (WELL | SEVERAL if npu == "machine" else WELL)
     assert machine.complaints == []
     assert device().engine.chains
     assert device().engine.driver.group == 0
@@ -65,7 +65,7 @@ def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
     selection.reset()
     device().engine.close()
     del device().__dict__["checked"]
-    assert device().checked.findings == {"group": "0", "chains": "work", "elf": "work"}
+    assert device().checked.findings == {"group": "0", "chains": "work", "several": "work"}
     machine.chains = False
     assert asked()["chains of launches"].startswith("fail, so that none are used: the launch ended in state ERROR")
     del device().__dict__["checked"]
@@ -74,13 +74,13 @@ def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("run", ["first", "second"])
-def test_an_elf_that_fails(machine: Machine, run: str) -> None:
+def test_a_launch_of_two_kernels_that_fails(machine: Machine, run: str) -> None:
     assert device().costs.change is not None
     # Two launches by themselves, and a chain of two with one more, come before.
     machine.inject(Fault.GARBAGE, after=4 if run == "first" else 5)
-    found = asked()["kernels in one ELF"]
+    found = asked()["kernels in one launch"]
     assert found == f"wrong in the {run} run, so that each is a launch of its own"
-    assert device().checked.findings["elf"] == "fail"
+    assert device().checked.findings["several"] == "fail"
     assert device().costs.change is None
 
 

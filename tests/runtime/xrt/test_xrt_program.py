@@ -47,8 +47,9 @@ def test_an_xclbin(tmp_path: Path) -> None:
     assert (program.name, program.binary) == ("affine-1024", "0" * 64)
     assert program.path == tmp_path / "kernel.xclbin"
     assert not program.is_elf
-    assert program.instructions is not None
-    assert program.instructions.tolist() == instructions(affine(), {"words": 1024}).tolist()
+    (part,) = program.parts
+    assert part.instructions is not None
+    assert part.instructions.tolist() == instructions(affine(), {"words": 1024}).tolist()
     assert program.sizes == (4 * ELEMENTS, 4 * ELEMENTS)
     assert not program.checked
     assert not program.refused
@@ -62,16 +63,16 @@ def test_other_instructions_are_another_program_of_the_same_binary(tmp_path: Pat
 
 
 def test_words_are_patched_into_a_copy(tmp_path: Path) -> None:
-    program = read(tmp_path)
-    assert program.instructions is not None
-    before = program.instructions.tolist()
+    (part,) = read(tmp_path).parts
+    assert part.instructions is not None
+    before = part.instructions.tolist()
     first, second = before.index(marker(0, 0)), before.index(marker(0, 1))
     for given, expected in (([5, -2], (5, (1 << 32) - 2)), ([-(1 << 31), 0], (1 << 31, 0))):
-        patched = program.patched(given).tolist()
+        patched = part.patched(given).tolist()
         assert (patched[first], patched[second]) == expected
         patched[first], patched[second] = before[first], before[second]
         assert patched == before
-    assert program.instructions.tolist() == before
+    assert part.instructions.tolist() == before
 
 
 def test_every_parameter_gets_the_words_of_a_run_and_keeps_its_own(tmp_path: Path) -> None:
@@ -80,19 +81,20 @@ def test_every_parameter_gets_the_words_of_a_run_and_keeps_its_own(tmp_path: Pat
     longer = RuntimeParameter("other", parameter.tile, 3)
     twice = replace(design, parameters=(parameter, longer), values=((longer[2], 9),))
     program = read(tmp_path, lambda files: files.update({"_parameters.json": b'{"words": 1024, "other": 2048}'}), twice)
-    values = program.patched([7, 8])[8 : 8 + 5 * 6 : 6]
+    values = program.parts[0].patched([7, 8])[8 : 8 + 5 * 6 : 6]
     assert values.tolist() == [7, 8, 7, 8, 9]
 
 
 def test_without_parameters_nothing_is_read_about_them(tmp_path: Path) -> None:
     program = read(tmp_path, lambda files: files.update({"_parameters.json": b"{}"}), add(7))
-    assert program.parameters == ()
+    assert program.parts[0].parameters == ()
 
 
 def test_an_elf_has_its_instructions_inside(tmp_path: Path) -> None:
     program = read_program(ArrayProgram.of(add(7), "affine-1024"), artifact(tmp_path, suffix=".elf"))
     assert program.is_elf
-    assert (program.path, program.instructions, program.parameters) == (tmp_path / "kernel.elf", None, ())
+    assert program.path == tmp_path / "kernel.elf"
+    assert [(part.instructions, part.parameters) for part in program.parts] == [(None, ())]
 
 
 def test_an_elf_cannot_have_runtime_parameters(tmp_path: Path) -> None:

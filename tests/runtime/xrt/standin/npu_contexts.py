@@ -17,7 +17,7 @@ from typing import Any, Final, final
 import numpy as np
 from machine import Machine, Npu, driver_error
 from npu_faults import Fault
-from npu_images import Image
+from npu_images import Image, addresses
 from npu_instructions import StreamError, reach, read_stream, written
 from npu_memory import Memory
 from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
@@ -47,14 +47,16 @@ Argument = weakref.ref[BufferMemory] | int | None
 
 @final
 class Command:
-    """What a run is for the driver: arguments and a state. launch: its number among all of the machine.
+    """What a run is for the driver: arguments and a state. launch: its number among all of the machine. design: of its
+    kernel.
 
     A command that is submitted by itself stands in the queue as it is. polls: how often it still says SUBMITTED.
     """
 
-    __slots__ = ("arguments", "fault", "launch", "pending", "polls", "state")
+    __slots__ = ("arguments", "design", "fault", "launch", "pending", "polls", "state")
 
-    def __init__(self, arguments: int) -> None:
+    def __init__(self, arguments: int, design: Design | None = None) -> None:
+        self.design = design
         self.arguments: list[Argument] = [None] * arguments
         self.state = NEW
         self.pending = False
@@ -287,7 +289,7 @@ class Core:
         """A design in the array. Its configuration stays there until the context is loaded anew."""
         configuration = design.configuration
         if configuration not in self._loaded:
-            designs = [run.design for run in self.image.program.runs]
+            designs = [*self.image.kernels.values(), *(run.design for run in self.image.program.runs)]
             own = next(each for each in designs if each.configuration == configuration)
             self._loaded[configuration] = self.npu.simulated.load(own).configuration
         return LoadedDesign(self._loaded[configuration], design, strict=True)
@@ -302,11 +304,11 @@ class Core:
     def _started(self, command: Command) -> list[Design] | None:
         """What the instructions of a command say; None if the controller stops at them."""
         stream = _memory(command.arguments[1])
-        if command.arguments[0] != OPCODE or stream is None:
+        if command.arguments[0] != OPCODE or stream is None or command.design is None:
             return None
         sizes = tuple(region.nbytes for region in map(_memory, command.arguments[3:]) if region is not None)
         try:
-            return _read(self.image, _words(stream), sizes)
+            return _read(command.design, _words(stream), sizes)
         except StreamError:
             return None
 
@@ -324,8 +326,8 @@ def _words(stream: Memory) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _read(image: Image, words: bytes, sizes: tuple[int, ...]) -> list[Design]:
-    return read_stream(np.frombuffer(words, "<u4"), image.design.configuration, image.addresses, sizes)
+def _read(design: Design, words: bytes, sizes: tuple[int, ...]) -> list[Design]:
+    return read_stream(np.frombuffer(words, "<u4"), design.configuration, addresses(design), sizes)
 
 
 def settle(npu: Npu) -> None:

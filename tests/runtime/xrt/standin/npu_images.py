@@ -3,8 +3,9 @@
     image = write(path, design, "xclbin")           # or "elf", which needs no instruction stream
     image.addresses                                 # of runtime parameters
     write(path, program, "elf").program             # what one launch does; of a design, a run of it
+    write(path, {"MLIR_AIE": design, "MORE": other}, "xclbin")      # of several kernels
 
-Of an xclbin only the configuration of the design is used.
+Of an xclbin only the configurations of the designs are used.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron_worker import Format
 
-__all__ = ["KERNELS", "Image", "read", "write"]
+__all__ = ["KERNELS", "Image", "addresses", "read", "write"]
 
 KERNELS: Final[Mapping[Format, str]] = {"xclbin": "MLIR_AIE", "elf": "main:sequence"}
 """The names that mlir-aie gives, as its examples use them."""
@@ -30,30 +31,37 @@ KERNELS: Final[Mapping[Format, str]] = {"xclbin": "MLIR_AIE", "elf": "main:seque
 MAGIC: Final = b"stand-in for a file of mlir-aie\n"
 
 
+def addresses(design: Design) -> dict[str, int]:
+    """Where a compiler has put the runtime parameters: each in a place of its own."""
+    return {each.name: 0x400 + 0x100 * number for number, each in enumerate(design.parameters)}
+
+
 class Image:
-    """A loaded file. design: the first, or the only one. declared: host buffers that its kernel takes."""
+    """A loaded file. kernels: by name. design: the first, or the only one. declared: host buffers of each kernel."""
 
     def __init__(self, content: bytes) -> None:
         made, self.format = pickle.loads(content)
-        self.program = ArrayProgram.of(made) if isinstance(made, Design) else made
-        self.design = self.program.runs[0].design
+        self.kernels: dict[str, Design] = made if isinstance(made, dict) else {}
+        if isinstance(made, Design):
+            self.kernels = {KERNELS[self.format]: made}
+        elif isinstance(made, ArrayProgram):
+            self.kernels = {KERNELS[self.format]: made.runs[0].design}
+        self.design = next(iter(self.kernels.values()))
+        self.program = made if isinstance(made, ArrayProgram) else ArrayProgram.of(self.design)
         self.declared = HOST_BUFFERS if self.format == "xclbin" else len(self.program.arguments)
         self.digest = hashlib.sha256(content).hexdigest()
         self.uuid = str(uuid.UUID(self.digest[:32]))
-        self.kernel = KERNELS[self.format]
         self.first_buffer = 3 if self.format == "xclbin" else 0
         """Before the buffers, an xclbin's kernel takes the opcode, the instructions and their number."""
-        self.addresses = {each.name: 0x400 + 0x100 * number for number, each in enumerate(self.design.parameters)}
-        """Where a compiler has put the runtime parameters: each in a place of its own."""
 
     @property
     def arguments(self) -> int:
-        """How many its kernel takes."""
+        """How many each kernel takes."""
         return self.first_buffer + self.declared
 
 
-def write(path: Path, made: Design | ArrayProgram, format: Format) -> Image:
-    """Put a design or a program into a file."""
+def write(path: Path, made: Design | ArrayProgram | dict[str, Design], format: Format) -> Image:
+    """Put a design, a program or several kernels into a file."""
     path.write_bytes(MAGIC + pickle.dumps((made, format)))
     return read(path)
 

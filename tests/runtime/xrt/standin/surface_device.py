@@ -68,12 +68,13 @@ class xclbin:
             self._image = _read_xclbin(values[0])
 
     def get_kernels(self) -> list[xclbinkernel]:
-        """One."""
-        if self._image is None:
-            return []
-        found = self.xclbinkernel()
-        found._kernel, found._arguments = self._image.kernel, self._image.arguments
-        return [found]
+        """In the order of the file."""
+        kernels = []
+        for name in self._image.kernels if self._image else ():
+            kernel = self.xclbinkernel()
+            kernel._kernel, kernel._arguments = name, self._image.arguments
+            kernels.append(kernel)
+        return kernels
 
     def get_uuid(self) -> uuid:
         """Of the contents."""

@@ -21,7 +21,7 @@ CHAIN: Final = 24
 class kernel:
     """What a context can run."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_core", "_design")
     _INIT = Signatures("kernel.__init__", "hw_context: pyxrt.hw_context, name: str -> None")
     _GROUP = Signatures("kernel.group_id", "arg0: int32 -> int")
 
@@ -34,9 +34,9 @@ class kernel:
         core.check()
         if core.image.format != format:
             raise RuntimeError("Invalid API called for xrt::kernel creation")
-        if name != core.image.kernel:
+        if name not in core.image.kernels:
             raise RuntimeError(f"No such kernel '{name}': Invalid argument")
-        self._core = core
+        self._core, self._design = core, core.image.kernels[name]
 
     def group_id(self, *arguments: Any) -> int:
         """Where the buffer of an argument must be: the bank in bits 0 to 15, the context's number in 16 to 23."""
@@ -65,7 +65,7 @@ class run:
         if overload:
             self._core = values[0]._core
             self._machine = self._core.machine
-            self._command = Command(self._core.image.arguments)
+            self._command = Command(self._core.image.arguments, values[0]._design)
         self._arguments = self._command.arguments
         self._lists = 0
         self._in_progress = False
