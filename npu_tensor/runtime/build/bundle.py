@@ -1,6 +1,6 @@
 """One xclbin of several, whose kernels run one after another in one hardware context.
 
-    artifact, kernels = bundle([norm, product])   # artefacts of two configurations
+    artifact, kernels = bundle("aie2", [product, norm])   # artefacts of two configurations
     artifact.files[".xclbin"], kernels[product.key]
 
 XRT's xclbinutil packs what was compiled for each, as aiecc has it done for its option --xclbin-input; nothing is
@@ -13,8 +13,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -24,11 +22,12 @@ from typing import Any, Final
 from npu_tensor.config import config
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import Artifact
 
-__all__ = ["bundle", "packer"]
+__all__ = ["bundle"]
 
 ARGUMENTS: Final = (
     {"name": "opcode", "address-qualifier": "SCALAR", "type": "uint64_t", "offset": "0x00"},
@@ -54,34 +53,24 @@ ARGUMENTS: Final = (
 """Of a kernel, as aiecc declares them (SidecarFiles.h)."""
 
 
-def packer() -> str | None:
-    """The program xclbinutil: where AIE_XCLBINUTIL says, as for aiecc, or on PATH. None if it is not there."""
-    return shutil.which(os.environ.get("AIE_XCLBINUTIL") or "xclbinutil")
-
-
-def bundle(artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[str, str | None]]:
+def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[str, str | None]]:
     """One xclbin of kernels, from the cache if it is there, and the name of each kernel in it by the artefact's key.
 
-    None names the first kernel of the file. Raises BuildError if there is no xclbinutil, or with what it says.
+    artifacts: the first one says how many columns the context has. None names its kernel, which keeps the name that it
+    has in its own file. Raises BuildError if there is no xclbinutil, or with what it says.
     """
-    # The widest first: it says how many columns the context has.
-    ordered = sorted(artifacts, key=lambda each: (-_columns(each), each.key))
-    names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(ordered)}
-    made_from = {"kernels": [each.key for each in ordered]}
+    names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(artifacts)}
+    made_from = {"arch": arch, "kernels": [each.key for each in artifacts]}
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
-    build = partial(_pack, ordered, names)
-    artifact, _ = store.get_or_build(f"{_arch(ordered[0])}-xclbinutil", "bundle", key, build, made_from)
+    artifact, _ = store.get_or_build(f"{arch}-xclbinutil", "bundle", key, partial(_pack, artifacts, names), made_from)
     return artifact, names
 
 
 def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], directory: Path) -> dict[str, Path]:
-    program = packer()
+    program = mlir_aie.xclbinutil()
     if program is None:
-        raise BuildError(
-            "xclbinutil, which packs kernels of several configurations for one context, is not on PATH; install XRT"
-            " (package libxrt-utils)",
-            transient=True,
-        )
+        reason = f"several configurations cannot be packed for one context{mlir_aie.without('xclbinutil')}"
+        raise BuildError(reason, transient=True)
     work, log = directory / "bundle", directory / "build.log"
     work.mkdir()
     first, partition, packed = artifacts[0], work / "partition.json", work / "bundle.xclbin"
@@ -134,11 +123,3 @@ def _kernel(name: str, kernel_id: str) -> dict[str, Any]:
         "instances": [{"name": name}],
     }
     return {"ps-kernels": {"kernels": [kernel]}}
-
-
-def _columns(artifact: Artifact) -> int:
-    return int(artifact.description.get("made_from", artifact.description).get("columns", 1))
-
-
-def _arch(artifact: Artifact) -> str:
-    return str(artifact.description.get("made_from", artifact.description)["arch"])

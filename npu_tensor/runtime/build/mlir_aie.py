@@ -30,7 +30,17 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.errors import BuildError
 
-__all__ = ["ELF_KERNEL", "Toolchain", "compile_core", "compile_module", "dialect_name", "find", "self_loading"]
+__all__ = [
+    "ELF_KERNEL",
+    "Toolchain",
+    "compile_core",
+    "compile_module",
+    "dialect_name",
+    "find",
+    "self_loading",
+    "without",
+    "xclbinutil",
+]
 
 INSTALL: Final = (
     "`source scripts/env_setup.sh` (of a wheel: share/npu_tensor/scripts/env_setup.sh in its environment) installs"
@@ -224,15 +234,21 @@ def compile_module(module: object, directory: Path, options: Sequence[str] = (),
         )
     except RuntimeError as error:
         message = _message(error)
-        hint = next((_without(packer) for packer in PACKERS if f"'{packer}'" in message), "")
+        hint = next((without(packer) for packer in PACKERS if f"'{packer}'" in message), "")
         raise BuildError(f"mlir-aie does not compile the module:\n{message}{hint}") from None
     # aiecc leaves the xclbin out, with exit code 0, where it does not find the program that packs it.
     xclbin = outputs.get("xclbin_path")
-    packed = xclbin is None or xclbin.exists() or os.environ.get("AIE_XCLBINUTIL") or shutil.which("xclbinutil")
-    _check_outputs([*outputs.values()], "mlir-aie", "" if packed else _without("xclbinutil"))
+    packed = xclbin is None or xclbin.exists() or xclbinutil()
+    _check_outputs([*outputs.values()], "mlir-aie", "" if packed else without("xclbinutil"))
 
 
-def _without(packer: str) -> str:
+def xclbinutil() -> str | None:
+    """The program that packs an xclbin: what AIE_XCLBINUTIL says, or on PATH. None if it is not there."""
+    return shutil.which(os.environ.get("AIE_XCLBINUTIL") or "xclbinutil")
+
+
+def without(packer: str) -> str:
+    """What to say behind an error if one of `PACKERS` is missing."""
     return f": {packer}, which {PACKERS[packer]}, or `source /opt/xilinx/xrt/setup.sh`"
 
 

@@ -16,7 +16,7 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.runtime.build.bundle import packer
+from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.iron import LOADED_FROM_ELF, IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
@@ -115,7 +115,7 @@ class XrtDevice(NpuDevice):
         A launch has several configurations where they can be put into one file and did not fail here.
         """
         rates = npu_rates(self.target.array.device, self.identity)
-        missing = packer() is None if self.bundles else library().backend.missing() is not None
+        missing = mlir_aie.xclbinutil() is None if self.bundles else library().backend.missing() is not None
         if missing or self.checked.findings.get("several") == "fail":
             rates = replace(rates, change_seconds=None)
         return NpuCosts(rates, processor_rates())

@@ -87,8 +87,10 @@ def read_bundled(program: ArrayProgram, artifacts: Sequence[Artifact]) -> XrtPro
     """
     for artifact in artifacts:
         _check_arch(program, artifact)
-    bundled, kernels = bundle(artifacts)
-    by_configuration = {id(each): own for each, own in zip(program.configurations, artifacts, strict=True)}
+    together = list(zip(program.configurations, artifacts, strict=True))
+    widest_first = sorted(together, key=lambda each: (-each[0].columns, each[1].key))
+    bundled, kernels = bundle(program.array.arch, [artifact for _, artifact in widest_first])
+    by_configuration = {id(configuration): artifact for configuration, artifact in together}
     parts = []
     for number, runs in groupby(program.runs, lambda run: id(run.design.configuration)):
         own = by_configuration[number]

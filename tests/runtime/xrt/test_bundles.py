@@ -122,13 +122,13 @@ def kernel(directory: Path, number: int) -> Artifact:
     files = {suffix: directory / f"{number}{suffix}" for suffix in (".xclbin", ".pdi")}
     for path in files.values():
         path.touch()
-    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {"arch": "aie2", "columns": number})
+    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {})
 
 
 def test_without_the_program_there_is_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_XCLBINUTIL", "/nowhere/xclbinutil")
-    with pytest.raises(nt.BuildError, match=r"xclbinutil, which packs .* is not on PATH; install XRT"):
-        bundle.bundle([kernel(tmp_path, 1), kernel(tmp_path, 2)])
+    with pytest.raises(nt.BuildError, match="for one context: xclbinutil, which .* is not on PATH; install XRT"):
+        bundle.bundle("aie2", [kernel(tmp_path, 1), kernel(tmp_path, 2)])
 
 
 @pytest.mark.parametrize("text", ["{}", '{"aie_partition": {"PDIs": []}}', '{"aie_partition": {"PDIs": [{}]}}'])
@@ -138,4 +138,4 @@ def test_a_file_without_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AIE_XCLBINUTIL", str(program))
     program.chmod(0o755)
     with pytest.raises(nt.BuildError, match=re.escape("kernel-4: its xclbin has no partition with one kernel")):
-        bundle.bundle([kernel(tmp_path, 3), kernel(tmp_path, 4)])
+        bundle.bundle("aie2", [kernel(tmp_path, 3), kernel(tmp_path, 4)])
