@@ -14,7 +14,7 @@ from npu_tensor.dataflow.cost import Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
 
-SHIM, MEMTILE, CORE, NEXT_CORE, FAR_CORE = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 3), Tile(0, 5)
+SHIM, MEMTILE, CORE, FAR_CORE = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 5)
 TYPE = ObjectType("int32", (16,))
 VALUES = np.arange(1000, dtype=np.int32)
 
