@@ -21,6 +21,7 @@ from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron_worker import Format
+from npu_tensor.runtime.sim.host_compiler import Entry
 
 __all__ = ["KERNELS", "Image", "read", "write"]
 
@@ -45,6 +46,11 @@ class Image:
         """Before the buffers, an xclbin's kernel takes the opcode, the instructions and their number."""
         self.addresses = {each.name: 0x400 + 0x100 * number for number, each in enumerate(self.design.parameters)}
         """Where a compiler has put the runtime parameters: each in a place of its own."""
+        self.entries: dict[int, Mapping[str, Entry]] = {}
+        """How to call the functions of each configuration on this machine, once they were needed."""
+        known = self.program.configurations
+        self.configurations = [known.index(run.design.configuration) for run in self.program.runs]
+        """Of each run, by number."""
 
     @property
     def arguments(self) -> int:
