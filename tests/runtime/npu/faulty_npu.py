@@ -199,6 +199,19 @@ class FaultyDriver(SimulatedDriver):
             return FaultyContext(self, program, make_room)
 
 
+class FaultyRun:
+    """See `driver.Run`. instructions: memory that it needs besides its arguments."""
+
+    def __init__(self, context: FaultyContext, program: SimulatedProgram) -> None:
+        self.context = context
+        self.program = program
+        try:
+            self.instructions = context.driver.allocate(INSTRUCTIONS)
+        except DriverError:
+            context.make_room()
+            self.instructions = context.driver.allocate(INSTRUCTIONS)
+
+
 class FaultyContext(SimulatedContext):
     """See `driver.Context`. broken: whether another one went, as on the first generation none works then."""
 
@@ -209,8 +222,8 @@ class FaultyContext(SimulatedContext):
         self.broken = False
         self.queue: deque[FaultySubmission] = deque()
         self._generation = driver.generation
-        self._make_room = make_room
-        self._instructions: list[FaultyMemory] = []
+        self.make_room = make_room
+        self._runs: WeakSet[FaultyRun] = WeakSet()
         driver.npu.contexts.add(self)
 
     @property
@@ -224,14 +237,12 @@ class FaultyContext(SimulatedContext):
         if self.broken:
             raise DriverError("the context went with another one (err=-2)")
 
-    def run(self, program: NpuProgram) -> SimulatedRun:
+    def run(self, program: NpuProgram) -> Any:
         """See `driver.Context`."""
-        try:
-            self._instructions.append(self.driver.allocate(INSTRUCTIONS))
-        except DriverError:
-            self._make_room()
-            self._instructions.append(self.driver.allocate(INSTRUCTIONS))
-        return super().run(program)
+        assert isinstance(program, SimulatedProgram)
+        run = FaultyRun(self, program)
+        self._runs.add(run)
+        return run
 
     def prepare(self, requests: Sequence[RunRequest], chain: bool) -> FaultySubmission:
         """See `driver.Context`."""
@@ -252,7 +263,8 @@ class FaultyContext(SimulatedContext):
             for other in set(npu.contexts):
                 other.broken |= other.driver is self.driver
         self.closed = True
-        self._instructions.clear()
+        for run in set(self._runs):
+            run.instructions = None
         super().close()
 
 
@@ -319,10 +331,10 @@ class FaultySubmission(SimulatedSubmission):
             if None in memories:
                 npu.complaints.append("memory was freed before its launch had ended")
                 return None
-            assert isinstance(run, SimulatedRun)
+            assert isinstance(run, FaultyRun)
             outputs = [memory for memory, written in zip(memories, run.program.written, strict=True) if written]
             if fault is None:
-                self._requests = (RunRequest(run, memories, words),)
+                self._requests = (RunRequest(SimulatedRun(self.context, run.program), memories, words),)
                 super().start()
                 assert self._end is not None
                 if (error := self._end.exception()) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +70,17 @@ def functions(d: Builder, type: ObjectType, result: ObjectType | None = None, wo
     )
 
 
+def each(call: Callable[..., object]) -> Callable[..., None]:
+    """What a core does that calls this with each object, room for its result and what else it has."""
+
+    def body(source: Any, result: Any, *others: Any) -> None:
+        call(source.acquire(1), result.acquire(1), *others)
+        source.release(1)
+        result.release(1)
+
+    return body
+
+
 def load(design: Design, strict: bool = True) -> LoadedDesign:
     """On an array of its own."""
     if (missing := reason()) is not None:
@@ -101,13 +112,7 @@ def copy_design(
     fx = d.fifo("x0", type, Tile(0, 0), [Tile(0, 2)])
     fy = d.fifo("y0", type, Tile(0, 2), [Tile(0, 0)])
 
-    def body(source: Any, result: Any) -> None:
-        a, b = source.acquire(1), result.acquire(1)
-        copy(a, b, type.nbytes)
-        source.release(1)
-        result.release(1)
-
-    d.worker(Tile(0, 2), body, [fx, fy])
+    d.worker(Tile(0, 2), each(lambda a, b: copy(a, b, type.nbytes)), [fx, fy])
     d.fill(fx, x, AccessPattern.linear(total if filled is None else filled), wait=wait_fill)
     d.drain(fy, y, AccessPattern.linear(total if drained is None else drained))
     return d.build()

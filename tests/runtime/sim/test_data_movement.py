@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sim_designs import Ints, functions, load, offsets, pattern_offsets, run
+from sim_designs import Ints, each, functions, load, offsets, pattern_offsets, run
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Dim, ObjectType
@@ -118,12 +118,7 @@ def test_a_path_through_a_memtile_and_a_core(
     third = d.fifo("third", type, core, [shim], dims_to_stream=out_of_core)
     d.forward(first, second)
 
-    def body(source: Any, result: Any) -> None:
-        copy(source.acquire(1), result.acquire(1), type.nbytes)
-        source.release(1)
-        result.release(1)
-
-    d.worker(core, body, [second, third])
+    d.worker(core, each(lambda a, b: copy(a, b, type.nbytes)), [second, third])
     d.fill(first, x, fill)
     d.drain(third, y, scattered)
 
@@ -152,12 +147,7 @@ def test_transfers_of_any_length_make_one_stream(pieces: list[int]) -> None:
     copy = functions(d, type).copy
     fx, fy = d.fifo("x0", type, Tile(0, 0), [Tile(0, 2)]), d.fifo("y0", type, Tile(0, 2), [Tile(0, 0)])
 
-    def body(source: Any, result: Any) -> None:
-        copy(source.acquire(1), result.acquire(1), 64)
-        source.release(1)
-        result.release(1)
-
-    d.worker(Tile(0, 2), body, [fx, fy])
+    d.worker(Tile(0, 2), each(lambda a, b: copy(a, b, 64)), [fx, fy])
     starts = [0, *itertools.accumulate(pieces)]
     # Drains in other pieces than fills. The queues of the two channels are independent.
     d.drain(fy, y, AccessPattern.linear(5, 0))

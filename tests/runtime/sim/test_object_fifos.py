@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sim_designs import copy_design, functions, load, offsets, run
+from sim_designs import copy_design, each, functions, load, offsets, run
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.check import check
@@ -14,7 +14,7 @@ from npu_tensor.dataflow.cost import Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
 
-SHIM, MEMTILE, CORE, NEXT_CORE, FAR_CORE = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 3), Tile(0, 5)
+SHIM, MEMTILE, CORE, FAR_CORE = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 5)
 TYPE = ObjectType("int32", (16,))
 VALUES = np.arange(1000, dtype=np.int32)
 
@@ -57,14 +57,9 @@ def test_every_consumer_gets_every_object() -> None:
     reverse = [(4, 1), (4, 4)]
     fx = d.fifo("x0", TYPE, SHIM, [CORE, FAR_CORE], dims_from_stream=[(), reverse])
 
-    def body(source: Any, result: Any) -> None:
-        copy(source.acquire(1), result.acquire(1), TYPE.nbytes)
-        source.release(1)
-        result.release(1)
-
     for number, core in enumerate([CORE, FAR_CORE]):
         fy = d.fifo(f"y{number}", TYPE, core, [SHIM])
-        d.worker(core, body, [fx, fy])
+        d.worker(core, each(lambda a, b: copy(a, b, TYPE.nbytes)), [fx, fy])
         d.drain(fy, y, AccessPattern.linear(64, 64 * number))
     d.fill(fx, x, AccessPattern.linear(64))
     design = d.build()
@@ -102,12 +97,7 @@ def split_join_design() -> Design:
         result = d.fifo(f"result{number}", type, core, [MEMTILE], dims_from_stream=[from_stream] if from_stream else ())
         copy = d.function(f"nt_copy{number}", [type, type, "int32"], PART_SOURCE)
 
-        def body(source: Any, target: Any, copy: Any = copy, nbytes: int = type.nbytes) -> None:
-            copy(source.acquire(1), target.acquire(1), nbytes)
-            source.release(1)
-            target.release(1)
-
-        d.worker(core, body, [part, result])
+        d.worker(core, each(lambda a, b, copy=copy, nbytes=type.nbytes: copy(a, b, nbytes)), [part, result])
         parts.append(part)
         results.append(result)
     d.split(fx, parts)
@@ -141,16 +131,11 @@ def test_the_dims_of_a_joined_object_are_those_of_each_part() -> None:
     copy = functions(d, TYPE).copy
     parts, results = [], []
 
-    def body(source: Any, target: Any) -> None:
-        copy(source.acquire(1), target.acquire(1), TYPE.nbytes)
-        source.release(1)
-        target.release(1)
-
     for number in range(2):
         core = Tile(0, 2 + number)
         parts.append(d.fifo(f"part{number}", TYPE, MEMTILE, [core]))
         results.append(d.fifo(f"result{number}", TYPE, core, [MEMTILE]))
-        d.worker(core, body, [parts[-1], results[-1]])
+        d.worker(core, each(lambda a, b: copy(a, b, TYPE.nbytes)), [parts[-1], results[-1]])
     d.split(fx, parts)
     d.join(results, fy)
     d.fill(fx, x, AccessPattern.linear(64))
@@ -208,14 +193,9 @@ def chain_design(consumer: Tile, dims: bool = False) -> Design:
     between = d.fifo("between", TYPE, CORE, [consumer], dims_to_stream=[(4, 1), (4, 4)] if dims else ())
     fy = d.fifo("y0", TYPE, consumer, [SHIM])
 
-    def body(source: Any, target: Any) -> None:
-        a, b = source.acquire(1), target.acquire(1)
-        add(a, a, b, 16)
-        source.release(1)
-        target.release(1)
-
-    d.worker(CORE, body, [fx, between])
-    d.worker(consumer, body, [between, fy])
+    double = each(lambda a, b: add(a, a, b, 16))
+    d.worker(CORE, double, [fx, between])
+    d.worker(consumer, double, [between, fy])
     d.fill(fx, x, AccessPattern.linear(64))
     d.drain(fy, y, AccessPattern.linear(64))
     return d.build()
@@ -327,12 +307,7 @@ def test_a_start_beyond_the_queue_blocks() -> None:
     copy = functions(d, TYPE).copy
     fx, fy = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("y0", TYPE, CORE, [SHIM])
 
-    def body(source: Any, result: Any) -> None:
-        copy(source.acquire(1), result.acquire(1), TYPE.nbytes)
-        source.release(1)
-        result.release(1)
-
-    d.worker(CORE, body, [fx, fy])
+    d.worker(CORE, each(lambda a, b: copy(a, b, TYPE.nbytes)), [fx, fy])
     for _ in range(10):
         d.fill(fx, x, AccessPattern.linear(16))
     d.drain(fy, y, AccessPattern.linear(160))

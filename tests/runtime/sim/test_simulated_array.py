@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from running import in_child
-from sim_designs import SOURCE, copy_design, functions, load, run
+from sim_designs import SOURCE, copy_design, each, functions, load, run
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.check import check
@@ -32,21 +32,15 @@ VALUES = np.arange(1000, dtype=np.int32)
 def one_core(
     body: Callable[..., None], objects: int = 2, declare: Callable[[Builder], list[Any]] = lambda d: []
 ) -> Design:
-    """A core between x and y, both of `objects` objects. body gets the functions, both fifos and what is declared."""
+    """A core between x and y, both of `objects` objects. body gets both fifos, the functions and what is declared."""
     d = Builder("one core", "aie2p", columns=1)
     x, y = d.host_buffer("x", "int32", 16 * objects), d.host_buffer("y", "int32", 16 * objects)
     names = functions(d, TYPE)
     fx, fy = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("y0", TYPE, CORE, [SHIM])
-    d.worker(CORE, body, [names, fx, fy, *declare(d)])
+    d.worker(CORE, body, [fx, fy, names, *declare(d)])
     d.fill(fx, x, AccessPattern.linear(16 * objects))
     d.drain(fy, y, AccessPattern.linear(16 * objects))
     return d.build()
-
-
-def copying(names: Any, source: Any, result: Any) -> None:
-    names.copy(source.acquire(1), result.acquire(1), 64)
-    source.release(1)
-    result.release(1)
 
 
 def test_counters_are_those_of_what_happened() -> None:
@@ -139,11 +133,7 @@ def test_buffers_must_fit() -> None:
 
 
 def test_runtime_parameters_are_written_before_every_run() -> None:
-    def body(names: Any, source: Any, result: Any, words: Any) -> None:
-        names.affine(words, source.acquire(1), result.acquire(1), 16)
-        source.release(1)
-        result.release(1)
-
+    body = each(lambda a, b, names, words: names.affine(words, a, b, 16))
     loaded = load(one_core(body, declare=lambda d: [d.parameter("words", CORE, 2)]))
     for factor, summand in [(3, 5), (-7, 0), (1, -(1 << 31))]:
         _, (_, found) = run(loaded, VALUES[:32], words=[factor, summand])
@@ -154,16 +144,12 @@ def test_runtime_parameters_are_written_before_every_run() -> None:
 
 
 def test_numbers_are_passed_by_value() -> None:
-    def body(names: Any, source: Any, result: Any) -> None:
-        names.scale(source.acquire(1), result.acquire(1), 0.375, 16)
-        source.release(1)
-        result.release(1)
-
     d = Builder("scale", "aie2", columns=1)
     type = ObjectType("float32", (16,))
     x, y = d.host_buffer("x", "float32", 16), d.host_buffer("y", "float32", 16)
     fx, fy = d.fifo("x0", type, SHIM, [CORE]), d.fifo("y0", type, CORE, [SHIM])
-    d.worker(CORE, body, [functions(d, type), fx, fy])
+    scale = functions(d, type).scale
+    d.worker(CORE, each(lambda a, b: scale(a, b, 0.375, 16)), [fx, fy])
     d.fill(fx, x, AccessPattern.linear(16))
     d.drain(fy, y, AccessPattern.linear(16))
     values = np.linspace(-1, 1, 16, dtype=np.float32)
@@ -172,7 +158,7 @@ def test_numbers_are_passed_by_value() -> None:
 
 
 def test_core_buffers_keep_their_contents_between_runs() -> None:
-    def body(names: Any, source: Any, result: Any, total: Any) -> None:
+    def body(source: Any, result: Any, names: Any, total: Any) -> None:
         names.add(source.acquire(1), total, total, 16)
         names.copy(total, result.acquire(1), 64)
         source.release(1)
@@ -186,12 +172,7 @@ def test_core_buffers_keep_their_contents_between_runs() -> None:
 
 
 def test_memory_that_nothing_was_written_to_is_noticed() -> None:
-    def body(names: Any, source: Any, result: Any, buffer: Any) -> None:
-        source.acquire(1)
-        names.copy(buffer, result.acquire(1), 64)
-        source.release(1)
-        result.release(1)
-
+    body = each(lambda a, b, names, buffer: names.copy(buffer, b, 64))
     loaded = load(one_core(body, declare=lambda d: [d.core_buffer("buffer", CORE, TYPE)]))
     _, (_, found) = run(loaded, VALUES[:32])
     assert np.isnan(found.view(np.float32)).all()
@@ -200,7 +181,7 @@ def test_memory_that_nothing_was_written_to_is_noticed() -> None:
 def test_workers_stand_where_they_stopped() -> None:
     """The result buffer of the next object is acquired and filled ahead, before the next run brings its object."""
 
-    def body(names: Any, source: Any, result: Any, total: Any) -> None:
+    def body(source: Any, result: Any, names: Any, total: Any) -> None:
         target = result.acquire(1)
         names.copy(total, target, 64)
         names.add(source.acquire(1), target, target, 16)
@@ -217,12 +198,7 @@ def test_workers_stand_where_they_stopped() -> None:
 
 
 def test_a_failed_assertion_ends_the_run_and_resets_the_array() -> None:
-    def body(names: Any, source: Any, result: Any) -> None:
-        names.refuse_negative(source.acquire(1), result.acquire(1), 16)
-        source.release(1)
-        result.release(1)
-
-    loaded = load(one_core(body))
+    loaded = load(one_core(each(lambda a, b, names: names.refuse_negative(a, b, 16))))
     with pytest.raises(LaunchError, match=r"nt_refuse_negative in core \(0,2\): a negative number"):
         run(loaded, VALUES[:32] - 20)
     _, (_, found) = run(loaded, VALUES[:32])
@@ -231,12 +207,7 @@ def test_a_failed_assertion_ends_the_run_and_resets_the_array() -> None:
 
 @pytest.mark.parametrize(("nbytes", "owner"), [(68, "object 0 of fifo y0 in core"), (64, None)])
 def test_writing_past_an_object_is_noticed(nbytes: int, owner: str | None) -> None:
-    def body(names: Any, source: Any, result: Any) -> None:
-        names.copy(source.acquire(1), result.acquire(1), nbytes)
-        source.release(1)
-        result.release(1)
-
-    loaded = load(one_core(body))
+    loaded = load(one_core(each(lambda a, b, names: names.copy(a, b, nbytes))))
     if owner is None:
         run(loaded, VALUES[:32])
     else:
@@ -350,19 +321,8 @@ def test_functions_of_two_sources() -> None:
     fx, between = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("between", TYPE, CORE, [Tile(0, 3)])
     fy = d.fifo("y0", TYPE, Tile(0, 3), [SHIM])
 
-    def copy(source: Any, result: Any) -> None:
-        first(source.acquire(1), result.acquire(1), 64)
-        source.release(1)
-        result.release(1)
-
-    def double(source: Any, result: Any) -> None:
-        a = source.acquire(1)
-        second(a, a, result.acquire(1), 16)
-        source.release(1)
-        result.release(1)
-
-    d.worker(CORE, copy, [fx, between])
-    d.worker(Tile(0, 3), double, [between, fy])
+    d.worker(CORE, each(lambda a, b: first(a, b, 64)), [fx, between])
+    d.worker(Tile(0, 3), each(lambda a, b: second(a, a, b, 16)), [between, fy])
     d.fill(fx, x, AccessPattern.linear(32))
     d.drain(fy, y, AccessPattern.linear(32))
     loaded: LoadedDesign = load(d.build())

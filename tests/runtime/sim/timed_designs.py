@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sim_designs import each
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
@@ -79,11 +80,7 @@ def split() -> Design:
     d.join(results, fy)
     work = worked(d, half)
 
-    def body(source: Any, result: Any) -> None:
-        work(source.acquire(1), result.acquire(1))
-        source.release(1)
-        result.release(1)
-
+    body = each(work)
     for core, part, result in zip(cores, parts, results, strict=True):
         d.worker(core, body, [part, result])
     d.fill(fx, x, AccessPattern.linear(128))
@@ -102,11 +99,7 @@ def all_columns(arch: str, objects: int, *, runs_of: int = 256) -> Design:
     total = objects * 256
     work = worked(d, type)
 
-    def body(source: Any, result: Any) -> None:
-        work(source.acquire(1), result.acquire(1))
-        source.release(1)
-        result.release(1)
-
+    body = each(work)
     x, y = (d.host_buffer(name, "int32", 4 * columns * total) for name in "xy")
     for column in range(columns):
         for row in (2, 3):

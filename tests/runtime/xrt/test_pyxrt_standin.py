@@ -137,24 +137,18 @@ def test_interrupts_come_between_calls(machine: Machine, loaded: Loaded) -> None
 
 def test_a_forgotten_sync_to_the_device(loaded: Loaded) -> None:
     loaded.write(loaded.x, 100, sync=False)
-    run = loaded.run()
-    run.start()
-    run.wait()
+    loaded.launch()
     assert loaded.read(loaded.y) == ADDED
 
 
 def test_a_forgotten_sync_from_the_device(loaded: Loaded) -> None:
-    run = loaded.run()
-    run.start()
-    run.wait()
+    loaded.launch()
     assert loaded.head(loaded.y) == OUTPUT
 
 
 def test_dirty_lines_end_up_on_the_result(machine: Machine, loaded: Loaded) -> None:
     loaded.host(loaded.y)[:2] = 1  # one line of 64 bytes
-    run = loaded.run()
-    run.start()
-    run.wait()
+    loaded.launch()
     loaded.y.sync(loaded.from_device)
     expected = np.arange(ELEMENTS) + 7
     expected[:16] = [1, 1, *[-5] * 14]
@@ -163,9 +157,7 @@ def test_dirty_lines_end_up_on_the_result(machine: Machine, loaded: Loaded) -> N
 
 
 def test_a_late_sync_to_the_device_overwrites_the_result(loaded: Loaded) -> None:
-    run = loaded.run()
-    run.start()
-    run.wait()
+    loaded.launch()
     loaded.y.sync(loaded.to_device)
     assert loaded.read(loaded.y) == OUTPUT
 
@@ -189,9 +181,7 @@ def test_groups_name_bank_and_context(machine: Machine, pyxrt: Any, loaded: Load
         0x1FFFF,
     ]
     assert second.kernel.group_id(3) == 0x20000
-    run = loaded.run(x=second.x)
-    run.start()
-    run.wait()
+    loaded.launch(x=second.x)
     assert machine.complaints == ["a buffer object of context 2 is used in another one"]
 
 
@@ -226,9 +216,7 @@ def test_contexts_run_in_order_but_not_with_each_other(machine: Machine, loaded:
 
 def test_runtime_parameters_that_are_not_set(machine: Machine, pyxrt: Any, affine_files: Files) -> None:
     loaded = Loaded(pyxrt, pyxrt.device(0), affine_files, (3,))
-    run = loaded.run()
-    run.start()
-    run.wait()
+    loaded.launch()
     noted(machine, "a runtime parameter was not set")
 
 
@@ -399,17 +387,13 @@ def test_a_gone_context_breaks_the_others_of_the_first_generation(
     pyxrt: Any = sys.modules["pyxrt"]
     device = pyxrt.device(0)
     first, second = (Loaded(pyxrt, device, older_files) for _ in range(2))
-    run = first.run()
-    run.start()
-    run.wait()
+    run = first.launch()
     assert first.read(first.y) == ADDED
     second.context = second.kernel = None
     with pytest.raises(RuntimeError, match=r"EXEC_CMD IOCTL failed \(err=-2\): No such file or directory"):
         run.start()
     anew = Loaded(pyxrt, device, older_files)
-    run = anew.run()
-    run.start()
-    run.wait()
+    anew.launch()
     assert anew.read(anew.y) == ADDED
 
 

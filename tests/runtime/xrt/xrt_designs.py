@@ -140,3 +140,10 @@ class Loaded:
         for number, argument in enumerate(arguments):
             made.set_arg(number, argument)
         return made
+
+    def launch(self, x: Any = None, y: Any = None) -> Any:
+        """A run that was started and has ended."""
+        made = self.run(x, y)
+        made.start()
+        made.wait()
+        return made

@@ -22,7 +22,7 @@ from npu_instructions import StreamError, reach, read_stream, written
 from npu_memory import Memory
 from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
 
-from npu_tensor.dataflow.design import Configuration, Design
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.build.iron_program import MARKER, WORDS
 from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign
@@ -93,7 +93,7 @@ class Core:
         self.machine, self.npu, self.image = machine, npu, image
         self.broken = False
         self.generation = npu.generation
-        self._loaded: dict[Configuration, LoadedConfiguration] = {}
+        self._loaded: dict[int, LoadedConfiguration] = {}
         with machine.lock:
             settle(npu)
             if machine.due(Fault.CONTEXT) is not None or len(npu.cores) >= npu.context_limit:
@@ -275,24 +275,27 @@ class Core:
                 designs = self._started(command)
                 if designs is None:
                     raise StreamError(f"{image.design.name}: these are not its instructions")
+                number = next(n for n, own in enumerate(image.designs) if own is command.design)
                 for design in designs:
-                    self._load(design).run([region.device for region in regions])
+                    self._load(design, number).run([region.device for region in regions])
             else:
-                for run in image.program.runs:
-                    self._load(run.design).run([regions[part.argument].device[part.offset :] for part in run.slices])
+                for run, number in zip(image.program.runs, image.configurations, strict=True):
+                    parts = [regions[part.argument].device[part.offset :] for part in run.slices]
+                    self._load(run.design, number).run(parts)
         except (NpuTensorError, StreamError) as error:
             machine.complaints.append(str(error))
             return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
         return COMPLETED
 
-    def _load(self, design: Design) -> LoadedDesign:
-        """A design in the array. Its configuration stays there until the context is loaded anew."""
-        configuration = design.configuration
-        if configuration not in self._loaded:
-            designs = [*self.image.kernels.values(), *(run.design for run in self.image.program.runs)]
-            own = next(each for each in designs if each.configuration == configuration)
-            self._loaded[configuration] = self.npu.simulated.load(own).configuration
-        return LoadedDesign(self._loaded[configuration], design, strict=True)
+    def _load(self, design: Design, number: int) -> LoadedDesign:
+        """A design in the array. Its configuration, of this number, stays there until the context is loaded anew."""
+        loaded = self._loaded.get(number)
+        if loaded is None:
+            array, entries = self.npu.simulated, self.image.entries
+            if number not in entries:  # Its functions are compiled once, and its own design is checked.
+                entries[number] = array.load(self.image.designs[number]).configuration._entries
+            loaded = self._loaded[number] = LoadedConfiguration(array, design, entries[number])
+        return LoadedDesign(loaded, design, strict=True)
 
     def written(self, command: Command) -> Sequence[int]:
         """The numbers of the buffers that a command writes."""

@@ -22,6 +22,7 @@ from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron_worker import Format
+from npu_tensor.runtime.sim.host_compiler import Entry
 
 __all__ = ["KERNELS", "Image", "addresses", "read", "write"]
 
@@ -53,6 +54,15 @@ class Image:
         self.uuid = str(uuid.UUID(self.digest[:32]))
         self.first_buffer = 3 if self.format == "xclbin" else 0
         """Before the buffers, an xclbin's kernel takes the opcode, the instructions and their number."""
+        self.entries: dict[int, Mapping[str, Entry]] = {}
+        """How to call the functions of each configuration on this machine, once they were needed."""
+        known = self.program.configurations
+        self.configurations = [known.index(run.design.configuration) for run in self.program.runs]
+        """Of each run of an ELF, by number."""
+        self.designs = list(self.kernels.values())
+        """One of each configuration."""
+        if self.format == "elf":
+            self.designs = [self.program.runs[self.configurations.index(n)].design for n in range(len(known))]
 
     @property
     def arguments(self) -> int:

@@ -1,0 +1,83 @@
+"""What the faulty NPU notices: a driver that forgives would make the tests of the runtime worthless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty_npu import FaultyNpu
+from npu_memory import FREED
+from npu_values import compute
+from running import needs_compiler
+
+from npu_tensor.runtime.npu.driver import RunRequest
+
+pytestmark = needs_compiler
+
+
+class Launch:
+    """A launch of the program that was run before, which puts one vector behind another."""
+
+    def __init__(self, npu: FaultyNpu) -> None:
+        engine = npu.engine
+        (program,) = engine.programs.values()
+        self.context: Any = engine.contexts.get(program)
+        self.memories: list[Any] = [engine.driver.allocate(size) for size in program.sizes]
+        for memory, value in zip(self.memories, (1, 2, 3), strict=True):
+            memory.bytes[:] = value
+            memory.to_device()
+        self.submission = self.context.prepare([RunRequest(self.context.run(program), self.memories, ())], False)
+
+    @property
+    def found(self) -> list[int]:
+        """The bytes of the result, of which each vector has four."""
+        self.memories[2].from_device()
+        return [int(value) for value in self.memories[2].bytes[:8]]
+
+
+@pytest.fixture
+def launch(npu: FaultyNpu) -> Launch:
+    compute(0)
+    return Launch(npu)
+
+
+def test_a_launch_runs_when_somebody_asks(launch: Launch) -> None:
+    """So that a host that reads its result too early, or changes its operands, sees it."""
+    launch.submission.start()
+    assert launch.found == [3] * 8
+    launch.memories[0].bytes[:] = 5
+    launch.memories[0].to_device()
+    assert launch.submission.ended()
+    assert launch.found == [5] * 4 + [2] * 4
+
+
+def test_what_nobody_waits_for_runs_when_something_is_handed_over(npu: FaultyNpu, launch: Launch) -> None:
+    launch.submission.start()
+    launch.submission.abandon(launch.memories)
+    assert launch.found == [3] * 8
+    Launch(npu).submission.start()
+    assert launch.found == [1] * 4 + [2] * 4
+
+
+def test_dirty_lines_end_up_on_the_result(npu: FaultyNpu, launch: Launch) -> None:
+    launch.memories[2].bytes[:] = 4
+    launch.submission.start()
+    assert launch.submission.ended()
+    assert launch.found == [4] * 8
+    assert npu.complaints.pop() == "the NPU wrote memory that had dirty lines in the cache"
+
+
+def test_memory_that_is_freed_under_way(npu: FaultyNpu, launch: Launch) -> None:
+    launch.submission.start()
+    view = launch.memories[0].bytes
+    launch.memories.clear()
+    assert np.all(view == FREED)
+    assert launch.submission.ended()
+    assert npu.complaints.pop() == "memory was freed before its launch had ended"
+
+
+def test_a_context_that_is_closed_under_way(npu: FaultyNpu, launch: Launch) -> None:
+    launch.submission.start()
+    launch.context.close()
+    assert npu.complaints.pop() == "a context is closed in which something runs that somebody waits for"
