@@ -54,6 +54,8 @@ _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_GROUPS = {32: (8, 8, 8, 4), 16: (8, 4, 4, 2)}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
+# Lines of B that are read ahead. They are on different pages, which no processor foresees, unless they are long.
+_AHEAD, _SHORT_LINE_BYTES = 32, 1024
 # The largest panel of B that a thread packs when it needs it, on its stack: as much as row kernels use there.
 _STRIP_BYTES = 256 << 10
 # The largest packed A that is read for each such panel: L3 has to hold it. Windows, of which B would be many times the
@@ -266,7 +268,8 @@ def direct_tile(
         group = groups[rows - 1]
         steps, rest = divmod(k, lanes * unit.count)
         sizes |= {"b_line_bytes": b_line * size_b, "steps": steps, "rest": rest}
-        return TileSpec(unit, "inner", rows, max(lanes, group), a.dtype, b.dtype, group), sizes
+        ahead = _AHEAD if k * size_b <= _SHORT_LINE_BYTES else 0
+        return TileSpec(unit, "inner", rows, max(lanes, group), a.dtype, b.dtype, ahead, group), sizes
     if not thin and m * n * k * unit.count * (1 if target.has_avx512 else products) > _SMALL_PRODUCT:
         return None
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
@@ -275,10 +278,12 @@ def direct_tile(
     most_rows, vectors, accumulators = _OUTER_TILES[target.vector_registers]
     # Vectors come in groups of `unit.count`, and int8_quad has a row of accumulators more.
     rows = _even(m, min(most_rows, accumulators // unit.count - (unit.count == 4)))
-    vectors = _whole(-(-n // lanes), min(vectors, accumulators // rows))
+    # Fewer rows than vectors are held while the vectors come one by one, two of them at a time.
+    one_by_one = max(rows, (target.vector_registers - rows - 2) // rows)
+    vectors = _whole(-(-n // lanes), min(vectors, accumulators // rows, one_by_one))
     vectors = max(1, vectors // unit.count) * unit.count
     sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
-    return TileSpec(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype), sizes
+    return TileSpec(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype, _AHEAD), sizes
 
 
 def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:

@@ -318,10 +318,10 @@ def sum_each(emitter: Emitter, vectors: Sequence[Value]) -> Value:
 class Operand(NamedTuple):
     """What the inner loop reads of A or B: where a step begins, how many bytes further the next one, and its vectors.
 
-    All vectors of a step, `count` of them, are in units. Those of A meet all of B, lane by lane.
+    All `vectors` of a step are in units. Those of A meet all of B, lane by lane.
     """
 
-    count: int
+    vectors: int
     start: Value
     step_bytes: Value | int
     load: Callable[[Value], Iterable[Value]]
@@ -337,12 +337,12 @@ def emit_products(
 
     def step(_: Value, carried: list[Value]) -> Sequence[Value]:
         from_a, from_b, *sums = carried
-        by_row = a.count >= b.count
+        by_row = a.vectors >= b.vectors
         held, others = ((b, from_b), (a, from_a)) if by_row else ((a, from_a), (b, from_b))
-        vectors = list(held[0].load(held[1]))
+        registers = list(held[0].load(held[1]))
         for j, other in enumerate(others[0].load(others[1])):
-            for i, vector in enumerate(vectors):
-                at, pair = (j * b.count + i, (other, vector)) if by_row else (i * b.count + j, (vector, other))
+            for i, vector in enumerate(registers):
+                at, pair = (j * b.vectors + i, (other, vector)) if by_row else (i * b.vectors + j, (vector, other))
                 sums[at] = _multiply_add(emitter, unit, sums[at], *pair)
         return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *sums
 

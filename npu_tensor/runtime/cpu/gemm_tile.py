@@ -42,8 +42,6 @@ Form = Literal["packed", "outer", "inner"]
 _QUAD_OF_128 = -0x7F7F7F80
 _FLIP_SIGNS = -0x7F7F7F80
 
-# Steps that the outer form reads ahead: the rows of B are on different pages, which no processor foresees.
-_AHEAD = 32
 _CACHE_LINE = 64
 
 
@@ -56,6 +54,7 @@ class TileSpec(NamedTuple):
     columns: int
     dtype_a: str = ""  # in memory; no matter in the packed form
     dtype_b: str = ""
+    ahead: int = 0  # lines of B, as MULTIPLY_META has them, that are prefetched so early
     group: int = 0  # columns whose sums are accumulated together in the inner form
 
     def lanes(self, target: CpuTarget) -> int:
@@ -155,7 +154,7 @@ def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
         def load_b(pointer: Value) -> Iterator[Value]:
             steps = [byte_offset(emitter, pointer, emitter.mul(meta["b_line_bytes"], i)) for i in range(unit.count)]
             for step in steps:
-                ahead = byte_offset(emitter, step, emitter.mul(meta["b_line_bytes"], _AHEAD * unit.count))
+                ahead = byte_offset(emitter, step, emitter.mul(meta["b_line_bytes"], tile.ahead * unit.count))
                 for column in range(0, tile.columns * size, _CACHE_LINE):
                     emitter.prefetch(byte_offset(emitter, ahead, column))
             for j, mask in enumerate(masks):
@@ -194,8 +193,7 @@ def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
     # The last vector of a line ends with the line. Lanes of it that are in the vector before count as zero.
     overlap = emitter.sub(elements, meta["rest"])
     last, repeated = emitter.sub(emitter.mul(meta["steps"], elements), overlap), first_of(emitter, overlap, elements)
-
-    ahead = emitter.mul(meta["b_line_bytes"], _AHEAD)
+    ahead = emitter.mul(meta["b_line_bytes"], tile.ahead)
 
     def sums(first_column: Value) -> list[Value]:
         """Of a group of columns: for each row, vectors of as many as there are lanes, or of all."""
@@ -215,16 +213,18 @@ def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
                 if tile.shifted:
                     yield emitter.constant(_QUAD_OF_128, type_)
 
+            def load_b(pointer: Value) -> Iterator[Value]:
+                if tile.ahead:
+                    later = byte_offset(emitter, pointer, ahead)
+                    for line in columns:
+                        emitter.prefetch(byte_offset(emitter, later, line))
+                yield from load(of_b, columns, pointer)
+
             def operand(count: int, of: Elements, start: Value, load: Callable[[Value], Iterable[Value]]) -> Operand:
                 size = ELEMENT_SIZE[of.dtype]
                 return Operand(count, byte_offset(emitter, start, emitter.mul(first, size)), elements * size, load)
 
             from_a = operand(tile.rows + tile.shifted, of_a, place.a, load_a)
-            def load_b(pointer: Value) -> Iterator[Value]:
-                for line in columns:
-                    emitter.prefetch(byte_offset(emitter, byte_offset(emitter, pointer, ahead), line))
-                yield from load(of_b, columns, pointer)
-
             from_b = operand(tile.group, of_b, place.b, load_b)
             return emit_products(emitter, unit, from_a, from_b, steps, totals)
 
