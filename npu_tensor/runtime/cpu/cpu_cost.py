@@ -179,7 +179,7 @@ def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWo
         direct = direct_tile((m, n, task.depth), a, b, unit, target, products)
     if direct is not None:
         rows, columns = direct[0].rows, direct[0].columns
-    width = direct[0].group or columns if direct else columns
+    width = (direct[0].group if direct else 0) or columns  # that are computed together
     down, across, steps = -(-m // rows), -(-n // columns), -(-task.depth // unit.count)
     tiles = products * down * across
     panels = (matrices[0] * down * rows, matrices[1] * across * columns) if direct is None else (0, 0)
