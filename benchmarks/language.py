@@ -20,12 +20,15 @@ from .timing import percentiles
 
 __all__ = ["CASES", "language_rows"]
 
-CASES: Final = ("prompt", "decode")
+CASES: Final = ("prompt", "decode", "long prompt", "long decode")
 PROMPT, QUICK_PROMPT, TOKENS = 448, 64, 64
 """Tokens; together within the context of the made-up model."""
 
-REPEATS: Final = 30
-"""Of the prompt: as many as a row needs."""
+LONG_PROMPT: Final = 1536
+"""Tokens of a long one, of models with such a context, where attention takes a large part of the time."""
+
+REPEATS, LONG_REPEATS = 30, 5
+"""Of the prompt: as many as a row needs, and of one that takes seconds."""
 
 
 def model_files() -> Iterator[tuple[str, Path]]:
@@ -38,23 +41,29 @@ def model_files() -> Iterator[tuple[str, Path]]:
 
 def language_rows(only: frozenset[str], quick: bool) -> Iterator[Row]:
     """Seconds of a prompt and of a further token of each model; cold: of opening the file and the first prompt."""
-    count = QUICK_PROMPT if quick else PROMPT
     for name, path in model_files():
         start = time.perf_counter()
-        decoder = Decoder.of(nt.load_gguf(path), PROMPT + TOKENS)
-        text = [int(token) for token in np.random.default_rng(0).integers(0, decoder.config.vocabulary, count)]
-        times = [time.perf_counter() for _ in Generation(decoder, text, TOKENS)]
-        prompts = [Generation(decoder, text, 1) for _ in range(REPEATS)]
-        for run in prompts:
-            list(run)
-        measured = [run.prompt_seconds for run in prompts if run.prompt_seconds is not None]
-        weight = max(decoder.parameters(), key=lambda each: each.nbytes)
-        for case, size, seconds, cold in (
-            ("prompt", count, measured, times[0] - start),
-            ("decode", 1, np.diff(times[1:]).tolist(), None),  # for the token before, the decoder was captured
+        decoder = Decoder.of(nt.load_gguf(path), LONG_PROMPT + TOKENS)
+        for kind, count, repeats in (
+            ("", QUICK_PROMPT if quick else PROMPT, REPEATS),
+            ("long ", LONG_PROMPT, LONG_REPEATS),
         ):
-            if not only or case in only:
-                yield Row(
-                    "language", f"{name}: {case}", weight.dtype.name, [[size]], str(size), "cpu", NAME, "measured",
-                    *percentiles(seconds), cold=cold, iterations=len(seconds), bytes=path.stat().st_size,
-                )  # fmt: skip
+            cases = [f"{kind}{case}" for case in ("prompt", "decode")]
+            if decoder.context < count + TOKENS or (quick and kind) or not (only or frozenset(cases)) & {*cases}:
+                continue
+            text = [int(token) for token in np.random.default_rng(0).integers(0, decoder.config.vocabulary, count)]
+            times = [time.perf_counter() for _ in Generation(decoder, text, TOKENS)]
+            prompts = [Generation(decoder, text, 1) for _ in range(repeats)]
+            for run in prompts:
+                list(run)
+            measured = [run.prompt_seconds for run in prompts if run.prompt_seconds is not None]
+            weight = max(decoder.parameters(), key=lambda each: each.nbytes)
+            for case, size, seconds, cold in (
+                (cases[0], count, measured, None if kind else times[0] - start),
+                (cases[1], 1, np.diff(times[1:]).tolist(), None),  # for the token before, the decoder was captured
+            ):
+                if not only or case in only:
+                    yield Row(
+                        "language", f"{name}: {case}", weight.dtype.name, [[size]], str(size), "cpu", NAME, "measured",
+                        *percentiles(seconds), cold=cold, iterations=len(seconds), bytes=path.stat().st_size,
+                    )  # fmt: skip

@@ -18,6 +18,9 @@ from npu_tensor.nn import functional as F
 
 __all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig"]
 
+TOGETHER: Final = 128
+"""Tokens whose attention is computed together, so that it stays in the caches of a processor."""
+
 
 class Architecture(NamedTuple):
     """pairs: the features that rotate together, see `npu_tensor.rope`. qkv_bias: of the projections.
@@ -138,16 +141,26 @@ class DecoderBlock(nn.Module):
             self.register_buffer(name, cache, persistent=False)
 
     def attention(self, x: nt.Tensor, positions: nt.Tensor, mask: nt.Tensor, factors: nt.Tensor | None) -> Any:
-        """Of x (tokens, features) at positions (tokens,) to the cached positions that mask (tokens, window) allows."""
+        """Of x (tokens, features) at positions (tokens,) to the cached positions that mask (tokens, window) allows.
+
+        Positions follow one another and end below the window, so the first tokens do not look at the end of it.
+        """
         c = self.config
         q, k, v = (layer(x).unflatten(-1, (-1, c.head_features)) for layer in (self.attn_q, self.attn_k, self.attn_v))
         if c.kind.qk_norm:
             q, k = self.attn_q_norm(q), self.attn_k_norm(k)
         q, k = (nt.rope(each, positions, factors, **c.rotation) for each in (q, k))
         self.keys[positions], self.values[positions] = k, v
-        keys, values = (cache[: mask.shape[-1]].transpose(0, 1) for cache in (self.keys, self.values))
-        mixed = F.scaled_dot_product_attention(q.transpose(0, 1), keys, values, mask, enable_gqa=True)
-        return self.attn_output(mixed.transpose(0, 1).flatten(-2))
+        tokens, window = mask.shape
+        parts = []
+        for first in range(0, tokens, TOGETHER):
+            last = min(first + TOGETHER, tokens)
+            seen = window - tokens + last
+            views = q[first:last], self.keys[:seen], self.values[:seen]
+            query, keys, values = (each.transpose(0, 1) for each in views)
+            mixed = F.scaled_dot_product_attention(query, keys, values, mask[first:last, :seen], enable_gqa=True)
+            parts.append(mixed.transpose(0, 1).flatten(-2))
+        return self.attn_output(nt.cat(parts) if len(parts) > 1 else parts[0])
 
     def forward(self, x: nt.Tensor, *where: Any) -> Any:
         """(tokens, features) to the same; where: what `attention` takes besides."""
@@ -186,7 +199,10 @@ class Decoder(nn.Module):
         return decoder
 
     def forward(self, tokens: nt.Tensor, positions: nt.Tensor, window: int) -> Any:
-        """Features (tokens, features) of tokens (tokens,) at positions (tokens,), which are below `window`."""
+        """Features (tokens, features) of tokens (tokens,) at positions (tokens,).
+
+        Positions follow one another and are below `window`.
+        """
         x = self.token_embd(tokens).float()
         mask = nt.arange(window) <= positions.unsqueeze(1)
         for block in self.blk:

@@ -10,6 +10,7 @@ from numpy_decoder import logits
 import npu_tensor as nt
 from npu_tensor.examples import made_up_model
 from npu_tensor.models import ARCHITECTURES, Decoder, DecoderConfig, Generation
+from npu_tensor.models import decoder as decoder_module
 
 CONTEXT = 64
 TEXT = [5, 90, 17, 200, 33, 8, 8, 120, 41]
@@ -62,6 +63,16 @@ def test_architectures(variant: str, tmp_path: Path) -> None:
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
     result = steps(decoder, TEXT, (5, 1, 1, 1, 1))
     np.testing.assert_allclose(result, logits(metadata, weights, TEXT)[4:], rtol=1e-4, atol=1e-4)
+
+
+def test_attention_of_many_tokens_is_computed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder_module, "TOGETHER", 2)
+    metadata, weights = saved(tmp_path / "model.gguf", "llama")
+    decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
+    end = CONTEXT - len(TEXT)  # The last tokens fill the window: what any part leaves out would be missed.
+    text = [7] * end + TEXT
+    expected = logits(metadata, weights, text)[[end - 1, end + 4, CONTEXT - 1]]
+    np.testing.assert_allclose(steps(decoder, text, (end, 5, 4)), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [nt.float16, nt.bfloat16])

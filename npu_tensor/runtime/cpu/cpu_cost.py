@@ -179,11 +179,12 @@ def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWo
         direct = direct_tile((m, n, task.depth), a, b, unit, target, products)
     if direct is not None:
         rows, columns = direct[0].rows, direct[0].columns
+    width = (direct[0].group if direct else 0) or columns  # that are computed together
     down, across, steps = -(-m // rows), -(-n // columns), -(-task.depth // unit.count)
     tiles = products * down * across
     panels = (matrices[0] * down * rows, matrices[1] * across * columns) if direct is None else (0, 0)
     packed = (panels[0] * steps * unit.bytes, panels[1] * steps * unit.bytes)
-    macs = tiles * rows * columns * steps * unit.count
+    macs = products * down * rows * -(-n // width) * width * steps * unit.count
     return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
 
 

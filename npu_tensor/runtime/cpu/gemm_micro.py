@@ -37,6 +37,7 @@ __all__ = [
     "in_order",
     "load_number",
     "load_value",
+    "sum_each",
     "throughput_module",
     "unit_lanes",
     "unpack",
@@ -285,12 +286,42 @@ def in_order(emitter: Emitter, vectors: Sequence[Value], lanes: int) -> list[Val
     return [pick(places[first : first + lanes]) for first in range(0, count * lanes, lanes)]
 
 
+def sum_each(emitter: Emitter, vectors: Sequence[Value]) -> Value:
+    """The sum of the lanes of each vector; vectors are a power of two, at most as many as their lanes.
+
+    Neighbouring lanes are added within each 128 bits, where no shuffle is slow, then neighbouring blocks of 128 bits.
+    """
+    count, block = len(vectors), 16 // (4 if vectors[0].element in ("float", "i32") else 8)
+    parts, current = block, list(vectors)  # parts: of the sum of one vector, within a block
+
+    def added(size: int, within: int, a: Value, b: Value | None = None) -> Value:
+        """Pairs of `size` lanes; in every `within` lanes those of a, then those of b."""
+        firsts = [
+            base + start + pair
+            for start in range(0, a.lanes, within)
+            for base in ((0,) if b is None else (0, a.lanes))
+            for pair in range(0, within, 2 * size)
+        ]
+        halves = [[first + half + i for first in firsts for i in range(size)] for half in (0, size)]
+        return emitter.add(*(emitter.shuffle(a, half, b) for half in halves))
+
+    while len(current) > 1:
+        sizes = (1, block) if parts > 1 else (block, current[0].lanes)
+        current = [added(*sizes, a, b) for a, b in zip(current[::2], current[1::2], strict=True)]
+        parts = max(1, parts // 2)
+    (total,) = current
+    while total.lanes > count:
+        total = added(block if total.lanes > block else 1, total.lanes, total)
+    return total
+
+
 class Operand(NamedTuple):
     """What the inner loop reads of A or B: where a step begins, how many bytes further the next one, and its vectors.
 
-    All vectors of a step are in units. Those of A meet all of B, lane by lane.
+    All `vectors` of a step are in units. Those of A meet all of B, lane by lane.
     """
 
+    vectors: int
     start: Value
     step_bytes: Value | int
     load: Callable[[Value], Iterable[Value]]
@@ -299,16 +330,21 @@ class Operand(NamedTuple):
 def emit_products(
     emitter: Emitter, unit: Unit, a: Operand, b: Operand, steps: Value | int, totals: Sequence[Value]
 ) -> list[Value]:
-    """Add the products of each vector of A and each of B, over all steps, to the accumulators, row by row."""
+    """Add the products of each vector of A and each of B, over all steps, to the accumulators, row by row.
+
+    The fewer vectors are held in registers, while the others come one by one.
+    """
 
     def step(_: Value, carried: list[Value]) -> Sequence[Value]:
         from_a, from_b, *sums = carried
-        columns = list(b.load(from_b))
-        following: list[Value] = []
-        for row in a.load(from_a):
-            for column in columns:
-                following.append(_multiply_add(emitter, unit, sums[len(following)], row, column))
-        return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *following
+        by_row = a.vectors >= b.vectors
+        held, others = ((b, from_b), (a, from_a)) if by_row else ((a, from_a), (b, from_b))
+        registers = list(held[0].load(held[1]))
+        for j, other in enumerate(others[0].load(others[1])):
+            for i, vector in enumerate(registers):
+                at, pair = (j * b.vectors + i, (other, vector)) if by_row else (i * b.vectors + j, (vector, other))
+                sums[at] = _multiply_add(emitter, unit, sums[at], *pair)
+        return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *sums
 
     return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]
 

@@ -175,8 +175,7 @@ class _MultiplyWriter:
                     at = emitter.add(first_column, j * emitter.lanes)
                     self._store_vector(places, sums[row * vectors + j], at, None)
 
-        vectors_of_lanes = self.shape.form != "inner" and self.unit.bytes == 4
-        if not vectors_of_lanes or len(self.spec.epilogue.instructions) > _SHORT_PROGRAM:
+        if self.unit.bytes != 4 or len(self.spec.epilogue.instructions) > _SHORT_PROGRAM:
             from_memory()
             return
         whole = emitter.op(

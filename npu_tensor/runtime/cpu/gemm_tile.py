@@ -2,8 +2,8 @@
 
 packed  panels of A and B, whose units stand in the order in which the steps read them
 outer   A by single units and B by vectors of columns, both where they are: for B with neighbouring columns
-inner   A and B by vectors along K, both where they are; the lanes of each accumulator are added at the end: for A and
-        B whose elements along K are neighbours
+inner   A and B by vectors along K, both where they are, for one group of columns after the other; the lanes of each
+        accumulator are added at the end: for A and B whose elements along K are neighbours
 
 The last two read each element of an operand once for every tile that it is in, and in no better order than the operand
 has, so they are for small products and for those of few rows.
@@ -12,6 +12,7 @@ has, so they are for small products and for those of few rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from npu_tensor.runtime.cpu.gemm_micro import (
@@ -24,6 +25,7 @@ from npu_tensor.runtime.cpu.gemm_micro import (
     first_of,
     in_order,
     load_value,
+    sum_each,
     unit_lanes,
     unpack,
 )
@@ -40,8 +42,6 @@ Form = Literal["packed", "outer", "inner"]
 _QUAD_OF_128 = -0x7F7F7F80
 _FLIP_SIGNS = -0x7F7F7F80
 
-# Steps that the outer form reads ahead: the rows of B are on different pages, which no processor foresees.
-_AHEAD = 32
 _CACHE_LINE = 64
 
 
@@ -54,6 +54,8 @@ class TileSpec(NamedTuple):
     columns: int
     dtype_a: str = ""  # in memory; no matter in the packed form
     dtype_b: str = ""
+    ahead: int = 0  # lines of B, as MULTIPLY_META has them, that are prefetched so early
+    group: int = 0  # columns whose sums are accumulated together in the inner form
 
     def lanes(self, target: CpuTarget) -> int:
         """Units of a vector."""
@@ -79,7 +81,7 @@ class _Place(NamedTuple):
 def emit_sums(
     emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], a: Value, b: Value, a_panel: Value, b_panel: Value
 ) -> list[Value]:
-    """The accumulators, row by row: vectors of columns, or in the inner form single sums.
+    """The sums, row by row: vectors of columns.
 
     a, b: addresses of the matrices or packed matrices. meta: `MULTIPLY_META` of the product.
     """
@@ -108,8 +110,8 @@ def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: 
     initial = [Value("zeroinitializer", type_)] * vectors
     if tile.shifted:
         initial, b = load_b(b), byte_offset(emitter, b, vectors * vector_bytes)
-    from_a = Operand(a, tile.rows * unit.bytes, load_a)
-    from_b = Operand(b, vectors * vector_bytes, load_b)
+    from_a = Operand(tile.rows, a, tile.rows * unit.bytes, load_a)
+    from_b = Operand(vectors, b, vectors * vector_bytes, load_b)
     return emit_products(emitter, unit, from_a, from_b, meta["steps"], initial * tile.rows)
 
 
@@ -152,16 +154,16 @@ def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
         def load_b(pointer: Value) -> Iterator[Value]:
             steps = [byte_offset(emitter, pointer, emitter.mul(meta["b_line_bytes"], i)) for i in range(unit.count)]
             for step in steps:
-                ahead = byte_offset(emitter, step, emitter.mul(meta["b_line_bytes"], _AHEAD * unit.count))
+                ahead = byte_offset(emitter, step, emitter.mul(meta["b_line_bytes"], tile.ahead * unit.count))
                 for column in range(0, tile.columns * size, _CACHE_LINE):
                     emitter.prefetch(byte_offset(emitter, ahead, column))
             for j, mask in enumerate(masks):
                 places = [byte_offset(emitter, step, j * per_group * size) for step in steps]
                 yield from unpack(emitter, unit, [elements_b.load(per_group, each, mask) for each in places])
 
-        from_a = Operand(place.a, meta["a_step_bytes"], load_a)
+        from_a = Operand(tile.rows + tile.shifted, place.a, meta["a_step_bytes"], load_a)
         start = byte_offset(emitter, place.b, emitter.mul(place.first_column, size))
-        from_b = Operand(start, emitter.mul(meta["b_line_bytes"], unit.count), load_b)
+        from_b = Operand(len(masks) * unit.count, start, emitter.mul(meta["b_line_bytes"], unit.count), load_b)
         initial = [Value("zeroinitializer", type_)] * (vectors * (tile.rows + tile.shifted))
         totals = emit_products(emitter, unit, from_a, from_b, meta["steps"], initial)
         if tile.shifted:
@@ -184,36 +186,64 @@ def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
 
 def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
     unit, lanes = tile.unit, tile.lanes(emitter.target)
-    elements = lanes * unit.count
+    elements, type_ = lanes * unit.count, f"<{lanes} x {unit.accumulator}>"
     of_a = Elements(emitter, unit, tile.dtype_a, flip_sign=tile.shifted)
     of_b = Elements(emitter, unit, tile.dtype_b)
     rows = _lines(emitter, place.first_row, tile.rows, meta["m"], meta["a_line_bytes"])
-    columns = _lines(emitter, place.first_column, tile.columns, meta["n"], meta["b_line_bytes"])
-    type_ = f"<{lanes} x {unit.accumulator}>"
+    # The last vector of a line ends with the line. Lanes of it that are in the vector before count as zero.
+    overlap = emitter.sub(elements, meta["rest"])
+    last, repeated = emitter.sub(emitter.mul(meta["steps"], elements), overlap), first_of(emitter, overlap, elements)
+    ahead = emitter.mul(meta["b_line_bytes"], tile.ahead)
 
-    def products(mask: Value | None, step: Value, steps: Value | int, totals: Sequence[Value]) -> list[Value]:
-        def load(of: Elements, lines: Sequence[Value], pointer: Value) -> Iterator[Value]:
-            for line in lines:
-                yield of.units(of.load(elements, byte_offset(emitter, pointer, line), mask))
+    def sums(first_column: Value) -> list[Value]:
+        """Of a group of columns: for each row, vectors of as many as there are lanes, or of all."""
+        columns = _lines(emitter, first_column, tile.group, meta["n"], meta["b_line_bytes"])
 
-        def load_a(pointer: Value) -> Iterator[Value]:
-            yield from load(of_a, rows, pointer)
-            if tile.shifted:
-                yield emitter.constant(_QUAD_OF_128, type_)
+        def products(
+            first: Value, steps: Value | int, totals: Sequence[Value], omitted: Value | None = None
+        ) -> list[Value]:
+            def load(of: Elements, lines: Sequence[Value], pointer: Value) -> Iterator[Value]:
+                for line in lines:
+                    value = of.load(elements, byte_offset(emitter, pointer, line))
+                    zero = Value("zeroinitializer", value.type)
+                    yield of.units(emitter.select(omitted, zero, value) if omitted else value)
 
-        def operand(start: Value, dtype: str, load: Callable[[Value], Iterable[Value]]) -> Operand:
-            step_bytes = elements * ELEMENT_SIZE[dtype]
-            return Operand(byte_offset(emitter, start, emitter.mul(step, step_bytes)), step_bytes, load)
+            def load_a(pointer: Value) -> Iterator[Value]:
+                yield from load(of_a, rows, pointer)
+                if tile.shifted:
+                    yield emitter.constant(_QUAD_OF_128, type_)
 
-        from_a = operand(place.a, tile.dtype_a, load_a)
-        from_b = operand(place.b, tile.dtype_b, lambda pointer: load(of_b, columns, pointer))
-        return emit_products(emitter, unit, from_a, from_b, steps, totals)
+            def load_b(pointer: Value) -> Iterator[Value]:
+                if tile.ahead:
+                    later = byte_offset(emitter, pointer, ahead)
+                    for line in columns:
+                        emitter.prefetch(byte_offset(emitter, later, line))
+                yield from load(of_b, columns, pointer)
 
-    initial = [Value("zeroinitializer", type_)] * ((tile.rows + tile.shifted) * tile.columns)
-    totals = products(None, emitter.constant(0, "i64"), meta["steps"], initial)
-    mask = first_of(emitter, meta["rest"], elements)
-    rest = emitter.compare("sgt", meta["rest"], 0)
-    totals = emitter.branch(rest, lambda: products(mask, meta["steps"], 1, totals), lambda: totals)
-    if tile.shifted:
-        totals = _without_shift(emitter, totals, tile.columns)
-    return [emitter.sum_lanes(total) for total in totals]
+            def operand(count: int, of: Elements, start: Value, load: Callable[[Value], Iterable[Value]]) -> Operand:
+                size = ELEMENT_SIZE[of.dtype]
+                return Operand(count, byte_offset(emitter, start, emitter.mul(first, size)), elements * size, load)
+
+            from_a = operand(tile.rows + tile.shifted, of_a, place.a, load_a)
+            from_b = operand(tile.group, of_b, place.b, load_b)
+            return emit_products(emitter, unit, from_a, from_b, steps, totals)
+
+        initial = [Value("zeroinitializer", type_)] * ((tile.rows + tile.shifted) * tile.group)
+        totals = products(emitter.constant(0, "i64"), meta["steps"], initial)
+        has_rest = emitter.compare("sgt", meta["rest"], 0)
+        totals = emitter.branch(has_rest, lambda: products(last, 1, totals, repeated), lambda: totals)
+        if tile.shifted:
+            totals = _without_shift(emitter, totals, tile.group)
+        size = min(tile.group, lanes)
+        return [sum_each(emitter, totals[i : i + size]) for i in range(0, len(totals), size)]
+
+    groups = [sums(place.first_column)]
+    none = [Value("zeroinitializer", vector.type) for vector in groups[0]]
+    for first in range(tile.group, tile.columns, tile.group):
+        column = emitter.add(place.first_column, first)
+        exists = emitter.compare("slt", column, meta["n"])
+        groups.append(emitter.branch(exists, partial(sums, column), lambda: none))
+    while len(groups) > 1:
+        order, pairs = range(2 * groups[0][0].lanes), zip(groups[::2], groups[1::2], strict=True)
+        groups = [[emitter.shuffle(a, order, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
+    return groups[0]

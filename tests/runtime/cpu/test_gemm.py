@@ -328,6 +328,20 @@ def test_batch_in_any_order_of_memory() -> None:
     check_floats(result, query, key.swapaxes(-1, -2))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+def test_few_rows_over_a_cache(level: str, dtype: str) -> None:
+    """Attention of a token: the heads of a group are rows, and caches lie as (positions, heads, features)."""
+    rng = np.random.default_rng(9)
+    for rows, features in ((1, 64), (2, 80), (3, 64), (3, 75), (4, 128), (5, 67), (8, 64), (16, 64)):
+        for positions in (3, 41):
+            cache = random_matrix(rng, (positions, 2, features), dtype).transpose(1, 0, 2)
+            query, weights = (random_matrix(rng, (2, rows, depth), "float32") for depth in (features, positions))
+            for a, b in ((query, cache.swapaxes(-1, -2)), (weights, cache)):
+                (result,) = multiply(level, a, b, ["float32"])
+                check_floats(result, a, b)
+
+
 def test_shared_weights_and_rows_that_do_not_go_on() -> None:
     """Such a batch must not be taken for one taller matrix."""
     rng = np.random.default_rng(10)

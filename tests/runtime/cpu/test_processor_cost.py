@@ -105,6 +105,14 @@ def test_a_small_product_is_one_loop(device: object) -> None:
     assert 1e-6 + 64 * 32 * 48 / 1e9 / 2 < found.expense.seconds < 3e-6 + 1.5 * 64 * 32 * 48 / 1e9 / 2
 
 
+def test_columns_past_the_end_cost_what_is_computed_of_them(device: object) -> None:
+    target = device.target
+    columns = target.lanes // 2
+    found = cost(device, tensor("float32", 3, 4096) @ tensor("float32", columns, 4096).T)
+    computed = max(columns, 4 if target.vector_registers == 16 else 8)
+    assert found.expense.seconds == pytest.approx(1e-6 + 3 * computed * 4096 / 1e9 + 1e-7)
+
+
 def test_products_that_share_an_operand_are_one(device: object) -> None:
     weights = tensor("float32", 32, 64)
     stack = cost(device, tensor("float32", 8, 4, 32) @ weights)
