@@ -8,6 +8,7 @@ values that may still be under way, lie on the NPU for a while, are changed in p
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
 import sys
@@ -44,6 +45,8 @@ Array = np.ndarray[Any, Any]
 
 LIMITS: Final = (("sim:npu1", 6), ("sim:npu2", 16), ("sim:npu2", 32))
 """NPUs and how many contexts their drivers allow: the first generation, the second, and the second in newer ones."""
+
+LIBC: Final = ctypes.CDLL(None)
 
 SIDES: Final = (16, 32, 48)
 BOUND: Final = 4
@@ -350,6 +353,8 @@ class _Soak:
         """What would grow if something leaked."""
         nt.synchronize()
         gc.collect()
+        if hasattr(LIBC, "malloc_trim"):  # What glibc keeps of freed memory depends on the most that was used.
+            LIBC.malloc_trim(0)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         self.report.resident.append(round(pages * 4096 / 1e6, 1))
         self.report.objects.append(len(gc.get_objects()))
