@@ -80,6 +80,10 @@ class Lease:
         self.block.free.append(self.block)
 
 
+class _Free(list[SharedBlock]):
+    """Blocks of one size that nobody uses."""
+
+
 class BlockPool:
     """Hands out blocks and keeps those that come back, by size.
 
@@ -89,7 +93,7 @@ class BlockPool:
     def __init__(self, create: Callable[[int], Memory], limit: int) -> None:
         self._create = create
         self._limit = limit
-        self._free: defaultdict[int, list[SharedBlock]] = defaultdict(list)
+        self._free: defaultdict[int, _Free] = defaultdict(_Free)
         self.nbytes = 0
         """Bytes of all blocks that were made and not given back."""
 
@@ -115,13 +119,22 @@ class BlockPool:
         self.nbytes -= released
         return released
 
+    def retire(self) -> None:
+        """Keep nothing from now on: what comes back is of a device that was let go.
+
+        What is still leased holds the pool, perhaps for long: copies of weights until the next device needs them.
+        """
+        self.release()
+        for free in list(self._free.values()):
+            free.__class__ = _Discarded
+
     def discard(self, lease: Lease) -> None:
         """Let a block go back to the driver and not to the pool: the NPU may still write it."""
         if lease.block.free is not _discarded:
             self.nbytes -= lease.block.nbytes
             lease.block.free = _discarded
 
-    def _new(self, size: int, free: list[SharedBlock]) -> SharedBlock:
+    def _new(self, size: int, free: _Free) -> SharedBlock:
         if sum(size * len(blocks) for size, blocks in list(self._free.items())) > self._limit:
             self.release()
         try:
@@ -137,7 +150,7 @@ class BlockPool:
         return SharedBlock(memory, size, free, self)
 
 
-class _Discarded(list[SharedBlock]):
+class _Discarded(_Free):
     """Keeps nothing."""
 
     def append(self, block: SharedBlock, /) -> None:

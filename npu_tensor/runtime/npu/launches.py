@@ -169,9 +169,9 @@ class LaunchBatch:
         self.phase = "running"
 
     def end(self, phase: str) -> None:
-        """Let go of the submission, which would keep a context alive. phase: "done" or "abandoned"."""
+        """Let go of the context, as steps remember the batch. phase: "done" or "abandoned"."""
         self.phase = phase
-        self.submission = None
+        self.submission = self.context = None
 
     def pause(self, since: float) -> None:
         """Let other threads run before the NPU is asked again."""

@@ -206,7 +206,11 @@ class NpuEngine:
     def _load(self, program: NpuProgram) -> Context:
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while another context was waited for.
-        return self.driver.load(program, self.pool.release)
+        return self.driver.load(program, self._make_room)
+
+    def _make_room(self) -> None:
+        """Give back the memory that nothing uses: of the pool of now, as contexts outlive the one they began with."""
+        self.pool.release()
 
     def _settle(self, context: Context) -> None:
         for batch in tuple(self._batches):
@@ -416,7 +420,7 @@ class NpuEngine:
         """Of the device; values that lie in its memory stay readable. With the lock."""
         self.ready = False
         self.driver.close(lost)
-        self.pool.release()
+        self.pool.retire()
         self.pool = self._new_pool()
         self.faults += 1  # A lease of the old pool that another thread has got since `_abandon` is refused.
 

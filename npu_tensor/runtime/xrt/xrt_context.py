@@ -182,7 +182,7 @@ class XrtContext:
             run.close()
         self._shared.clear()
         self._kernels.clear()
-        self.kernel = self._handle = self._image = None
+        self.kernel = self._handle = self._image = self._device = None
 
 
 def _write(memory: XrtMemory, words: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
