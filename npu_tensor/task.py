@@ -291,12 +291,14 @@ class Accelerator(Device, Protocol):
         steps: Sequence[Step],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
+        together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
         """Its bound kernels, which follow each other, in as few launches as it can.
 
         steps: of each kernel by itself. dying: by kernel, the items that nobody reads after it. A value that is made
         and dies in a launch is in no list of values. numbers: operands that are numbers, by item, as they are now. A
-        launch may be made for these; a run with others then is one of its kernels one by one.
+        launch may be made for these; a run with others then is one of its kernels one by one. together: all its kernels
+        of the plan, which may share a binary.
         """
         ...
 

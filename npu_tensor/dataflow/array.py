@@ -58,7 +58,8 @@ class Array:
     two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and streams, at the driver's highest power
     level for npu2. ddr_bytes_per_second: what all columns together get from host memory in long runs.
     dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
-    change_seconds: to configure the array anew within a launch.
+    change_seconds: to configure the array anew within a launch. full_elfs: whether the file of several configurations
+    is a full ELF, which mlir-aie calls a feature of NPU2 and tests there only; else an xclbin of several kernels.
 
     These rates are the only ones: `runtime.rates` takes its priors from here.
     """
@@ -76,6 +77,7 @@ class Array:
     ddr_bytes_per_second: float
     dispatch_seconds: float
     change_seconds: float
+    full_elfs: bool
     core_rows: int = 4
 
     def tiles(self, columns: int) -> list[Tile]:
@@ -109,6 +111,7 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             ddr_bytes_per_second=24e9,  # amd/IRON: 22 GB/s under products that do not wait for them
             dispatch_seconds=260e-6,  # amd/IRON's cost tables: 255 to 270 us for a small step
             change_seconds=125e-6,  # the same: 117 to 130 us for another kernel of a context
+            full_elfs=False,
         ),
         "aie2p": Array(
             "aie2p",
@@ -146,6 +149,7 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             ddr_bytes_per_second=55e9,  # see cost.RUN_BYTES; 39 to 71 have been published
             dispatch_seconds=110e-6,  # npupy: 72 to 115 us for a small op; amd/IRON: a floor of 107
             change_seconds=39e-6,  # amd/IRON's table of decode steps: 38.5 to 39.3 us in a full ELF
+            full_elfs=True,
         ),
     }
 )

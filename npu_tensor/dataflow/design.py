@@ -39,7 +39,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -413,7 +413,10 @@ class Configuration:
         reference: ref[Configuration] | None = vars(self).get("_shared")  # Weak, as it may be of the object itself.
         if reference is None or (shared := reference()) is None:
             with _lock:
-                shared = _configurations.setdefault(self, self)
+                reference = _configurations.get(self)
+                shared = self if reference is None else reference() or self
+                if shared is self:
+                    _configurations[self] = ref(self)
             vars(self)["_shared"] = ref(shared)
         return shared
 
@@ -422,7 +425,7 @@ class Configuration:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-_configurations: Final[WeakValueDictionary[Configuration, Configuration]] = WeakValueDictionary()
+_configurations: Final[WeakKeyDictionary[Configuration, ref[Configuration]]] = WeakKeyDictionary()
 _lock = new_lock()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from types import CellType, FrameType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
@@ -202,11 +202,12 @@ def _is_owned(node: Node) -> bool:
     """
     if node.tensor is None or _is_of_frames(node.tensor, set()):
         return False
-    return node.tensor is not None  # Another thread may have let go of its frame meanwhile.
+    gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
+    return node.tensor is not None  # Another thread may have let go of its frame meanwhile, too.
 
 
 # What variables and arguments of a function are kept in.
-OF_FRAMES = (tuple, list, dict, set, CellType, FunctionType, MethodType)
+_OF_FRAMES: Final = (tuple, list, dict, set, CellType, FunctionType, MethodType)
 
 
 def _is_of_frames(value: object, seen: set[int]) -> bool:
@@ -220,7 +221,7 @@ def _is_of_frames(value: object, seen: set[int]) -> bool:
     for each in owners:  # A generator expression would be an owner too.
         if id(each) in seen:
             continue
-        if not isinstance(each, FrameType) and not (type(each) in OF_FRAMES and _is_of_frames(each, seen)):
+        if not isinstance(each, FrameType) and not (type(each) in _OF_FRAMES and _is_of_frames(each, seen)):
             return False
         is_known = True
     return is_known

@@ -74,7 +74,8 @@ class Total(NamedTuple):
     copies: predicted seconds of copying operands to the device and results back, unless they can stay there.
     launches: how many in a run, of an NPU. launching: predicted seconds of these besides their kernels.
     switches: changes of the configuration in a run. switching: predicted seconds of these.
-    context_switches: changes of the hardware context in a run: each launch of several configurations has its own.
+    context_switches: changes of the hardware context in a run: each full ELF has its own. None where all launches share
+        one, so that a switch is a change.
     """
 
     device: str
@@ -192,7 +193,7 @@ class Explanation(Sequence[Row]):
                     len(launches) * launching,
                     switches,
                     inside * (change or 0.0) + (switches - inside) * switch,
-                    _changes(own),
+                    0 if switch == change else _changes(own),
                 )
             )
         return rows

@@ -82,6 +82,9 @@ def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditio
     """The launches of all kernels: on the processor one for each."""
     accelerators = {device.uri: device for device in conditions.accelerators}
     launches: list[PlannedLaunch] = []
+    together: dict[str, list[Kernel]] = {}
+    for entry in placed:
+        together.setdefault(entry.kernel.device, []).append(entry.kernel)
     for uri, group in groupby(range(len(placed)), key=lambda number: placed[number].kernel.device):
         numbers = [*group]
         device, steps = accelerators.get(uri), [placed[n].step for n in numbers]
@@ -89,7 +92,7 @@ def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditio
             launches += [PlannedLaunch(1, step) for step in steps]
         else:
             kernels, dead = [placed[n].kernel for n in numbers], [dying[n] for n in numbers]
-            launches += device.launches(kernels, steps, dead, conditions.numbers)
+            launches += device.launches(kernels, steps, dead, conditions.numbers, together[uri])
     return launches
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import mlir_aie
@@ -56,37 +57,54 @@ ARGUMENTS: Final = (
 def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[str, str | None]]:
     """One xclbin of kernels, from the cache if it is there, and the name of each kernel in it by the artefact's key.
 
-    artifacts: the first one says how many columns the context has. None names its kernel, which keeps the name that it
-    has in its own file. Raises BuildError if there is no xclbinutil, or with what it says.
+    None names the kernel of one of them, which keeps the name that it has in its own file. Raises BuildError if there
+    is no xclbinutil, or with what it says: a transient one, as packing takes too little to remember that it failed.
     """
-    names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(artifacts)}
-    made_from = {"arch": arch, "kernels": [each.key for each in artifacts]}
+    # The widest first: it says how many columns the context has.
+    columns = {each.key: _columns(each) or ARRAYS[arch].columns for each in artifacts}
+    ordered = sorted({each.key: each for each in artifacts}.values(), key=lambda each: (-columns[each.key], each.key))
+    names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(ordered)}
+    made_from = {"arch": arch, "kernels": [each.key for each in ordered]}
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
-    artifact, _ = store.get_or_build(f"{arch}-xclbinutil", "bundle", key, partial(_pack, artifacts, names), made_from)
+    try:
+        build = partial(_pack, ordered, names)
+        artifact, _ = store.get_or_build(f"{arch}-xclbinutil", "bundle", key, build, made_from)
+    except BuildError as error:
+        raise BuildError(f"several configurations cannot be packed for one context: {error}") from None
     return artifact, names
+
+
+def _columns(artifact: Artifact) -> int:
+    """Of its kernel, as far as its description says; else 0."""
+    return int(artifact.description.get("made_from", artifact.description).get("columns", 0))
 
 
 def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], directory: Path) -> dict[str, Path]:
     program = mlir_aie.xclbinutil()
     if program is None:
-        reason = f"several configurations cannot be packed for one context{mlir_aie.without('xclbinutil')}"
-        raise BuildError(reason, transient=True)
+        raise BuildError(mlir_aie.without("xclbinutil").removeprefix(": "), transient=True)
     work, log = directory / "bundle", directory / "build.log"
     work.mkdir()
-    first, partition, packed = artifacts[0], work / "partition.json", work / "bundle.xclbin"
+    partition, packed = work / "partition.json", work / "bundle.xclbin"
+    xclbin = artifacts[0].files[".xclbin"].absolute()
+    images = [artifact.files[".pdi"].absolute() for artifact in artifacts]
 
     def xclbinutil(*arguments: str) -> None:
-        command = [program, "--force", "--quiet", "--input", str(first.files[".xclbin"]), *arguments]
-        run(command, work, log, config.build_seconds)
+        command = [str(Path(program).absolute()), "--force", "--quiet", "--input", str(xclbin), *arguments]
+        try:
+            run(command, work, log, config.build_seconds)
+        except BuildError as error:
+            raise BuildError(str(error), transient=True) from None
 
     xclbinutil("--dump-section", f"AIE_PARTITION:JSON:{partition}")
     described = json.loads(partition.read_bytes())
     added = []
     try:
         (own,) = described["aie_partition"]["PDIs"]
-        entries = [_entry(own, number, each) for number, each in enumerate(artifacts)]
+        entries = [_entry(own, number, *each) for number, each in enumerate(zip(artifacts, images, strict=True))]
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise BuildError(f"{first.name}: its xclbin has no partition with one kernel ({error!r})") from None
+        reason = f"{xclbin} has no partition with one kernel ({error!r})"
+        raise BuildError(reason, transient=True) from None
     described["aie_partition"]["PDIs"] = entries
     partition.write_text(json.dumps(described), "utf-8")
     for artifact, entry in zip(artifacts[1:], entries[1:], strict=True):
@@ -97,10 +115,10 @@ def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], direct
     return {".xclbin": packed}
 
 
-def _entry(own: Any, number: int, artifact: Artifact) -> Any:
-    """A PDI of the partition. own: that of the first artefact."""
+def _entry(own: Any, number: int, artifact: Artifact, image: Path) -> Any:
+    """A PDI of the partition. own: that of the first artefact. image: the file."""
     entry = copy.deepcopy(own)
-    entry["file_name"] = str(artifact.files[".pdi"])
+    entry["file_name"] = str(image)
     if number:
         entry["uuid"] = str(uuid.UUID(artifact.key[:32]))
         (group,) = entry["cdo_groups"]

@@ -33,13 +33,10 @@ from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
 
-__all__ = ["LOADED_FROM_ELF", "IronBackend", "kernel_format"]
+__all__ = ["IronBackend", "kernel_format"]
 
 KERNELS: Final[Mapping[Format, str]] = MappingProxyType({"xclbin": "MLIR_AIE", "elf": mlir_aie.ELF_KERNEL})
 """What XRT calls the kernel of a file: aiecc's default for --xclbin-kernel-name, and see `mlir_aie.ELF_KERNEL`."""
-
-LOADED_FROM_ELF: Final = frozenset({"aie2p"})
-"""Arrays that are configured by an ELF. mlir-aie calls that a feature of NPU2, and tests it there only."""
 
 _ENDED: Final = re.compile(r"^\[Peano\] compilation failed$|exit code -9\b", re.MULTILINE)
 """What mlir-aie says if a signal ended Peano, which then has said nothing, or aiecc."""
@@ -117,9 +114,9 @@ def kernel_format(design: Design | ArrayProgram) -> Format:
     can hold a program: BuildError where it is not possible.
     """
     if isinstance(design, Design):
-        possible = design.arch in LOADED_FROM_ELF and not design.run_words
+        possible = design.array.full_elfs and not design.run_words
         return "elf" if possible and config.kernel_format == "elf" else "xclbin"
-    if design.array.arch not in LOADED_FROM_ELF:
+    if not design.array.full_elfs:
         raise BuildError(f"{design.name} needs a full ELF, and {design.array.device} cannot be configured by one")
     given = next((run.design.name for run in design.runs if run.design.run_words), None)
     if given is not None:

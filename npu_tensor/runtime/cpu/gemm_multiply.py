@@ -66,7 +66,7 @@ class _MultiplyWriter:
 
     def module(self, name: str) -> str:
         emitter, tile = self.emitter, self.shape
-        # Of the sums in memory; single sums are read by whole vectors too.
+        # Of the sums in memory, which are read by whole vectors, also where a tile has fewer columns.
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
         self.matrices = [load_value(emitter, "ptr", self.pointers, slot) for slot in range(2)]

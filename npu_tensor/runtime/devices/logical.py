@@ -91,6 +91,7 @@ class LogicalDevice:
         steps: Sequence[Step],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
+        together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
         """See `task.Accelerator`. Each launch goes to one member, divided as a member that has all kernels divides."""
         own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
@@ -117,7 +118,7 @@ class LogicalDevice:
     ) -> list[PlannedLaunch]:
         """The launches of a member for kernels that it has."""
         own, steps = zip(*(kernel.bound[number] for kernel in kernels), strict=True)
-        return self.members[number].launches(own, steps, dying, numbers)
+        return self.members[number].launches(own, steps, dying, numbers, own)
 
     def _together(
         self,

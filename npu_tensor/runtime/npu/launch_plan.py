@@ -28,11 +28,11 @@ from npu_tensor.runtime.scratch import Lifetime, laid_out
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 
-__all__ = ["Argument", "LaunchPlan", "alone", "launch_plans"]
+__all__ = ["MOST_CONFIGURATIONS", "Argument", "LaunchPlan", "alone", "launch_plans"]
 
 
 MOST_CONFIGURATIONS: Final = 32
-"""Of a launch. The firmware of the first generation takes so many of one context (PDIs in its queue)."""
+"""Of a launch, and of the launches of one context: firmware takes so many PDIs in a queue."""
 
 
 class Argument(NamedTuple):
@@ -91,9 +91,9 @@ def launch_plans(
     """The launches of kernels that follow each other, as few as possible.
 
     dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations. It
-    is then made for these numbers, by item, as it has no instructions of ours, into which a run writes its own. A
-    launch ends before a kernel that reads what the host must look at or convert first, and where it would have more
-    arguments or take longer than a launch may.
+    is then made for these numbers, by item: a full ELF has no instructions of ours, into which a run writes its own,
+    and the rule is the same where it is another file. A launch ends before a kernel that reads what the host must look
+    at or convert first, and where it would have more arguments or take longer than a launch may.
     """
     plans: list[LaunchPlan] = []
     builder = _Builder(mixes, numbers)

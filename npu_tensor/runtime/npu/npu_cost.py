@@ -17,11 +17,16 @@ NOTHING = Move(Expense(0.0, 0.0, 0.0))
 
 
 class NpuCosts:
-    """The costs of one device. rates: of the NPU; processor: of its host."""
+    """The costs of one device. rates: of the NPU; processor: of its host.
 
-    def __init__(self, rates: NpuRates, processor: ProcessorRates) -> None:
+    full_elfs: whether a launch of several configurations has a context of its own, as it is a full ELF. Else all of a
+    plan share one, where a launch can have several.
+    """
+
+    def __init__(self, rates: NpuRates, processor: ProcessorRates, full_elfs: bool = True) -> None:
         self.rates = rates
         self.processor = processor
+        self.full_elfs = full_elfs
 
     @property
     def launch(self) -> Expense:
@@ -31,8 +36,9 @@ class NpuCosts:
 
     @property
     def switch(self) -> Expense:
-        """What another hardware context takes."""
-        return self._on_array(self.rates.switch_seconds)
+        """What a launch takes more behind one of other configurations, mostly in another hardware context."""
+        change = self.rates.change_seconds
+        return self._on_array(self.rates.switch_seconds if self.full_elfs or change is None else change)
 
     @property
     def change(self) -> Expense | None:

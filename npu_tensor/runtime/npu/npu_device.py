@@ -17,7 +17,7 @@ from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.checked import CheckedKernels
-from npu_tensor.runtime.npu.launch_plan import LaunchPlan, launch_plans
+from npu_tensor.runtime.npu.launch_plan import MOST_CONFIGURATIONS, LaunchPlan, launch_plans
 from npu_tensor.runtime.npu.launch_step import LaunchStep
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
@@ -61,8 +61,10 @@ class NpuDevice(ABC):
         """What runs on the device. Called once. Raises DeviceError if it cannot be opened."""
 
     @abstractmethod
-    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact]) -> NpuProgram:
-        """What its driver loads for a launch. artifacts: of its kernels.
+    def program(
+        self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]
+    ) -> NpuProgram:
+        """What its driver loads for a launch. artifacts: of its kernels. packed: see `packed`.
 
         Raises BuildError, also where the files of a launch of several kernels are not there.
         """
@@ -102,9 +104,11 @@ class NpuDevice(ABC):
         """Whether results are compared with the CPU's without a reason."""
         return self.self_checks and config.self_check
 
-    def step(self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step]) -> Step:
+    def step(
+        self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step], packed: Sequence[Artifact] = ()
+    ) -> Step:
         """The step of a launch, which enqueues it. steps: of each kernel by itself, unless it is one. See `program`."""
-        program = self.engine.known(self.program(plan, artifacts))
+        program = self.engine.known(self.program(plan, artifacts, packed))
         if not self.checks_now or (self.checked is not None and program.key in self.checked):
             program.checked = True
         return LaunchStep(plan, self, program, [step for step in steps if isinstance(step, LaunchStep)])
@@ -170,22 +174,37 @@ class NpuDevice(ABC):
         steps: Sequence[Step],
         dying: Sequence[Sequence[int]],
         numbers: Mapping[int, Any],
+        together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
         """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
         own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
+        packed = self.packed([kernel for kernel in together if isinstance(kernel, NpuKernel)])
         launches: list[PlannedLaunch] = []
         first = 0
         for plan in launch_plans(own, dying, self.change is not None, numbers):
             count = len(plan.kernels)
-            launches += self._launched(plan, steps[first : first + count])
+            launches += self._launched(plan, steps[first : first + count], packed)
             first += count
         return launches
 
-    def _launched(self, plan: LaunchPlan, steps: Sequence[Step]) -> list[PlannedLaunch]:
-        if len(steps) == 1:
+    def packed(self, kernels: Sequence[NpuKernel]) -> list[Artifact]:
+        """What one binary is made of for all launches of a plan with these kernels: their files, each once.
+
+        Nothing where each launch has a binary of its own, as a full ELF, and where there are too many configurations.
+        """
+        if self.target.array.full_elfs or self.change is None:
+            return []
+        artifacts = {id(kernel.request.design.configuration): kernel.artifact for kernel in kernels}
+        return [*artifacts.values()] if 1 < len(artifacts) <= MOST_CONFIGURATIONS else []
+
+    def _launched(
+        self, plan: LaunchPlan, steps: Sequence[Step], packed: Sequence[Artifact]
+    ) -> list[PlannedLaunch]:
+        if len(steps) == 1 and not packed:
             return [PlannedLaunch(1, steps[0])]
         try:
-            return [PlannedLaunch(len(steps), self.step(plan, [kernel.artifact for kernel in plan.kernels], steps))]
+            step = self.step(plan, [kernel.artifact for kernel in plan.kernels], steps, packed)
+            return [PlannedLaunch(len(steps), step)]
         except (BuildError, DeviceError) as error:
             if events.listeners:
                 events.emit(events.LaunchDivided(plan.name, self.uri, str(error)))

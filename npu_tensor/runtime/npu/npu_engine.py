@@ -39,7 +39,7 @@ MOST_FAULTS: Final = 3
 """Of one kernel in a row, after which this process leaves it to the CPU."""
 
 MOST_QUEUED: Final = 25
-"""Launches that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
+"""Runs that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
 
 lock = new_lock()
 """Of all NPUs."""
@@ -150,7 +150,9 @@ class NpuEngine:
                 return False
             queue = self._queue
             if queue and (
-                launch.step.queued or queue[0].step.program is not launch.step.program or len(queue) >= MOST_QUEUED
+                launch.step.queued
+                or queue[0].step.program is not launch.step.program
+                or len(queue) * launch.step.program.steps >= MOST_QUEUED
             ):
                 self._submit()
                 if self.faults != faults:

@@ -15,6 +15,7 @@ class NpuProgram:
     name: of the kernels. key: of the binary and this use of it.
     binary: the key of the binary; programs of one binary run in one context.
     sizes: bytes of each argument.
+    steps: runs of the driver that a launch is.
     checked: whether its results were compared with the CPU's, and need not be now.
     launches: how many steps were asked to run it.
     faults: how many launches failed since one was right.
@@ -25,6 +26,7 @@ class NpuProgram:
     key: str
     binary: str
     sizes: Sequence[int]
+    steps: int = 1
     checked: bool = False
     launches: int = 0
     faults: int = 0

@@ -53,7 +53,7 @@ class SimulatedDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """Predicted for the real array: nothing can be measured here."""
-        return NpuCosts(npu_rates(self.target.array.device), processor_rates())
+        return NpuCosts(npu_rates(self.target.array.device), processor_rates(), self.target.array.full_elfs)
 
     @cached_property
     def array(self) -> SimulatedArray:
@@ -81,7 +81,9 @@ class SimulatedDevice(NpuDevice):
             self._configurations[key] = loaded.configuration
         return loaded
 
-    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact]) -> SimulatedProgram:
+    def program(
+        self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]
+    ) -> SimulatedProgram:
         """See `NpuDevice.program`."""
         runs = [
             KernelRun(kernel, self.load(run.design, artifact), run.slices)
@@ -90,7 +92,7 @@ class SimulatedDevice(NpuDevice):
         return SimulatedProgram(
             name=plan.name,
             key=" ".join([f"{kernel.task.name} {id(loaded.design)} {slices}" for kernel, loaded, slices in runs]),
-            binary=" ".join(sorted({artifact.key for artifact in artifacts})),
+            binary=" ".join(sorted({artifact.key for artifact in packed or artifacts})),
             sizes=plan.program.arguments,
             runs=runs,
             written=[argument.output for argument in plan.arguments],

@@ -166,16 +166,18 @@ def _several(device: XrtDevice, group: int) -> str | None:
     """Why a launch of two configurations does not run twice, or nothing; None where there is none to be tried.
 
     Others have seen the second run of a full ELF fail (mlir-aie#3622), and xclbins of two kernels (xdna-driver#906).
+    The second time it is chained, if launches are.
     """
     engine = device.engine
     designs = [probe_design(engine.arch, LANES * number) for number in range(2)]
     runs = [DesignRun(design, (HostSlice(0, 0), HostSlice(1 + number, 0))) for number, design in enumerate(designs)]
     several = ArrayProgram("probe+probe", tuple(runs), (PAGE, PAGE, PAGE))
     try:
-        if device.bundles:
-            made = read_bundled(several, [device.library.find(Request("probe", each)) for each in designs])
-        else:
+        if device.target.array.full_elfs:
             made = read_program(several, device.library.find(ProgramRequest(several.name, several)))
+        else:
+            kernels = [device.library.find(Request("probe", each)) for each in designs]
+            made = read_bundled(several, kernels, kernels)
         program = engine.known(made)
     except BuildError:
         return None
@@ -183,7 +185,8 @@ def _several(device: XrtDevice, group: int) -> str | None:
     with lock:
         for run in ("first", "second"):
             try:
-                sums = _run(engine, engine.contexts.get(program), group, 0)
+                chained = 2 if engine.chains and run == "second" else 0
+                sums = _run(engine, engine.contexts.get(program), group, chained)
             except DriverError as error:
                 engine.contexts.close()
                 return f"fail in the {run} run, so that each is a launch of its own: {error}"

@@ -23,9 +23,6 @@ __all__ = ["XrtContext", "XrtRun"]
 MOST_RUNLISTS: Final = 64
 """Per context. A program runs few sequences of kernels again and again."""
 
-MOST_CHAINED: Final = 24
-"""Runs of a runlist."""
-
 OPCODE: Final = 3
 """Run a stream of instructions."""
 
@@ -94,9 +91,8 @@ class XrtContext:
         return run
 
     def prepare(self, requests: Sequence[RunRequest], chain: bool) -> XrtSubmission:
-        """See `driver.Context`. All but the last become a runlist, if they may and if it is not too long."""
+        """See `driver.Context`. All but the last become a runlist, if they may."""
         runs = [cast(XrtRun, request.run) for request in requests]
-        chain = chain and sum(len(run.program.parts) for run in runs[:-1]) <= MOST_CHAINED
         chosen = [run.chained if chain else run.single for run in runs[:-1]] + [runs[-1].single]
         try:
             for run, run_objects, request in zip(runs, chosen, requests, strict=True):

@@ -17,7 +17,7 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build import mlir_aie
-from npu_tensor.runtime.build.iron import LOADED_FROM_ELF, IronBackend
+from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
 from npu_tensor.runtime.memory import Allocator
@@ -115,10 +115,11 @@ class XrtDevice(NpuDevice):
         A launch has several configurations where they can be put into one file and did not fail here.
         """
         rates = npu_rates(self.target.array.device, self.identity)
-        missing = mlir_aie.xclbinutil() is None if self.bundles else library().backend.missing() is not None
+        full_elfs = self.target.array.full_elfs
+        missing = library().backend.missing() is not None if full_elfs else mlir_aie.xclbinutil() is None
         if missing or self.checked.findings.get("several") == "fail":
             rates = replace(rates, change_seconds=None)
-        return NpuCosts(rates, processor_rates())
+        return NpuCosts(rates, processor_rates(), full_elfs)
 
     def open_engine(self) -> NpuEngine:
         """The one of this NPU in this process."""
@@ -150,17 +151,13 @@ class XrtDevice(NpuDevice):
         """Shared by all NPUs."""
         return library()
 
-    @property
-    def bundles(self) -> bool:
-        """Whether several configurations are an xclbin of several kernels, and not a full ELF."""
-        return self.target.array.arch not in LOADED_FROM_ELF
-
-    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact]) -> XrtProgram:
-        """See `NpuDevice.program`. A launch of several configurations has a binary of its own."""
+    def program(
+        self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]
+    ) -> XrtProgram:
+        """See `NpuDevice.program`. A full ELF serves one launch."""
         program, artifact = plan.program, artifacts[0]
-        if len(program.configurations) > 1 and self.bundles:
-            kernels = {id(run.design.configuration): own for run, own in zip(program.runs, artifacts, strict=True)}
-            return read_bundled(program, [kernels[id(each)] for each in program.configurations])
+        if not self.target.array.full_elfs and (packed or len(program.configurations) > 1):
+            return read_bundled(program, artifacts, packed or artifacts)
         if len(plan.kernels) > 1 and (len(program.configurations) > 1 or ".xclbin" not in artifact.files):
             artifact = self.library.find(ProgramRequest(plan.name, program))
         return read_program(program, artifact)

@@ -80,17 +80,18 @@ def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
     return _with_instructions(program, artifact, [_part(program, artifact, None)])
 
 
-def read_bundled(program: ArrayProgram, artifacts: Sequence[Artifact]) -> XrtProgram:
-    """What runs a program of several configurations in one context. artifacts: of each configuration, in order.
+def read_bundled(program: ArrayProgram, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> XrtProgram:
+    """What runs a program in the context of several configurations.
 
-    Raises BuildError as `bundle` and `read_program` do.
+    artifacts: of each run, in order. packed: all that are in the context. Raises BuildError as `bundle` and
+    `read_program` do.
     """
-    for artifact in artifacts:
+    for artifact in packed:
         _check_arch(program, artifact)
-    together = list(zip(program.configurations, artifacts, strict=True))
-    widest_first = sorted(together, key=lambda each: (-each[0].columns, each[1].key))
-    bundled, kernels = bundle(program.array.arch, [artifact for _, artifact in widest_first])
-    by_configuration = {id(configuration): artifact for configuration, artifact in together}
+    bundled, kernels = bundle(program.array.arch, packed)
+    by_configuration = {
+        id(run.design.configuration): artifact for run, artifact in zip(program.runs, artifacts, strict=True)
+    }
     parts = []
     for number, runs in groupby(program.runs, lambda run: id(run.design.configuration)):
         own = by_configuration[number]
@@ -108,6 +109,7 @@ def _with_instructions(program: ArrayProgram, artifact: Artifact, parts: Sequenc
         key=key.hexdigest(),
         binary=artifact.key,
         sizes=program.arguments,
+        steps=len(parts),
         path=artifact.files[".xclbin"],
         parts=parts,
     )

@@ -87,7 +87,8 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
     def seconds(numbers: Sequence[int]) -> float | None:
         """Of a launch of these kernels."""
         unused: list[Sequence[int]] = [()] * len(numbers)
-        launches = device.launches([kernels[n] for n in numbers], [steps[n] for n in numbers], unused, {})
+        own = [kernels[n] for n in numbers]
+        launches = device.launches(own, [steps[n] for n in numbers], unused, {}, own)
         if len(launches) > 1:
             return None
         values: list[Any] = [None] * (len(graph.leaves) + len(graph.nodes))

@@ -90,6 +90,27 @@ def test_a_run_with_other_numbers_is_launched_kernel_by_kernel(
     assert first_generation.complaints == []
 
 
+def test_launches_of_a_plan_share_a_context(
+    first_generation: Machine, operands: tuple[nt.Tensor, nt.Tensor]
+) -> None:
+    """Also one of a single kernel, behind what only the processor computes."""
+    x, w = operands
+
+    def apart(x: nt.Tensor, w: nt.Tensor) -> nt.Tensor:
+        return (block(x, w).cumsum(-1) @ w).float()
+
+    expected = apart(x.float(), w.float()).numpy()
+    with nt.default_device("npu"):
+        explanation = nt.explain(apart(x, w))
+        assert (explanation.launches, explanation.context_switches) == (2, 0)
+        apart(x, w).realize()
+        contexts = first_generation.contexts_made
+        for _ in range(2):
+            np.testing.assert_allclose(apart(x, w).numpy(), expected, rtol=0.1, atol=1.0)
+    assert first_generation.contexts_made == contexts
+    assert first_generation.complaints == []
+
+
 @pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.START, Fault.HANG], ids=lambda fault: fault.name)
 def test_a_fault_between_the_runs(
     first_generation: Machine, operands: tuple[nt.Tensor, nt.Tensor], fault: Fault
@@ -121,7 +142,7 @@ def kernel(directory: Path, number: int) -> Artifact:
     files = {suffix: directory / f"{number}{suffix}" for suffix in (".xclbin", ".pdi")}
     for path in files.values():
         path.touch()
-    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {})
+    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {"columns": 4 if number < 9 else 1})
 
 
 def test_without_the_program_there_is_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,5 +160,7 @@ def test_a_file_without_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     program.write_text(f"#!/bin/sh\necho {shlex.quote(PARTITIONS[number])} > partition.json\n")
     program.chmod(0o755)
     monkeypatch.setenv("AIE_XCLBINUTIL", str(program))
-    with pytest.raises(nt.BuildError, match=f"kernel-{number}: its xclbin has no partition with one kernel"):
+    with pytest.raises(nt.BuildError, match=f"{number}.xclbin has no partition with one kernel"):
+        bundle.bundle("aie2", [kernel(tmp_path, number), kernel(tmp_path, 9)])
+    with pytest.raises(nt.BuildError, match="has no partition"):  # Nothing is remembered.
         bundle.bundle("aie2", [kernel(tmp_path, number), kernel(tmp_path, 9)])
