@@ -28,6 +28,8 @@ from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 
 @pytest.fixture(autouse=True)
 def cpu_afterwards() -> Iterator[None]:

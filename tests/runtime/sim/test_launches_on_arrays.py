@@ -11,7 +11,10 @@ from npu_tensor.config import config
 from npu_tensor.examples.transformer_block import Block, random_tokens
 from npu_tensor.runtime.sim import host_compiler
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(host_compiler.reason() is not None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("less_optimised"),
+]
 
 
 @pytest.fixture(scope="module")

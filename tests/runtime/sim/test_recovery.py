@@ -21,7 +21,10 @@ from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.runtime.sim.simulated_driver import SimulatedDriver, SimulatedSubmission
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = [
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    pytest.mark.usefixtures("less_optimised"),
+]
 
 Run = Callable[[], Counters]
 Fault = Callable[[Run, Sequence[np.ndarray]], Counters]

@@ -21,6 +21,8 @@ from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 SECONDS = 60
