@@ -866,15 +866,19 @@ SIXTEEN_BIT = (
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", SIXTEEN_BIT)
 def test_16_bit_floats(name: str, dtype: str) -> None:
-    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element."""
+    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element.
+
+    The cases of a function take turns between the dtypes, but for the first one.
+    """
 
     def narrow(value: Any) -> Any:
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
         return value.to(getattr(torch, dtype)) if is_float else value
 
     compared = 0
-    for case, arguments, keywords in CASES:
-        if case != name:
+    cases = [(arguments, keywords) for case, arguments, keywords in CASES if case == name]
+    for number, (arguments, keywords) in enumerate(cases):
+        if number and number % 2 == (dtype == "bfloat16"):
             continue
         arguments, keywords = mapped(narrow, arguments), {key: narrow(value) for key, value in keywords.items()}
         ours, theirs = resolve(name)
