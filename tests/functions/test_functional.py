@@ -1310,8 +1310,10 @@ def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any])
 @pytest.mark.filterwarnings("ignore:index_reduce.*is in beta:UserWarning")
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_every_in_place_form_equals_its_function(name: str) -> None:
+    """Of an op without cases above, the values of a third of its dtypes, which take turns from op to op."""
     compared = 0
-    for (operand, *rest), kwargs in examples(name):
+    with_cases = {case.lstrip(".") for case, args, _ in CASES if args}
+    for number, ((operand, *rest), kwargs) in enumerate(examples(name), IN_PLACE.index(name)):
         if not isinstance(operand, torch.Tensor):
             continue
         x = ours_of(operand)
@@ -1320,7 +1322,7 @@ def test_every_in_place_form_equals_its_function(name: str) -> None:
         what = f"{name}_({x.dtype}, {rest}, {kwargs}) in PyTorch gives {theirs!r}"
         changed = x.clone()
         try:
-            expected = getattr(nt, name)(x, *others, **options).realize()
+            expected = getattr(nt, name)(x, *others, **options)
             fits = expected.shape == x.shape and expected.dtype.category <= x.dtype.category
             assert fits or theirs is None or isinstance(theirs, Exception), what
         except nt.NpuTensorError:
@@ -1333,6 +1335,8 @@ def test_every_in_place_form_equals_its_function(name: str) -> None:
         view = changed.reshape(-1)
         assert getattr(changed, f"{name}_")(*others, **options) is changed
         assert changed.dtype is x.dtype
+        if name not in with_cases and number % 3:
+            continue
         values = expected.to(x.dtype).reshape(-1).numpy()
         for part in (changed.reshape(-1), view):
             assert part.numpy().tobytes() == values.tobytes(), what
