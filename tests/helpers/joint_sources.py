@@ -1,5 +1,6 @@
 """Kernels of many sources compiled as one: what takes longest, headers and templates, is read once for all of them."""
 
+import hashlib
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,8 +43,10 @@ def compile_together(designs: Iterable[Design], patch: pytest.MonkeyPatch) -> No
         for source, functions in host_compiler.functions_by_source(design).items():
             if "#define" not in source.text and not source.flags:
                 sources.setdefault(design.arch, {})[source] = functions
-    # What the cache keeps of a part is no library: nobody else may find it there.
-    patch.setattr(host_compiler, "_VISIBLE_FLAGS", (*host_compiler._VISIBLE_FLAGS, "together"))
+    # What the cache keeps of a part is no library: nobody who compiles others together may find it there.
+    texts = [f"{arch} {source.text}" for arch, parts in sources.items() for source in parts]
+    digest = hashlib.sha256("".join(texts).encode()).hexdigest()
+    patch.setattr(host_compiler, "_VISIBLE_FLAGS", (*host_compiler._VISIBLE_FLAGS, digest))
     with ThreadPoolExecutor() as pool:
         libraries = dict(zip(sources, pool.map(_compiled, sources, sources.values()), strict=True))
     for arch, parts in sources.items():
@@ -51,8 +54,8 @@ def compile_together(designs: Iterable[Design], patch: pytest.MonkeyPatch) -> No
             with pytest.MonkeyPatch.context() as builds:
                 builds.setattr(host_compiler, "_build", _placeholder)
                 kept = host_compiler.library(source, arch, functions)
-            digest = kept.description["files"][host_compiler.SUFFIX]["sha256"]
-            patch.setitem(host_compiler._loaded, digest, _Part(libraries[arch], number))
+            file = kept.description["files"][host_compiler.SUFFIX]
+            patch.setitem(host_compiler._loaded, file["sha256"], _Part(libraries[arch], number))
 
 
 def _placeholder(compiler: object, arch: Arch, source: Source, *rest: Any) -> dict[str, Path]:
