@@ -14,8 +14,8 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n auto --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
-# What a gradient records are ops that are tested here.
-AGAIN := tests/ops tests/functions --ignore=tests/functions/test_gradients.py
+# All that compute with ops, but for the tests that are marked as independent of who computes.
+AGAIN := -m "not once" tests/ops tests/functions
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 # Many tests start Python anew, which then reads the bytecode of the package.

@@ -9,22 +9,28 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextvars import copy_context
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from filelock import FileLock
 
 # Of PyTorch and NumPy, the oracles: their threads would wait for each other, spinning, on cores where other tests run.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from oracles import touched
+from running import python
 
 from npu_tensor import events
 from npu_tensor._util.forks import all_locks
 from npu_tensor.config import SETTINGS, config
+from npu_tensor.dataflow.array import ARRAYS, Arch
+from npu_tensor.dataflow.design import Source
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
+from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
@@ -138,6 +144,20 @@ def own_rates(tmp_path: Path) -> Iterator[Path]:
     selection.reset()
 
 
+@pytest.fixture(scope="session")
+def site(run_directory: Path) -> Path:
+    """The documentation as a site, built once for all processes of this run; notebooks are not executed."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("nbclient")
+    folder = run_directory / "site"
+    with FileLock(run_directory / "site.lock"):
+        if not folder.exists():
+            command = ("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder.with_suffix(".part"))
+            python(*command, NO_MKDOCS_2_WARNING="1", RUN_NOTEBOOKS="false")
+            folder.with_suffix(".part").rename(folder)
+    return folder
+
+
 @pytest.fixture
 def _compiler() -> None:
     """Skips without a compiler for the simulated NPUs."""
@@ -150,30 +170,52 @@ def _without_optimisation(flags: Iterable[str]) -> tuple[str, ...]:
     return tuple("-O0" if flag == "-O2" else flag for flag in flags)
 
 
+_STANDARD: Final = "bit", "cstdint", "cstdio", "cstring", "exception", "limits", "tuple", "type_traits", "utility"
+_OF_CORES: Final = "aie_api/aie.hpp", "nt/vector_math.hpp"
+"""What most sources include, which takes as long to read as a kernel takes to compile."""
+
+
 @pytest.fixture(scope="session")
-def _precompiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The standard headers that kernels include, precompiled."""
-    header = tmp_path_factory.mktemp("headers") / "standard.hpp"
-    names = "bit", "cstdint", "cstdio", "cstring", "exception", "limits", "tuple", "type_traits", "utility"
-    header.write_text("".join(f"#include <{name}>\n" for name in names))
+def _precompiled(run_directory: Path) -> dict[Arch | None, Path]:
+    """For each generation of cores, the headers that most sources include; under None, those of the C++ library."""
     flags = (*_without_optimisation(host_compiler._FLAGS), "-fPIC", "-x", "c++-header")
-    subprocess.run([*host_compiler._compiler().command, *flags, header], check=True)
-    return header
+    files: dict[Arch | None, Path] = {}
+    for arch, names, macro in (
+        (None, _STANDARD, ()),
+        *((arch, (*_STANDARD, *_OF_CORES, "nt_host.hpp"), host_compiler._arch_flags(arch)) for arch in ARRAYS),
+    ):
+        header = files[arch] = run_directory / f"{arch or 'standard'}.hpp"
+        with FileLock(header.with_suffix(".lock")):
+            if not header.exists():
+                text = header.with_suffix(".part")
+                text.write_text("".join(f"#include <{name}>\n" for name in names))
+                command = *host_compiler._compiler().command, *flags, *macro, text, "-o", f"{header}.gch"
+                subprocess.run(command, check=True)
+                text.rename(header)
+    return files
 
 
 @pytest.fixture(scope="module")
 def less_optimised(request: pytest.FixtureRequest) -> Iterator[None]:
     """Kernels are compiled for this machine with -O0, for tests of many kernels that run each of them on little.
 
-    Headers are precompiled and linking is fast, too. All others, and with NPU_TENSOR_TEST_ALL these too, compile as
-    users do.
+    Headers are precompiled, for sources that include them, and linking is fast, too. All others, and with
+    NPU_TENSOR_TEST_ALL these too, compile as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if host_compiler.reason() is None and not os.environ.get("NPU_TENSOR_TEST_ALL"):
-            faster = ["-include", str(request.getfixturevalue("_precompiled"))]
-            if shutil.which("ld.gold"):
-                faster.append("-fuse-ld=gold")
-            patch.setattr(host_compiler, "_FLAGS", (*_without_optimisation(host_compiler._FLAGS), *faster))
+            build, precompiled = host_compiler._build, request.getfixturevalue("_precompiled")
+
+            def build_with_headers(compiler: Any, arch: Any, source: Source, *rest: Any) -> dict[str, Path]:
+                included = headers.digests(source.text, host_compiler._INCLUDES)
+                # What a source defines may change what the headers of cores say.
+                complete = included.keys() >= set(_OF_CORES) and "#define" not in source.text
+                header = precompiled[arch if complete else None]
+                return build(compiler, arch, replace(source, flags=(*source.flags, "-include", str(header))), *rest)
+
+            linker = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+            patch.setattr(host_compiler, "_build", build_with_headers)
+            patch.setattr(host_compiler, "_FLAGS", (*_without_optimisation(host_compiler._FLAGS), *linker))
             patch.setattr(host_compiler, "_VISIBLE_FLAGS", _without_optimisation(host_compiler._VISIBLE_FLAGS))
         yield
 

@@ -25,7 +25,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-CELL_SECONDS = 120
 NEEDS = "needs nbclient, nbconvert and ipykernel, which the extra `test` has"
 
 # What a fragment of HTML is surrounded with: a page that has no style of its own.
@@ -74,34 +73,23 @@ def show(driver: Chrome, tmp_path: Path) -> Iterator[Show]:
 
 
 @pytest.fixture(scope="session")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """Execute a notebook in an empty directory, once per process of pytest, and give it as HTML that stands alone.
+def rendered(run_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """Executes a notebook of examples/, once for all processes of pytest, and gives it as HTML that stands alone.
 
     An error in a cell raises nbclient.exceptions.CellExecutionError.
     """
-    nbclient = pytest.importorskip("nbclient", reason=NEEDS)
+    pytest.importorskip("nbclient", reason=NEEDS)
     nbconvert = pytest.importorskip("nbconvert", reason=NEEDS)
     pytest.importorskip("ipykernel", reason=NEEDS)
-    import nbformat
-    from jupyter_client.kernelspec import KernelSpecManager
-    from jupyter_client.manager import AsyncKernelManager
+    from notebook_runs import executed
 
     # Both scripts would come from a network, and nothing here needs them.
     exporter = nbconvert.HTMLExporter(require_js_url="data:text/javascript,", mathjax_url="data:text/javascript,")
-    pages: dict[Path, Path] = {}
 
     def page(path: Path) -> Path:
-        if path not in pages:
-            directory = tmp_path_factory.mktemp("notebook")
-            notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-            # Without directories of kernels there is only the one of this interpreter.
-            manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
-            where = {"metadata": {"path": str(directory), "name": path.stem}}
-            client = nbclient.NotebookClient(notebook, km=manager, timeout=CELL_SECONDS, resources=where)
-            client.execute(cleanup_kc=True)
-            html, _ = exporter.from_notebook_node(notebook)
-            pages[path] = directory / f"{path.stem}.html"
-            pages[path].write_text(html, "utf-8")
-        return pages[path]
+        html, _ = exporter.from_notebook_node(executed(path, run_directory))
+        written = tmp_path_factory.mktemp("notebook") / f"{path.stem}.html"
+        written.write_text(html, "utf-8")
+        return written
 
     return page

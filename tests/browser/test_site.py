@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import python
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -28,13 +27,9 @@ wait();
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site on this machine; browsers let no file of a disk search."""
-    pytest.importorskip("mkdocs")
-    folder = tmp_path_factory.mktemp("site")
-    command = ("-m", "mkdocs", "build", "--quiet", "--site-dir", folder)
-    python(*command, NO_MKDOCS_2_WARNING="1", RUN_NOTEBOOKS="false")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+def address(site: Path) -> Iterator[str]:
+    """Of the site on this machine; browsers let no file of a disk search."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -47,11 +42,11 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_pages_fit_the_window(site: str, driver: "Chrome", width: int, tmp_path: Path) -> None:
+def test_pages_fit_the_window(address: str, driver: "Chrome", width: int) -> None:
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     for page in ("functions/softmax", "ops", "notebooks/01_first_steps"):
-        driver.get(f"{site}/{page}/")
+        driver.get(f"{address}/{page}/")
         assert driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
         inside, hidden, words = driver.execute_script(
             "const tables = [...document.querySelectorAll('article table')];"
@@ -61,7 +56,7 @@ def test_pages_fit_the_window(site: str, driver: "Chrome", width: int, tmp_path:
         assert inside
         assert not hidden
         assert page.rpartition("/")[2].partition("_")[2].replace("_", " ") in words.lower()
-    driver.get(f"{site}/ops/")
+    driver.get(f"{address}/ops/")
     lines = driver.execute_script(
         "const row = [...document.querySelectorAll('.stacked tr')].find(r => r.innerText.includes('softmax'));"
         "return new Set([...row.cells].map(c => c.getBoundingClientRect().top)).size;"
@@ -79,7 +74,7 @@ def test_pages_fit_the_window(site: str, driver: "Chrome", width: int, tmp_path:
         ("timing", "/timing/"),
     ],
 )
-def test_search_leads_to_the_page(site: str, driver: "Chrome", word: str, page: str) -> None:
-    driver.get(f"{site}/")
+def test_search_leads_to_the_page(address: str, driver: "Chrome", word: str, page: str) -> None:
+    driver.get(f"{address}/")
     driver.set_script_timeout(20)
     assert driver.execute_async_script(FIRST_RESULT, word) == page

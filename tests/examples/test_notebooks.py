@@ -1,28 +1,20 @@
 """Every notebook in examples/ runs, shows what its text says, and is stored without outputs."""
 
-import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="the notebooks need the extra `test`")
-nbclient = pytest.importorskip("nbclient", reason="the notebooks need the extra `test`")
+pytest.importorskip("nbclient", reason="the notebooks need the extra `test`")
 
-from jupyter_client.kernelspec import KernelSpecManager  # noqa: E402
-from jupyter_client.manager import AsyncKernelManager  # noqa: E402
 from nbformat import NotebookNode  # noqa: E402
+from notebook_runs import execute, executed, only_own_directories  # noqa: E402
 from paths import EXAMPLES  # noqa: E402
 from running import needs_compiler  # noqa: E402
 
-from npu_tensor.config import config  # noqa: E402
-from npu_tensor.runtime import rates  # noqa: E402
-
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SIMULATING = [path for path in NOTEBOOKS if path.stem[:2] in ("02", "03", "04", "06")]
-SECONDS = 120
-"""For one cell, so that a cell that hangs fails."""
 
 
 def name(path: Path) -> str:
@@ -32,12 +24,8 @@ def name(path: Path) -> str:
 class Executed:
     """A notebook that has run: what its cells have put out, by the cells' ids."""
 
-    def __init__(self, path: Path, directory: Path) -> None:
-        self.notebook = nbformat.read(path, as_version=4)
-        # Without directories of kernels there is only the one of this interpreter.
-        manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
-        where = {"metadata": {"path": str(directory)}}
-        nbclient.NotebookClient(self.notebook, km=manager, timeout=SECONDS, resources=where).execute(cleanup_kc=True)
+    def __init__(self, notebook: NotebookNode) -> None:
+        self.notebook = notebook
         outputs = [output for cell in self.notebook.cells for output in cell.get("outputs", ())]
         assert [output.text for output in outputs if output.get("name") == "stderr"] == []
 
@@ -61,23 +49,13 @@ class Executed:
         return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e[-+]\d+)?", self.text(id))]
 
 
-@pytest.fixture(autouse=True)
-def _own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that this user has is read."""
-    for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(variable, str(tmp_path / variable))
-    for variable in ("NPU_TENSOR_DEVICE", "NPU_TENSOR_POLICY"):
-        monkeypatch.delenv(variable, raising=False)
-    (tmp_path / "work").mkdir()
-
-
-def execute(number: int, directory: Path) -> Executed:
+def shown_by(number: int, run_directory: Path) -> Executed:
     (path,) = (path for path in NOTEBOOKS if path.stem.startswith(f"{number:02}_"))
-    return Executed(path, directory / "work")
+    return Executed(executed(path, run_directory))
 
 
-def test_first_steps(tmp_path: Path) -> None:
-    shown = execute(1, tmp_path)
+def test_first_steps(run_directory: Path) -> None:
+    shown = shown_by(1, run_directory)
     assert shown.text("show-pending").startswith("Tensor([[")
     assert "4 ops recorded" in shown.html("show-pending")
     assert "<svg" in shown.html("show-pending")
@@ -91,15 +69,8 @@ def test_first_steps(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_why_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A machine that was calibrated, with a CPU so fast that nothing would go to the NPU: the text is not about it.
-    monkeypatch.setenv("NPU_TENSOR_CACHE_DIR", str(tmp_path / "calibrated"))
-    with config.scope(cache_path=os.environ["NPU_TENSOR_CACHE_DIR"]):
-        usual = rates.processor_rates()
-        fast = replace(usual, macs={unit: 1000 * rate for unit, rate in usual.macs.items()})
-        rates.save("processor", rates.processor_identity(), fast)
-    rates.forget()
-    shown = execute(2, tmp_path)
+def test_why_on_the_cpu(run_directory: Path) -> None:
+    shown = shown_by(2, run_directory)
     sizes = shown.text("sizes-table").splitlines()[1:]
     assert "cpu" in sizes[0]
     assert "sim:npu2" in sizes[-1]
@@ -114,8 +85,8 @@ def test_why_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @needs_compiler
-def test_bfloat16(tmp_path: Path) -> None:
-    shown = execute(3, tmp_path)
+def test_bfloat16(run_directory: Path) -> None:
+    shown = shown_by(3, run_directory)
     assert shown.numbers("sums-show")[-2:] == [256, 1000]
     fused, step_by_step = shown.numbers("chain-define")
     assert 0 < fused < step_by_step
@@ -126,8 +97,8 @@ def test_bfloat16(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_inside_a_kernel(tmp_path: Path) -> None:
-    shown = execute(4, tmp_path)
+def test_inside_a_kernel(run_directory: Path) -> None:
+    shown = shown_by(4, run_directory)
     assert shown.text("check-run") == "[]"
     assert "65472 can be used" in shown.text("broken-run")
     assert "15 objects" in shown.text("unbalanced-run")
@@ -138,8 +109,8 @@ def test_inside_a_kernel(tmp_path: Path) -> None:
     assert "ObjectFifo(" in shown.text("program-show")
 
 
-def test_transformer_block(tmp_path: Path) -> None:
-    shown = execute(5, tmp_path)
+def test_transformer_block(run_directory: Path) -> None:
+    shown = shown_by(5, run_directory)
     page = shown.html("explain-it")
     assert "<svg" in page
     assert "rotate" in page
@@ -149,8 +120,8 @@ def test_transformer_block(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_training(tmp_path: Path) -> None:
-    shown = execute(6, tmp_path)
+def test_training(run_directory: Path) -> None:
+    shown = shown_by(6, run_directory)
     captures, first, last, right = shown.numbers("loop-run")
     assert captures == 1
     assert last < 0.2 * first
@@ -166,9 +137,10 @@ def test_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", SIMULATING, ids=name)
 def test_without_a_compiler(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is simulated says that it is not there, and nothing fails."""
+    only_own_directories(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
-    shown = Executed(path, tmp_path / "work")
+    shown = Executed(execute(path, tmp_path))
     assert any("no C++" in shown.text(cell.id) for cell in shown.notebook.cells if cell.cell_type == "code")
 
 

@@ -746,8 +746,11 @@ def _padded(function: Callable[..., Any], *arguments: Any) -> Any:
     ids=str,
 )
 def test_padding_and_cropping_together(mode: str, shape: tuple[int, ...], dims: int, widths: Sequence[int]) -> None:
+    """All widths of one dimension; of two, every combination of three of the four widths."""
     x = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
     for pad in itertools.product(widths, repeat=2 * dims):
+        if dims == 2 and sum(pad) % len(widths):
+            continue
         rests = [e + min(a, 0) + min(b, 0) for e, a, b in zip(shape[::-1], pad[::2], pad[1::2], strict=False)]
         ours, own = _padded(nt.pad, from_torch(x), pad, mode), _padded(F.pad, x, pad, mode)
         if mode == "circular" and any(max(pad[2 * axis :][:2]) > rest for axis, rest in enumerate(rests[:dims])):
@@ -863,15 +866,19 @@ SIXTEEN_BIT = (
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", SIXTEEN_BIT)
 def test_16_bit_floats(name: str, dtype: str) -> None:
-    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element."""
+    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element.
+
+    The cases of a function take turns between the dtypes, but for the first one.
+    """
 
     def narrow(value: Any) -> Any:
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
         return value.to(getattr(torch, dtype)) if is_float else value
 
     compared = 0
-    for case, arguments, keywords in CASES:
-        if case != name:
+    cases = [(arguments, keywords) for case, arguments, keywords in CASES if case == name]
+    for number, (arguments, keywords) in enumerate(cases):
+        if number and number % 2 == (dtype == "bfloat16"):
             continue
         arguments, keywords = mapped(narrow, arguments), {key: narrow(value) for key, value in keywords.items()}
         ours, theirs = resolve(name)
@@ -1299,11 +1306,14 @@ def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any])
     return None
 
 
+@pytest.mark.once  # A form in place is the function and a write; other tests here compute and write with every device.
 @pytest.mark.filterwarnings("ignore:index_reduce.*is in beta:UserWarning")
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_every_in_place_form_equals_its_function(name: str) -> None:
+    """Of an op without cases above, the values of a third of its dtypes, which take turns from op to op."""
     compared = 0
-    for (operand, *rest), kwargs in examples(name):
+    with_cases = {case.lstrip(".") for case, args, _ in CASES if args}
+    for number, ((operand, *rest), kwargs) in enumerate(examples(name), IN_PLACE.index(name)):
         if not isinstance(operand, torch.Tensor):
             continue
         x = ours_of(operand)
@@ -1312,7 +1322,7 @@ def test_every_in_place_form_equals_its_function(name: str) -> None:
         what = f"{name}_({x.dtype}, {rest}, {kwargs}) in PyTorch gives {theirs!r}"
         changed = x.clone()
         try:
-            expected = getattr(nt, name)(x, *others, **options).realize()
+            expected = getattr(nt, name)(x, *others, **options)
             fits = expected.shape == x.shape and expected.dtype.category <= x.dtype.category
             assert fits or theirs is None or isinstance(theirs, Exception), what
         except nt.NpuTensorError:
@@ -1325,6 +1335,8 @@ def test_every_in_place_form_equals_its_function(name: str) -> None:
         view = changed.reshape(-1)
         assert getattr(changed, f"{name}_")(*others, **options) is changed
         assert changed.dtype is x.dtype
+        if name not in with_cases and number % 3:
+            continue
         values = expected.to(x.dtype).reshape(-1).numpy()
         for part in (changed.reshape(-1), view):
             assert part.numpy().tobytes() == values.tobytes(), what

@@ -14,6 +14,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.dtypes import DTYPES
 
+pytestmark = pytest.mark.once
+
 METADATA: dict[str, Any] = {
     "general.architecture": "llama",
     "llama.block_count": 2,

@@ -17,7 +17,10 @@ import npu_tensor as nt
 from npu_tensor.ops import OPS, registry
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
-pytestmark = pytest.mark.filterwarnings("ignore:(?s).*(deprecated|in beta):UserWarning")  # of PyTorch
+pytestmark = [
+    pytest.mark.once,  # What a gradient records are ops and functions.
+    pytest.mark.filterwarnings("ignore:(?s).*(deprecated|in beta):UserWarning"),  # of PyTorch
+]
 
 
 def floats_in(value: Any) -> Iterator[Any]:

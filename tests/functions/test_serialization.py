@@ -17,6 +17,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.dtypes import DTYPES
 
+pytestmark = pytest.mark.once
+
 VALUES = np.array([[0.0, 1.0, -2.0], [3.5, 100.0, 1.0]], np.float32)
 
 # Names as in the published description of the format.

@@ -13,6 +13,8 @@ from npu_tensor.config import config
 from npu_tensor.ggml_hsa.ahead_of_time import compile
 from npu_tensor.runtime.build.iron import IronBackend
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 DEVICE = "sim:npu2?cols=4&float32=emulate"
 rng = np.random.default_rng(7)
 WEIGHTS = rng.standard_normal((64, 32), dtype=np.float32)

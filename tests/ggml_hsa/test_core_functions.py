@@ -16,7 +16,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
 from npu_tensor.ggml_hsa.core_functions import CacheManager, Family, KernelManager, Module, symbol
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 Array = np.ndarray[Any, Any]
 

@@ -23,6 +23,8 @@ from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.store.requests import digest
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:

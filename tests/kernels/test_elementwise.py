@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,12 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
+from joint_sources import compile_together
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
-from npu_tensor.dataflow.design import Design, FunctionCall, Loop, Source, Statement
+from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import elementwise
@@ -88,38 +88,13 @@ def run(task: Task, offer: Offer, design: Design, inputs: Sequence[Any], runs: i
     return results
 
 
-def together(designs: Sequence[Design]) -> list[Design]:
-    """The same designs with the functions of all in one source, so that the compiler runs once."""
-    numbers: dict[str, int] = {}
-    for design in designs:
-        numbers.setdefault(design.functions[0].source.text, len(numbers))
-    renamed = [_renamed(design, numbers[design.functions[0].source.text]) for design in designs]
-    texts = (re.sub(r"\bnt_(map|keep\d)\b", rf"nt_\1_{number}", text) for text, number in numbers.items())
-    source = Source("all", "".join(texts))
-    functions = {
-        function.symbol: dataclasses.replace(function, source=source)
-        for design in renamed
-        for function in design.functions
-    }
-    return [dataclasses.replace(design, functions=tuple(functions.values())) for design in renamed]
-
-
-def _renamed(design: Design, number: int) -> Design:
-    """The same design with a number in the names of its functions."""
-
-    def statements(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        return tuple(
-            step._replace(function=f"{step.function}_{number}")
-            if isinstance(step, FunctionCall)
-            else step._replace(body=statements(step.body))
-            if isinstance(step, Loop)
-            else step
-            for step in body
-        )
-
-    functions = tuple(dataclasses.replace(f, symbol=f"{f.symbol}_{number}") for f in design.functions)
-    workers = tuple(dataclasses.replace(worker, body=statements(worker.body)) for worker in design.workers)
-    return dataclasses.replace(design, functions=functions, workers=workers)
+@pytest.fixture(scope="module")
+def _compiled(less_optimised: None) -> Iterator[None]:
+    """The kernels of every op, every layout and every cast, compiled together."""
+    by_arch = [made for arch in ARCHS for made in (*cases(arch).values(), *layout_designs(arch).values())]
+    with pytest.MonkeyPatch.context() as patch:
+        compile_together([design for *_, design in (*by_arch, *casts().values())], patch)
+        yield
 
 
 # --- every op
@@ -227,18 +202,18 @@ def assert_close(result: Array, expected: Array, what: object) -> None:
 @cache
 def cases(arch: str) -> dict[tuple[str, str], tuple[Case, Offer, Design]]:
     """Every op with every dtype that it takes; not those that make float32 of integers, or bool of float16."""
-    offers = {}
+    found = {}
     for name, dtype in itertools.product(MAPS, DTYPES[arch]):
         made = case(name, dtype)
         if made is None or (dtype is nt.float16 and made.expected.dtype == bool):
             continue
         if dtype is nt.float32 or made.expected.dtype != np.float32:
             offer = claimed(made.task, target(arch, 1, "emulate" if dtype in (nt.float32, nt.float16) else "exact"))
-            offers[name, dtype.name] = made, offer
-    designs = together([offer.design() for _, offer in offers.values()])
-    return {key: (made, offer, design) for (key, (made, offer)), design in zip(offers.items(), designs, strict=True)}
+            found[name, dtype.name] = made, offer, offer.design()
+    return found
 
 
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", MAPS)
 def test_every_op(name: str, arch: str) -> None:
@@ -253,6 +228,7 @@ def test_every_op(name: str, arch: str) -> None:
 GGML = "SQRT SIN COS TANH ELU SIGMOID GELU GELU_QUICK SILU EXP GELU_ERF XIELU"
 
 
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", GGML.split())
 def test_unary_ops_that_ggml_hsa_cannot_build(name: str, arch: str) -> None:
@@ -381,10 +357,10 @@ def layout_designs(arch: str) -> dict[str, tuple[Offer, Design]]:
     offers = {
         name: claimed(sum_case(lying)[0], target(arch, columns_for(name, arch))) for name, lying in LAYOUTS.items()
     }
-    designs = together([offer.design() for offer in offers.values()])
-    return {name: (offer, design) for (name, offer), design in zip(offers.items(), designs, strict=True)}
+    return {name: (offer, offer.design()) for name, offer in offers.items()}
 
 
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name: str, arch: str) -> None:
@@ -449,19 +425,20 @@ CASTS = [
 
 
 @cache
-def cast_designs() -> dict[tuple[str, str], tuple[Task, Offer, Design]]:
+def casts() -> dict[tuple[str, str], tuple[Task, Offer, Design]]:
     made = {}
     for source, result in CASTS:
         (task,) = tasks_of(nt.zeros(130, dtype=as_dtype(source)).realize().to(as_dtype(result)))
-        made[source, result] = task, claimed(task, target("aie2p", 1, "emulate"))
-    designs = together([offer.design() for _, offer in made.values()])
-    return {key: (*found, design) for (key, found), design in zip(made.items(), designs, strict=True)}
+        offer = claimed(task, target("aie2p", 1, "emulate"))
+        made[source, result] = task, offer, offer.design()
+    return made
 
 
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize(("source", "result"), CASTS)
 def test_casts(source: str, result: str) -> None:
     """Exact: floats are truncated to integers, and round once to bfloat16."""
-    task, offer, design = cast_designs()[source, result]
+    task, offer, design = casts()[source, result]
     values = np.random.default_rng(0).uniform(0 if "u" in result else -99, 99, 130).astype(as_dtype(source).numpy)
     (got,) = run(task, offer, design, [values])
     np.testing.assert_array_equal(got.astype(np.float64), values.astype(as_dtype(result).numpy).astype(np.float64))

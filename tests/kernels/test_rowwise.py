@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from joint_sources import compile_together
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -23,6 +24,9 @@ from npu_tensor.kernels import families, rowwise
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner import selection
 from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.sim.kind import simulated_target
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Fusion, Refusal, Task
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
@@ -34,6 +38,7 @@ NPU1, NPU2 = "sim:npu1", "sim:npu2"
 SHORT = [(1, 1), (3, 1), (1, 7), (5, 33), (37, 300), (2, 3, 4, 50)]
 WHOLE = [(1, 16), (40, 64), (6, 1024)]
 LONG = [(2, 20_001), (9, 16_405), (1, 100_003)]
+LONG_CASES = ("softmax", "sum", "amax", "std", "layer_norm", "logsumexp")
 
 
 @pytest.fixture(autouse=True)
@@ -111,9 +116,19 @@ def devices(arch: str) -> Iterator[str]:
         yield from (f"{name}?cols={count}" for count in range(1, columns + 1))
 
 
+def short_rows(number: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The devices and shapes of a case of floats."""
+    return zip(devices(("aie2", "aie2p")[number % 2]), SHORT, strict=False)
+
+
+def long_rows(number: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    return zip(devices(("aie2p", "aie2")[number % 2]), LONG, strict=False)
+
+
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize(("number", "case"), list(enumerate(FLOATS)), ids=lambda value: getattr(value, "name", ""))
 def test_bfloat16(number: int, case: Case) -> None:
-    for uri, shape in zip(devices(("aie2", "aie2p")[number % 2]), SHORT, strict=False):
+    for uri, shape in short_rows(number):
         check_bfloat16(case, uri, shape)
 
 
@@ -124,10 +139,11 @@ def test_bfloat16_in_whole_vectors(name: str) -> None:
         check_bfloat16(case, uri, shape)
 
 
-@pytest.mark.parametrize("name", ["softmax", "sum", "amax", "std", "layer_norm", "logsumexp"])
+@pytest.mark.usefixtures("_compiled")
+@pytest.mark.parametrize("name", LONG_CASES)
 def test_bfloat16_in_long_rows(name: str) -> None:
     number, case = next((number, case) for number, case in enumerate(FLOATS) if case.name == name)
-    for uri, shape in zip(devices(("aie2p", "aie2")[number % 2]), LONG, strict=False):
+    for uri, shape in long_rows(number):
         check_bfloat16(case, uri, shape)
 
 
@@ -173,17 +189,49 @@ INTEGERS = [
 ]
 
 
-@pytest.mark.parametrize(("number", "case"), list(enumerate(INTEGERS)), ids=lambda value: getattr(value, "name", ""))
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "bool"])
-def test_integers(number: int, case: Case, dtype: str) -> None:
-    if (case.name, dtype) in (("sum", "int32"), ("count_equal", "bool")):
-        pytest.skip("refused, or not an op of this dtype")
-    generator = np.random.default_rng(number)
-    arch = ("aie2", "aie2p")[(number + len(dtype)) % 2]
+INTEGER_CASES = [
+    (number, case, dtype)
+    for dtype in ("int8", "int16", "int32", "bool")
+    for number, case in enumerate(INTEGERS)
+    if (case.name, dtype) not in (("sum", "int32"), ("count_equal", "bool"))  # Refused, or not an op of this dtype.
+]
+
+
+def integer_rows(number: int, dtype: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     shapes = [(1, 1), (5, 33), (19, 639), (3, 4, 1001)]
     if dtype == "int16":
         shapes.append((2, 30_001))
-    for uri, shape in zip(devices(arch), shapes, strict=False):
+    return zip(devices(("aie2", "aie2p")[(number + len(dtype)) % 2]), shapes, strict=False)
+
+
+@pytest.fixture(scope="module")
+def _compiled(less_optimised: None) -> Iterator[None]:
+    """The kernels of all cases of floats and integers, compiled together."""
+    cases = [(case, "bfloat16", rows) for number, case in enumerate(FLOATS) for rows in short_rows(number)]
+    cases += [
+        (case, "bfloat16", rows)
+        for number, case in enumerate(FLOATS)
+        if case.name in LONG_CASES
+        for rows in long_rows(number)
+    ]
+    cases += [(case, dtype, rows) for number, case, dtype in INTEGER_CASES for rows in integer_rows(number, dtype)]
+    designs = []
+    for case, dtype, (uri, shape) in cases:
+        result = case.ours(nt.zeros(shape, dtype=dtype).realize())
+        for task in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks:
+            answer = rowwise.claim(task, simulated_target(parse_uri(uri)))
+            if not isinstance(answer, Refusal):
+                designs.append(answer.design())
+    with pytest.MonkeyPatch.context() as patch:
+        compile_together(designs, patch)
+        yield
+
+
+@pytest.mark.usefixtures("_compiled")
+@pytest.mark.parametrize(("number", "case", "dtype"), INTEGER_CASES, ids=lambda value: getattr(value, "name", value))
+def test_integers(number: int, case: Case, dtype: str) -> None:
+    generator = np.random.default_rng(number)
+    for uri, shape in integer_rows(number, dtype):
         if dtype == "bool":
             x = generator.random(shape) < 0.99
         else:

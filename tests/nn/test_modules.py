@@ -199,11 +199,21 @@ def check(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
     )
 
 
+def identifier(value: Any) -> str:
+    """Of a case, or of another parameter."""
+    return "-".join(map(str, value[:3]))[:60] if isinstance(value, tuple) else str(value)
+
+
 @pytest.mark.parametrize(
-    ("training", "dtype"), [(True, "float32"), (True, "float64"), (False, "float32")], ids=lambda each: str(each)
+    ("case", "training", "dtype"),
+    [
+        *((case, training, "float32") for case in CASES for training in (True, False)),
+        *((case, True, "float64") for case in {case[0]: case for case in reversed(CASES)}.values()),
+    ],
+    ids=identifier,
 )
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}"[:60])
 def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
+    """All cases in float32, and the first one of every module in float64."""
     torch.manual_seed(0)
     name, _, _, inputs, keywords = case
     tolerance = max(TOLERANCE[dtype], PYTORCH_ROUNDS.get(name, 0))
@@ -251,7 +261,7 @@ def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
         check(ours_state[name], tensor, tolerance, name)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}"[:60])
+@pytest.mark.parametrize("case", CASES, ids=identifier)
 def test_text(case: Case) -> None:
     theirs, ours = pair(case, "float32")
     expected = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")

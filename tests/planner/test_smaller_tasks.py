@@ -17,6 +17,8 @@ from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.task import Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 NPU = "sim:npu2"
 
 
@@ -213,7 +215,6 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
-@pytest.mark.usefixtures("less_optimised")
 def test_a_result_per_row_beside_one_per_position(npu: str) -> None:
     t, a = bf16(17, 4)
     with nt.default_device(npu, policy="always"):
@@ -226,7 +227,6 @@ def test_a_result_per_row_beside_one_per_position(npu: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
-@pytest.mark.usefixtures("less_optimised")
 def test_random_maps_and_rows_on_a_simulated_npu(npu: str) -> None:
     draw = np.random.default_rng(0)
     for _ in range(8):

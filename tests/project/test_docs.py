@@ -177,20 +177,16 @@ def test_pages_of_notebooks_show_results(tmp_path: Path, monkeypatch: pytest.Mon
     assert '<div class="result"><svg>2&#10;3</svg></div>' in shown
 
 
-def test_the_site_builds(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs")
-    pytest.importorskip("nbclient")
-    command = ("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site")
-    python(*command, NO_MKDOCS_2_WARNING="1", RUN_NOTEBOOKS="false")
-    pages = {path.parent.name for path in (tmp_path / "site").glob("*/index.html")}
+def test_the_site_builds(site: Path) -> None:
+    pages = {path.parent.name for path in site.glob("*/index.html")}
     written = {"contributing", *(name.removesuffix(".md") for name in WRITTEN_FOR_THE_SITE)}
     assert pages >= {path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"} | written
     # The notebooks are pages, and the quick start leads to them.
-    built = (tmp_path / "site" / "notebooks").glob("*/index.html")
+    built = (site / "notebooks").glob("*/index.html")
     notebooks = {path.parent.name: path.read_text("utf-8") for path in built}
     assert notebooks.keys() == {path.stem for path in (ROOT / "examples").glob("*.ipynb")}
     assert all("import npu_tensor" in re.sub("<[^>]*>", "", text) for text in notebooks.values())
-    home = (tmp_path / "site" / "index.html").read_text("utf-8")
+    home = (site / "index.html").read_text("utf-8")
     assert all(f'href="notebooks/{name}/"' in home for name in notebooks)
     # Nothing is loaded from elsewhere.
     for page in (home, *notebooks.values()):

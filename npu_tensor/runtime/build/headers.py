@@ -48,22 +48,27 @@ def digests(text: str, directories: Sequence[Path]) -> dict[str, str]:
 def _walk(text: str, directories: Sequence[Path]) -> dict[Path, _Header]:
     headers: dict[Path, _Header] = {}
     pending: list[tuple[_Include, Path | None]] = [(include, None) for include in _includes(text)]
+    resolved: set[tuple[_Include, Path | None]] = set()
     while pending:
         include, includer = pending.pop()
+        if (include, includer) in resolved:
+            continue
+        resolved.add((include, includer))
         path = _resolve(include, includer, directories)
         if path is None or path in headers:
             continue
         status = path.stat()
         header = headers[path] = _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
-        pending.extend((further, path.parent) for further in header.includes)
+        pending.extend((further, path.parent if further.quoted else None) for further in header.includes)
     return headers
 
 
 def _resolve(include: _Include, includer: Path | None, directories: Sequence[Path]) -> Path | None:
     places: Iterable[Path] = (includer, *directories) if include.quoted and includer else directories
     for place in places:
-        path = Path(os.path.normpath(place / include.name))
-        if path.is_file():
+        name = os.path.normpath(os.path.join(place, include.name))
+        if os.path.isfile(name):
+            path = Path(name)
             return path if any(path.is_relative_to(directory) for directory in directories) else None
     return None
 

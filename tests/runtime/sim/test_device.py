@@ -28,6 +28,8 @@ from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 
 def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
     values = np.random.default_rng(seed).standard_normal(shape, np.float32)

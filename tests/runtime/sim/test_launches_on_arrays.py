@@ -11,7 +11,7 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.examples.transformer_block import Block, random_tokens
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 
 @pytest.fixture(scope="module")

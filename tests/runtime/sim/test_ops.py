@@ -3,7 +3,7 @@
 The CPU device is tested against PyTorch and float64 elsewhere. It computes bfloat16 in float32 and rounds once; the
 array computes in less than float32 where the result is rounded, so a result may differ in its last bit now and then.
 
-Every case is a compilation. Each op is tested in bfloat16 on one array and in one further dtype on the other, which
+Every case is a kernel. Each op is tested in bfloat16 on one array and in one further dtype on the other, which
 take turns; NPU_TENSOR_TEST_ALL=1 tests all dtypes on both.
 """
 
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from joint_sources import compile_together
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -25,7 +26,6 @@ from npu_tensor.kernels.offer import Offer
 from npu_tensor.ops import OPS, Op
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.devices.device_uri import parse_uri
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.tensor import record
@@ -110,9 +110,9 @@ TESTED = [op for name, op in OPS.items() if op.kind in ("map", "row") and name n
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> None:
-    """Compile the sources of all cases that were asked for on all cores first."""
-    sources = {}
+def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> Iterator[None]:
+    """The kernels of all cases that were asked for, compiled together."""
+    designs = []
     for item in request.session.items:
         if not isinstance(item, pytest.Function) or item.obj is not test_op:
             continue
@@ -122,13 +122,10 @@ def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> None:
             assert tensor is not None
             found = offer(uri, tensor)
             if isinstance(found, Offer):
-                design = found.design()
-                for function in design.functions:
-                    functions = [f for f in design.functions if f.source == function.source]
-                    sources[function.source, design.arch] = functions
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (source, arch), functions in sources.items():
-            pool.submit(host_compiler.compile_source, source, arch, functions)
+                designs.append(found.design())
+    with pytest.MonkeyPatch.context() as patch:
+        compile_together(designs, patch)
+        yield
 
 
 def dtypes(op: Op, uri: str) -> list[DType]:

@@ -17,7 +17,7 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 FAULTS = (
     LaunchTimeout("it does not end"),

@@ -21,6 +21,8 @@ from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 SECONDS = 60
 """Until a test that hangs fails; nothing here takes as long."""
 
