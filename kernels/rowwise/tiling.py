@@ -60,7 +60,7 @@ OBJECT_CYCLES: Final = CALL_CYCLES + 4 * LOCK_CYCLES
 """For each chunk of a pass: a call, and one object of an input and of an output that are acquired and released."""
 
 EXCHANGE_CYCLES: Final = 4000
-"""In which the host passes on partial results: some microseconds. An assumption."""
+"""In which the host passes on partial results: some microseconds. An assumption, as nobody has published it."""
 
 
 @dataclass(frozen=True)

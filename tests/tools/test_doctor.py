@@ -20,7 +20,7 @@ from npu_tensor.runtime.build.mlir_aie import Toolchain
 from npu_tensor.runtime.devices.discovery import LeftOut
 from npu_tensor.runtime.devices.shared_libraries import HSA, XRT
 from npu_tensor.tools import doctor as diagnosis
-from npu_tensor.tools.doctor import CHECKS, Finding, diagnose, usable, verdict
+from npu_tensor.tools.doctor import CHECKS, Finding, diagnose, software, usable, verdict
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +94,16 @@ def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, lib
     for check, words in said.items():
         for word in words:
             assert word in found[check].found
+
+
+def test_only_the_first_generation_needs_xclbinutil(machine: Machine) -> None:
+    system = replace(machine.system(), root=machine.root, xclbinutil=lambda: None)
+    assert software.xclbinutil(system).status == "ok"
+    (machine.root / PCI / "device").write_text("0x1502\n")
+    found = software.xclbinutil(system)
+    assert (found.status, found.found) == ("note", "xclbinutil is not on PATH")
+    assert "libxrt-utils" in found.fix
+    assert software.xclbinutil(replace(system, xclbinutil=lambda: "/usr/bin/xclbinutil")).status == "ok"
 
 
 class Fault(NamedTuple):

@@ -31,6 +31,7 @@ CHECKS: Final[dict[str, Callable[[System], CheckResult]]] = {
     "NPUs": software.npus,
     "mlir-aie": software.mlir_aie,
     "Peano": software.peano,
+    "xclbinutil": software.xclbinutil,
     "HSA runtime": software.hsa,
     "cache directory": package.cache_directory,
     "C++ compiler": package.host_cxx,

@@ -92,6 +92,7 @@ class System:
     pyxrt: Callable[[RuntimeLibrary], Any] = pyxrt
     discover: Callable[[Path], Discovery] = discover
     toolchain: Callable[[], Toolchain | str] = mlir_aie.find
+    xclbinutil: Callable[[], str | None] = mlir_aie.xclbinutil
     no_kernels: Callable[[str], str | None] = lambda arch: no_kernels(arch, IronBackend())
     compiler: Callable[[], str | None] = host_compiler.reason
 

@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices.backends import not_allowed
@@ -15,7 +16,7 @@ from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, pyth
 from npu_tensor.tools.doctor.finding import CheckResult, System, against_tested, note, ok, problem
 from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
 
-__all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xrt"]
+__all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xclbinutil", "xrt"]
 
 PLUGIN: Final = "libxrt_driver_xdna.so.2"
 """XRT's part for NPUs. It looks for it beside its own libraries (driver_plugin_paths in module_loader.cpp)."""
@@ -159,6 +160,20 @@ def mlir_aie(system: System) -> CheckResult:
         toolchain.mlir_aie,
         "kernels are written for the Python interface of those versions",
         "source scripts/env_setup.sh --dir ANOTHER_DIRECTORY",
+    )
+
+
+def xclbinutil(system: System) -> CheckResult:
+    """The program of XRT that packs kernels of several configurations for one context of the first generation."""
+    program = system.xclbinutil()
+    if program is not None:
+        return ok(program)
+    if all(ARRAYS[npu.arch].full_elfs for npu in on_pci_bus(system)):
+        return ok("not on PATH, and not needed: NPUs of the first generation use it")
+    return note(
+        "xclbinutil is not on PATH",
+        "without it kernels of several configurations are launched one by one, each in a context of its own",
+        "sudo apt install libxrt-utils, or source /opt/xilinx/xrt/setup.sh",
     )
 
 
