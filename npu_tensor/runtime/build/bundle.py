@@ -97,12 +97,12 @@ def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], direct
             raise BuildError(str(error), transient=True) from None
 
     xclbinutil("--dump-section", f"AIE_PARTITION:JSON:{partition}")
-    described = json.loads(partition.read_bytes())
     added = []
     try:
+        described = json.loads(partition.read_bytes())
         (own,) = described["aie_partition"]["PDIs"]
         entries = [_entry(own, number, *each) for number, each in enumerate(zip(artifacts, images, strict=True))]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
         reason = f"{xclbin} has no partition with one kernel ({error!r})"
         raise BuildError(reason, transient=True) from None
     described["aie_partition"]["PDIs"] = entries

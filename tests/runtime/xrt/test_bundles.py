@@ -151,7 +151,7 @@ def test_without_the_program_there_is_no_bundle(tmp_path: Path, monkeypatch: pyt
         bundle.bundle("aie2", [kernel(tmp_path, 1), kernel(tmp_path, 2)])
 
 
-PARTITIONS = ["{}", '{"aie_partition": {"PDIs": []}}', '{"aie_partition": {"PDIs": [{}]}}']
+PARTITIONS = ["", "{}", '{"aie_partition": {"PDIs": []}}', '{"aie_partition": {"PDIs": [{}]}}']
 
 
 @pytest.mark.parametrize("number", range(len(PARTITIONS)))
