@@ -62,7 +62,12 @@ class Accelerator:
         return self.fetch_expense
 
     def launches(
-        self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]], numbers: object
+        self,
+        kernels: Sequence[Kernel],
+        steps: Sequence[Step],
+        dying: Sequence[Sequence[int]],
+        numbers: object,
+        together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
         return [PlannedLaunch(1, step) for step in steps]
 
