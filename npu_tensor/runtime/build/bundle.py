@@ -66,12 +66,19 @@ def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[
     names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(ordered)}
     made_from = {"arch": arch, "kernels": [each.key for each in ordered]}
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
-    try:
-        build = partial(_pack, ordered, names)
-        artifact, _ = store.get_or_build(f"{arch}-xclbinutil", "bundle", key, build, made_from)
-    except BuildError as error:
-        raise BuildError(f"several configurations cannot be packed for one context: {error}") from None
+    artifact = _packed.get(key)
+    if artifact is None or not artifact.files[".xclbin"].exists():
+        try:
+            build = partial(_pack, ordered, names)
+            artifact, _ = store.get_or_build(f"{arch}-xclbinutil", "bundle", key, build, made_from)
+        except BuildError as error:
+            raise BuildError(f"several configurations cannot be packed for one context: {error}") from None
+        _packed[key] = artifact
     return artifact, names
+
+
+_packed: Final[dict[str, Artifact]] = {}
+"""By key: the cache verifies a file whenever it is asked, and each launch of a plan asks."""
 
 
 def _columns(artifact: Artifact) -> int:
