@@ -26,27 +26,27 @@ def main() -> None:
     parser.add_argument("--add-kernel", type=Path, action="append", default=[])
     parser.add_argument("--add-replace-section")
     parser.add_argument("--output", type=Path)
-    asked = parser.parse_args()
-    image = npu_images.read(asked.input)
-    if asked.dump_section:
+    options = parser.parse_args()
+    image = npu_images.read(options.input)
+    if options.dump_section:
         group = {"name": "DPU", "type": "PRIMARY", "pdi_id": "0x1", "dpu_kernel_ids": [FIRST]}
         entry = {"uuid": image.uuid, "file_name": f"{image.uuid}.pdi", "cdo_groups": [group]}
         partition = {"partition": {"column_width": str(image.design.columns)}, "PDIs": [entry]}
-        Path(asked.dump_section.removeprefix(SECTION)).write_text(json.dumps({"aie_partition": partition}))
+        Path(options.dump_section.removeprefix(SECTION)).write_text(json.dumps({"aie_partition": partition}))
         return
     names = {FIRST: "MLIR_AIE"}
-    for path in asked.add_kernel:
+    for path in options.add_kernel:
         (kernel,) = json.loads(path.read_bytes())["ps-kernels"]["kernels"]
         assert [each["name"] for each in kernel["arguments"]][:4] == ["opcode", "instr", "ninstr", "bo0"]
         names[kernel["extended-data"]["dpu_kernel_id"]] = kernel["name"]
-    partition = json.loads(Path(asked.add_replace_section.removeprefix(SECTION)).read_bytes())["aie_partition"]
+    partition = json.loads(Path(options.add_replace_section.removeprefix(SECTION)).read_bytes())["aie_partition"]
     assert len({entry["uuid"] for entry in partition["PDIs"]}) == len(partition["PDIs"]) == len(names)
     kernels = {}
     for entry in partition["PDIs"]:
         ((number,),) = [group["dpu_kernel_ids"] for group in entry["cdo_groups"]]
         kernels[names[number]] = npu_images.read(Path(entry["file_name"])).design
     assert int(partition["partition"]["column_width"]) == max(design.columns for design in kernels.values())
-    npu_images.write(asked.output, kernels, "xclbin")
+    npu_images.write(options.output, kernels, "xclbin")
 
 
 if __name__ == "__main__":
