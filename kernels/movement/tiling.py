@@ -52,8 +52,7 @@ class BoxMove(NamedTuple):
 
     def moved(self, source: int, target: int) -> BoxMove:
         """The same move from and to another place, in words."""
-        fill, drain = self
-        return BoxMove(fill._replace(offset=fill.offset + source), drain._replace(offset=drain.offset + target))
+        return BoxMove(self.fill.moved(source), self.drain.moved(target))
 
 
 class BoxMoves(NamedTuple):

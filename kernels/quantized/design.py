@@ -129,19 +129,20 @@ class QuantizedProblem(NamedTuple):
         """Elements from one row of the result to the next in the host buffer."""
         return max(self.order.units, CHANNELS * self.columns) * CORES * LANES
 
-    def x(self, start: int) -> AccessPattern:
-        """The words of a turn's rows of x, and those behind them up to the end of an object."""
-        return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD, start * self.words(self.features))
+    @property
+    def x(self) -> AccessPattern:
+        """The words of the first turn's rows of x, and those behind them up to the end of an object."""
+        return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD)
 
     def read(self, part: ChannelPart) -> AccessPattern:
         """The words of a part's weights."""
         words = self.order.object_bytes // WORD
         return AccessPattern.linear(part.units * part.objects * words, part.first * self.order.objects * words)
 
-    def written(self, start: int, part: ChannelPart) -> AccessPattern | None:
-        """Where the words of results of a turn and a part go, in the order in which they leave the cores."""
+    def written(self, part: ChannelPart) -> AccessPattern | None:
+        """Where the words of results of the first turn and a part go, in the order in which they leave the cores."""
         width, row = self.words(CORES * LANES), self.words(self.padded_rows)
-        return pattern(start * row + part.place * width, [(part.units, width), (self.share, row), (width, 1)], 1)
+        return pattern(part.place * width, [(part.units, width), (self.share, row), (width, 1)], 1)
 
     def words(self, elements: int) -> int:
         """Of so many elements of x or of the result."""
@@ -251,20 +252,25 @@ def design(problem: QuantizedProblem) -> Design:
     x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))
     weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
     result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
+    more, share = problem.x_objects - 1, problem.share
     for number, parameter in enumerate(shared.parameters):
         part = parts[number // CORES]
-        extents = [part.units, part.objects, problem.share, blocks, problem.share * blocks]
-        sequence.write(parameter, [problem.x_objects - 1, *extents])
+        sequence.write(parameter, [more, part.units, part.objects, share, blocks, share * blocks])
+    streams = []
+    for channel, part in enumerate(parts):
+        column, number = divmod(channel, CHANNELS)
+        written = problem.written(part)
+        assert written is not None
+        objects, results = (shared.fifo(f"{name}{number}_{column}") for name in ("objects", "result"))
+        streams.append((objects, problem.read(part), results, written))
 
     def turn(start: int) -> Iterator[Step]:
-        for channel, part in enumerate(parts):
-            column, number = divmod(channel, CHANNELS)
-            objects, results = (shared.fifo(f"{name}{number}_{column}") for name in ("objects", "result"))
-            written = problem.written(start, part)
-            assert written is not None
-            yield Step(objects, x, problem.x(start))
-            yield Step(objects, weights, problem.read(part))
-            yield Step(results, result, written)
+        rows = problem.x.moved(start * problem.words(problem.features))
+        place = start * problem.words(problem.padded_rows)
+        for objects, read, results, written in streams:
+            yield Step(objects, x, rows)
+            yield Step(objects, weights, read)
+            yield Step(results, result, written.moved(place))
 
     pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
     block = block_cycles(problem.weights, problem.arch)

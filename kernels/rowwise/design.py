@@ -138,20 +138,19 @@ class _RowwiseSequence:
 
     def write(self, counts: Callable[[Tile], Mapping[str, int]]) -> None:
         """Give the cores their counts."""
-        names = self.plan.counts
+        names, numbers = self.plan.counts, len(self.row.numbers)
         for parameter in self.configuration.parameters:
-            words = [0] * (parameter.words - len(self.row.numbers))
             values = counts(parameter.tile)
-            words[: len(names)] = [values[name] for name in names]
-            self.builder.write(parameter, words)
+            words = [values[name] for name in names]
+            self.builder.write(parameter, words + [0] * (parameter.words - numbers - len(words)))
 
-    def fill(self, slot: int, column: int, pattern: AccessPattern) -> Step:
-        """Into the stream of an input."""
-        return Step(self.configuration.fifo(f"in{slot}_{column}"), self.inputs[slot], pattern)
+    def fill(self, slot: int, column: int, pattern: AccessPattern, buffer: HostBuffer | None = None) -> Step:
+        """Into the stream of an input, out of its own host buffer or another one."""
+        return Step(self.configuration.fifo(f"in{slot}_{column}"), buffer or self.inputs[slot], pattern)
 
-    def drain(self, output: int, column: int, pattern: AccessPattern) -> Step:
-        """Out of the stream of an output."""
-        return Step(self.configuration.fifo(f"out{output}_{column}"), self.outputs[output], pattern)
+    def drain(self, output: int, column: int, pattern: AccessPattern, buffer: HostBuffer | None = None) -> Step:
+        """Out of the stream of an output, into its own host buffer or another one."""
+        return Step(self.configuration.fifo(f"out{output}_{column}"), buffer or self.outputs[output], pattern)
 
     def send_resident(self, patterns: Iterable[tuple[int, AccessPattern]]) -> None:
         """Send resident inputs to all columns, as much at a time as the queues of the shim channels take."""
@@ -160,8 +159,8 @@ class _RowwiseSequence:
             if number % QUEUE_DEPTH == 0:
                 rounds.append([])
             for column in self.columns:
-                step = self.fill(self.carrier, column, pattern)
-                rounds[-1].append(step._replace(buffer=self.inputs[slot], wait=True))
+                step = self.fill(self.carrier, column, pattern, self.inputs[slot])
+                rounds[-1].append(step._replace(wait=True))
         pipeline(self.builder, rounds, 1)
 
     def schedule(self, rounds: Iterable[Iterable[Step]]) -> None:
@@ -380,22 +379,23 @@ class _ChunkedSequence(_RowwiseSequence):
 
     def _shared_round(self, number: int) -> Iterable[list[Step]]:
         """One row for each group of columns, pass by pass. Partial results go through the host in between."""
-        plan = self.plan
-        steps = self._numbers(number)
+        plan, share, pitch = self.plan, self.plan.share, self.plan.pitch
+        first = number * plan.batch
+        places = [(column, first + column // plan.group, column % plan.group * share) for column in self.columns]
+        steps, exchanges = self._numbers(number), plan.exchanges
         for index, walk in enumerate(plan.walks):
             chunks: list[Step] = []
-            for column in self.columns:
-                row = number * plan.batch + column // plan.group
-                start = column % plan.group * plan.share
-                for slot in pass_inputs(self.row, walk):
-                    if self.row.inputs[slot].access == "full":
-                        offset = row % plan.host_rows(slot) * plan.pitch + start
-                        chunks.append(self.fill(slot, column, AccessPattern.linear(plan.share, offset)))
-                for output in walk.outputs:
-                    pattern = AccessPattern.linear(plan.share, row * plan.pitch + start)
-                    chunks.append(self.drain(output, column, pattern))
+            for slot in pass_inputs(self.row, walk):
+                if self.row.inputs[slot].access == "full":
+                    rows = plan.host_rows(slot)
+                    for column, row, start in places:
+                        pattern = AccessPattern.linear(share, row % rows * pitch + start)
+                        chunks.append(self.fill(slot, column, pattern))
+            for output in walk.outputs:
+                for column, row, start in places:
+                    chunks.append(self.drain(output, column, AccessPattern.linear(share, row * pitch + start)))
             steps = [*chunks, *steps] if index == 0 else [*steps, *chunks]
-            if index in plan.exchanges:
+            if index in exchanges:
                 yield _fills_first(steps + self._give(index))
                 steps = self._take(index)
         yield _fills_first(steps + self._results(number))
@@ -431,15 +431,13 @@ class _ChunkedSequence(_RowwiseSequence):
         elements = plan.cores * plan.result_type.elements
         first = plan.exchanges.index(index) * plan.columns
         return [
-            self.drain(0, column, AccessPattern.linear(elements, (first + column) * elements))._replace(
-                buffer=self.inputs[None]
-            )
+            self.drain(0, column, AccessPattern.linear(elements, (first + column) * elements), self.inputs[None])
             for column in self.columns
         ]
 
     def _take(self, index: int) -> list[Step]:
         """The same, of all cores of a group to each of them."""
-        plan, step = self.plan, self.plan.result_type.elements
+        plan, step, scratch = self.plan, self.plan.result_type.elements, self.inputs[None]
         exchange = plan.exchanges.index(index)
         states, objects = plan.exchange_objects[exchange]
         state = partial_bytes(self.row, plan.walks[index]) // self.row.outputs[0].itemsize
@@ -449,7 +447,7 @@ class _ChunkedSequence(_RowwiseSequence):
             for number in range(objects):
                 offset = (member + number * states) * step
                 pattern = AccessPattern(offset, (plan.cores, 1, states, state), (0, 0, step, 1))
-                steps.append(self.fill(plan.carrier, column, pattern)._replace(buffer=self.inputs[None]))
+                steps.append(self.fill(plan.carrier, column, pattern, scratch))
         return steps
 
 

@@ -142,6 +142,10 @@ class AccessPattern(NamedTuple):
         """How many elements it moves."""
         return math.prod(self.sizes)
 
+    def moved(self, elements: int) -> AccessPattern:
+        """The same from `elements` further on."""
+        return AccessPattern(self.offset + elements, self.sizes, self.strides)
+
 
 @dataclass(frozen=True)
 class ObjectFifo:
@@ -433,11 +437,11 @@ _lock = new_lock()
 class Design(Configuration):
     """Everything about a kernel but its data: a configuration, and what the host does in a run.
 
-    values: of those words of runtime parameters that no run gives.
+    values: of runtime parameters by name, of their last words, those that no run gives.
     """
 
     host_buffers: tuple[HostBuffer, ...]
-    values: tuple[tuple[Word, int], ...]
+    values: tuple[tuple[str, tuple[int, ...]], ...]
     sequence: tuple[Transfer | Finish, ...]
 
     @cached_property
@@ -448,13 +452,13 @@ class Design(Configuration):
     @cached_property
     def run_words(self) -> int:
         """How many words of each runtime parameter are given with every run."""
-        written = Counter(word.parameter for word, _ in self.values)
-        return max((parameter.words - written[parameter.name] for parameter in self.parameters), default=0)
+        values = dict(self.values)
+        return max([p.words - len(values.get(p.name, ())) for p in self.parameters], default=0)
 
 
 def _parts(configuration: Configuration) -> dict[str, Any]:
     """The arguments of `Configuration`."""
-    return {field.name: getattr(configuration, field.name) for field in fields(Configuration)}
+    return {name: getattr(configuration, name) for name in Configuration.__dataclass_fields__}
 
 
 # --- making one
@@ -535,7 +539,7 @@ class SequenceBuilder:
     def __init__(self, configuration: Configuration | None) -> None:
         self._configuration = configuration
         self._host_buffers: list[HostBuffer] = []
-        self._values: list[tuple[Word, int]] = []
+        self._values: dict[str, tuple[int, ...]] = {}
         self._sequence: list[Transfer | Finish] = []
         self._groups = 0
         self._open: int | None = None
@@ -554,8 +558,7 @@ class SequenceBuilder:
 
     def write(self, parameter: RuntimeParameter, values: Sequence[int]) -> None:
         """Give the last words of a runtime parameter the values that they have in every run of this sequence."""
-        first = parameter.words - len(values)
-        self._values += [(parameter[first + number], value) for number, value in enumerate(values)]
+        self._values[parameter.name] = tuple(values)
 
     def group(self) -> int:
         """A new group for transfers."""
@@ -610,7 +613,7 @@ class SequenceBuilder:
         design = Design(
             **parts,
             host_buffers=tuple(self._host_buffers),
-            values=tuple(self._values),
+            values=tuple(self._values.items()),
             sequence=tuple(sequence),
         )
         vars(design)["configuration"] = configuration.shared()  # To compare takes as long as to make many a sequence.

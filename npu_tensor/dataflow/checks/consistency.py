@@ -127,11 +127,10 @@ def counts(index: Index) -> Iterator[Violation]:
         if entries not in (0, len(fifo.consumers)):
             message = f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers."
             yield Violation("dims", fifo.name, entries, len(fifo.consumers), message)
-    given = index.design.run_words
+    given, values = index.design.run_words, dict(index.design.values)
     for parameter in index.design.parameters:
-        words = [parameter[number] for number in range(parameter.words)]
-        if [word in index.words for word in words] != [number >= given for number in range(parameter.words)]:
-            written = sum(word in index.words for word in words)
+        written = len(values.get(parameter.name, ()))
+        if written != parameter.words - given:
             message = (
                 f"the sequence writes {written} of the {parameter.words} words of parameter {parameter.name}; it must"
                 f" write all but the first {given}, which every run gives to all parameters."
@@ -143,7 +142,7 @@ def counts(index: Index) -> Iterator[Violation]:
         for statement, _ in walk(worker.body)
         if isinstance(statement, Loop)
     }
-    for word, value in index.design.values:
+    for word, value in index.words.items():
         least, what = (0, "count of 31 bits") if word in counts else (-(1 << 31), "word of 32 bits")
         if not least <= value < 1 << 31:
             message = f"parameter {word.parameter} gets {value} from the sequence, which is no {what}."

@@ -114,7 +114,12 @@ class Index:
         items: list[CoreBuffer | RuntimeParameter] = [*design.core_buffers, *design.parameters]
         self.memory = {item.name: item for item in items}
         self.workers = {worker.tile: worker for worker in design.workers}
-        self.words = dict(design.values)
+        words, values = {p.name: p.words for p in design.parameters}, dict(design.values)
+        self.words = {
+            Word(name, words[name] - len(last) + number): value
+            for name, last in values.items()
+            for number, value in enumerate(last)
+        }
         self.transfers = [step for step in design.sequence if isinstance(step, Transfer)]
 
     @cached_property

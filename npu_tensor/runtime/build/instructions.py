@@ -16,6 +16,8 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -103,31 +105,41 @@ def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list
     burst: the code of its bursts' length. The outermost size is not there but in the push to the queue; its stride is.
     Raises ArgumentError if a size or a stride is out of range.
     """
+    offset = pattern.offset * itemsize
+    _within("the offset in words", _words("the offset", offset), 0, 2**30 - 1)
+    length, *walk = _walk(pattern.sizes, pattern.strides, itemsize, burst)
+    return [length, offset, *walk]
+
+
+@lru_cache(maxsize=1024)
+def _walk(
+    sizes: tuple[int, int, int, int], strides: tuple[int, int, int, int], itemsize: int, burst: int
+) -> tuple[int, ...]:
+    """The words of a buffer descriptor but its offset, in which many transfers of a sequence differ alone."""
     limits = LIMITS["shim"]
-    repeat, third, second, first = pattern.sizes
+    repeat, third, second, first = sizes
     width = _words("sizes[3]", first * itemsize)
     length = third * second * width
-    _within("the offset in words", _words("the offset", pattern.offset * itemsize), 0, 2**30 - 1)
     _within("sizes[0]", repeat, 1, ITERATIONS)
     _within("sizes[1:] in words", length, 1, limits.length)
-    words = [length, pattern.offset * itemsize, 0, 0, burst << 30, CACHE, 0, VALID]
+    inner = middle = outer = iteration = 0
     # Neighbours all the way need no walk, and then the sizes have no limits of their own.
-    neighbours = pattern.strides[3] == 1 and (second == 1 or pattern.strides[2] == first)
-    if not neighbours or (third > 1 and pattern.strides[1] != first * second):
+    neighbours = strides[3] == 1 and (second == 1 or strides[2] == first)
+    if not neighbours or (third > 1 and strides[1] != first * second):
         _within("sizes[2]", second, 1, limits.wrap)
         _within("sizes[3] in words", width, 1, limits.wrap)
-        words[3] = width << 20 | (_step(pattern, 3, itemsize) if pattern.strides[3] != 1 else 0)
-        words[4] |= second << 20 | (_step(pattern, 2, itemsize) if second > 1 else 0)
-        words[5] |= _step(pattern, 1, itemsize) if third > 1 else 0
-    if repeat > 1 and pattern.strides[0]:
-        words[6] = repeat - 1 << 20 | _step(pattern, 0, itemsize)
-    return words
+        inner = width << 20 | (_step(strides, 3, itemsize) if strides[3] != 1 else 0)
+        middle = second << 20 | (_step(strides, 2, itemsize) if second > 1 else 0)
+        outer = _step(strides, 1, itemsize) if third > 1 else 0
+    if repeat > 1 and strides[0]:
+        iteration = repeat - 1 << 20 | _step(strides, 0, itemsize)
+    return length, 0, inner, burst << 30 | middle, CACHE | outer, iteration, VALID
 
 
-def _step(pattern: AccessPattern, dimension: int, itemsize: int) -> int:
+def _step(strides: Sequence[int], dimension: int, itemsize: int) -> int:
     """A stride as a descriptor has it: in words, and one less."""
     name = f"strides[{dimension}]"
-    words = _words(name, pattern.strides[dimension] * itemsize)
+    words = _words(name, strides[dimension] * itemsize)
     _within(f"{name} in words", words, 1, LIMITS["shim"].stride)
     return words - 1
 
@@ -149,7 +161,7 @@ class _Task(NamedTuple):
     wait: bool
 
 
-def _tile(tile: Tile) -> int:
+def _registers(tile: Tile) -> int:
     """Where the memory and the registers of a tile begin."""
     return tile.column << 25 | tile.row << 20
 
@@ -164,19 +176,20 @@ class _Stream:
     def run(self, design: Design, slices: Sequence[HostSlice], addresses: Mapping[str, int]) -> list[list[int]]:
         """A run of a design whose host buffers lie in these parts of arguments. The places of the words it is given."""
         places = self._parameters(design, addresses)
-        ends = design.configuration.shim_ends
+        ends, burst = design.configuration.shim_ends, BURST[design.arch]
         buffers = {
             buffer.name: (place, buffer.type.itemsize)
             for place, buffer in zip(slices, design.host_buffers, strict=True)
         }
-        free: defaultdict[int, list[int]] = defaultdict(lambda: list(range(LIMITS["shim"].descriptors)))
+        every = range(LIMITS["shim"].descriptors)
+        free = {end.column: list(every) for end in ends.values()}  # Heaps: the least number is taken first.
         groups: defaultdict[int, list[_Task]] = defaultdict(list)
         for step in design.sequence:
             if isinstance(step, Finish):
-                for task in groups.pop(step.group, ()):
-                    free[task.end.column].append(task.descriptor)
-                    if task.wait:
-                        self._sync(task.end)
+                for end, descriptor, wait in groups.pop(step.group, ()):
+                    heappush(free[end.column], descriptor)
+                    if wait:
+                        self._sync(end)
                 continue
             end, (place, itemsize) = ends[step.fifo], buffers[step.buffer]
             if not free[end.column]:
@@ -184,10 +197,9 @@ class _Stream:
                     f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo} finds all"
                     f" {LIMITS['shim'].descriptors} buffer descriptors taken; finish groups sooner"
                 )
-            descriptor = min(free[end.column])
-            free[end.column].remove(descriptor)
+            descriptor = heappop(free[end.column])
             try:
-                words = buffer_descriptor(step.pattern, itemsize, BURST[design.arch])
+                words = buffer_descriptor(step.pattern, itemsize, burst)
             except ArgumentError as error:
                 raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
             self._start(end, descriptor, words, place, step.pattern.sizes[0] - 1, step.wait)
@@ -196,7 +208,8 @@ class _Stream:
 
     def load(self) -> None:
         """Configure the array anew."""
-        self._add([LOAD_PDI, 0, 0, 0])
+        self.words += LOAD_PDI, 0, 0, 0
+        self.operations += 1
 
     def with_header(self, made: Design | ArrayProgram) -> NDArray[np.uint32]:
         """All words. made: what they are of."""
@@ -211,37 +224,37 @@ class _Stream:
         for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
             if parameter.name not in addresses:
                 raise ArgumentError(f"{design.name}: the address of runtime parameter {parameter.name} is not known")
-            address = _tile(parameter.tile) + addresses[parameter.name]
-            for word, value in enumerate(values):
-                if word < design.run_words:
-                    places[word].append(HEADER + len(self.words) + WRITE_VALUE)
-                self._write(address + WORD * word, value)
+            value = HEADER + len(self.words) + WRITE_VALUE
+            for number, places_of_word in enumerate(places):
+                places_of_word.append(value + WRITE_WORDS * number)
+            self._write(_registers(parameter.tile) + addresses[parameter.name], values)
         return places
 
-    def _write(self, address: int, value: int) -> None:
-        self._add([WRITE, 0, address, 0, value & 0xFFFFFFFF, 24])
+    def _write(self, address: int, values: Sequence[int]) -> None:
+        """Write words one after another."""
+        for place, value in enumerate(values):
+            self.words += WRITE, 0, address + WORD * place, 0, value & 0xFFFFFFFF, 24
+        self.operations += len(values)
 
     def _start(
         self, end: ShimEnd, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
     ) -> None:
         """Write a buffer descriptor, have the address of where a host buffer lies added to it, and queue it."""
-        base, offset = _tile(Tile(end.column, 0)), words[1] + place.offset
+        base, offset = end.column << 25, words[1] + place.offset
         if place.argument >= TRANSLATED:
             _within("the offset in a buffer that firmware does not translate", offset, 0, APERTURE - 1)
             offset += APERTURE
         address = base + DESCRIPTORS + DESCRIPTOR_BYTES * descriptor
-        self._add([BLOCK_WRITE, 0, address, 48, *words])
-        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, place.argument, 0, offset, 0])
+        self.words += BLOCK_WRITE, 0, address, 48, *words
+        self.words += ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, place.argument, 0, offset, 0
+        self.operations += 2 + token
         control = base + CHANNELS[end.direction] + CHANNEL_BYTES * end.channel
         if token:
-            self._add([MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28])
-        self._write(control + WORD, token << 31 | repeat << 16 | descriptor)
+            self.words += MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28
+        self._write(control + WORD, [token << 31 | repeat << 16 | descriptor])
 
     def _sync(self, end: ShimEnd) -> None:
         """Wait for a token of a channel: from one column and one row, from the shim's row 0."""
         direction = int(end.direction == "out")
-        self._add([SYNC, 16, end.column << 16 | direction, end.channel << 24 | 1 << 16 | 1 << 8])
-
-    def _add(self, words: list[int]) -> None:
-        self.words += words
+        self.words += SYNC, 16, end.column << 16 | direction, end.channel << 24 | 1 << 16 | 1 << 8
         self.operations += 1

@@ -56,13 +56,11 @@ def marker(parameter: int, word: int) -> int:
 
 def parameter_words(design: Design) -> list[list[int]]:
     """What the instruction stream writes to each runtime parameter: markers for what a run gives, then values."""
-    words = {
-        parameter.name: [marker(number, word) for word in range(parameter.words)]
+    values, given = dict(design.values), range(design.run_words)
+    return [
+        [*[marker(number, word) for word in given], *values.get(parameter.name, ())]
         for number, parameter in enumerate(design.parameters)
-    }
-    for (parameter, word), value in design.values:
-        words[parameter][word] = value
-    return list(words.values())
+    ]
 
 
 def program(design: Design, dialect: Dialect) -> str:

@@ -220,8 +220,8 @@ def _with_words(design: Design, words: Sequence[int]) -> Design:
     """The design with the words that a run would give all of its runtime parameters."""
     if not words:
         return design
-    values = [(parameter[number], word) for parameter in design.parameters for number, word in enumerate(words)]
-    return replace(design, values=(*values, *design.values))
+    values = dict(design.values)
+    return replace(design, values=tuple([(p.name, (*words, *values.get(p.name, ()))) for p in design.parameters]))
 
 
 def _argument(kernel: NpuKernel, host: HostOperand, needed: int) -> Argument:

@@ -99,10 +99,8 @@ class HostSequence:
         self.buffers = tuple(types)
         self.run_words = design.run_words
         self.cycles = {function.symbol: function.cycles for function in design.functions}
-        self.values = [
-            [value for word, value in design.values if word.parameter == parameter.name]
-            for parameter in design.parameters
-        ]
+        values = dict(design.values)
+        self.values = [values.get(parameter.name, ()) for parameter in design.parameters]
         self.steps = [
             step
             if isinstance(step, Finish)

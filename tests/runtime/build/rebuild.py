@@ -65,7 +65,7 @@ def rebuild(module: Any, original: Design) -> Design:
         parameters,
         tuple(map(_worker, module.cores)),
         tuple(host),
-        tuple((p[n], value) for p in parameters for n, value in enumerate(written[p.name]) if value < MARKER),
+        tuple((p.name, tuple(value for value in written[p.name] if value < MARKER)) for p in parameters),
         tuple(_sequence(module.sequence, host)),
     )
 
@@ -207,7 +207,7 @@ def normal(design: Design) -> Design:
         functions=tuple(sorted(design.functions, key=lambda function: function.symbol)),
         core_buffers=tuple(sorted(design.core_buffers, key=lambda buffer: buffer.name)),
         parameters=tuple(sorted(design.parameters, key=lambda parameter: parameter.name)),
-        values=tuple(sorted(design.values)),
+        values=tuple(sorted((name, values) for name, values in design.values if values)),
         workers=tuple(sorted(map(_normal_worker, design.workers), key=lambda worker: worker.tile)),
         sequence=tuple(
             step._replace(group=groups[step.group], pattern=_normal_pattern(step.pattern))

@@ -246,7 +246,7 @@ def check_parameters(namespace: dict[str, Any], module: Any, original: Design) -
     """The values of the sequence, and before them the marker words of `iron_program.marker`."""
     values = dict(original.values)
     expected = {
-        parameter.name: [values.get(parameter[word], marker(number, word)) for word in range(parameter.words)]
+        parameter.name: [*(marker(number, word) for word in range(original.run_words)), *values.get(parameter.name, ())]
         for number, parameter in enumerate(original.parameters)
     }
     assert parameter_words(module) == expected

@@ -169,7 +169,8 @@ class Core:
             words = len(_words(stream)) // 4
             if designs is None or not isinstance(size, int):
                 return  # The controller will stop.
-            if any(MARKER <= value < MARKER + WORDS * WORDS for design in designs for _, value in design.values):
+            values = [value for design in designs for _, own in design.values for value in own]
+            if any(MARKER <= value < MARKER + WORDS * WORDS for value in values):
                 machine.crash(f"{image.design.name}: a runtime parameter was not set")
             if size not in (words, 4 * words):
                 raise machine.crash(f"{image.design.name} has {words} words of instructions, not {size}")

@@ -63,9 +63,15 @@ def read_stream(
     buffers = tuple(HostBuffer(f"b{n}", ObjectType("int32", (size // 4,))) for n, size in enumerate(sizes))
     parts = {name: getattr(configuration, name) for name in Configuration.__dataclass_fields__}
     return [
-        Design(**parts, host_buffers=buffers, values=tuple(values.items()), sequence=tuple(steps))
-        for values, steps in reader.runs
+        Design(**parts, host_buffers=buffers, values=_values(configuration, words), sequence=tuple(steps))
+        for words, steps in reader.runs
     ]
+
+
+def _values(configuration: Configuration, words: Mapping[Word, int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """What was written to each runtime parameter."""
+    every = {p.name: [words.get(p[number]) for number in range(p.words)] for p in configuration.parameters}
+    return tuple((name, tuple(value for value in values if value is not None)) for name, values in every.items())
 
 
 def reach(designs: Sequence[Design]) -> dict[int, int]:
