@@ -57,9 +57,9 @@ def backward_op(call: Call, number: int) -> Backward | None:
         lambda *x: _derivative(call.op, call.attributes, x[:count], x[count], number), [*registers, result, result]
     )
     loads = {step.value for step in every.instructions if step.primitive == "load"}
-    wanted = call.operands[number]
-    assert isinstance(wanted, Spec)
-    if len(every.instructions) == 1 and loads == {count} and call.op.kind == "map" and wanted.dtype is call.spec.dtype:
+    operand = call.operands[number]
+    assert isinstance(operand, Spec)
+    if len(every.instructions) == 1 and loads == {count} and call.op.kind == "map" and operand.dtype is call.spec.dtype:
         return None
     # The first operand of a row op has the extents of its rows, as the result has from which a gradient is computed.
     whole = call.op.kind == "row" and call.op.name not in _FROM_RESULT

@@ -38,12 +38,12 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     form = flatten(result, outputs)
 
     def pulled_back(*gradients: Any) -> Any:
-        given: list[Tensor] = []
-        if flatten(gradients[0] if len(gradients) == 1 else gradients, given) != form:
+        cotangents: list[Tensor] = []
+        if flatten(gradients[0] if len(gradients) == 1 else gradients, cotangents) != form:
             raise ArgumentError("vjp: the gradients must have the structure of the result")
-        for output, gradient in zip(outputs, given, strict=True):
+        for output, gradient in zip(outputs, cotangents, strict=True):
             require_like("vjp", output, gradient)
-        return rebuild(primals, gradients_of(outputs, given, targets, through))
+        return rebuild(primals, gradients_of(outputs, cotangents, targets, through))
 
     return (result, pulled_back, aux) if has_aux else (result, pulled_back)
 
@@ -197,8 +197,8 @@ def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
     how = backward_op(call, number)
     if how is None:
         return summed_to(gradient, spec.shape)
-    taken = [(*operands, result)[n] for n in how.used]
-    return summed_to(record(how.op, (*taken, gradient), how.attributes), spec.shape)
+    used = [(*operands, result)[n] for n in how.used]
+    return summed_to(record(how.op, (*used, gradient), how.attributes), spec.shape)
 
 
 def _tensor(operand: Any) -> Any:

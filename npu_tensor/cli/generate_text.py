@@ -131,8 +131,8 @@ def _places(explanation: Explanation) -> str:
     """Where each kind of kernel of a step runs, and what a simulated NPU would reach if it were a real one."""
     counts = Counter((row.device, row.kernel) for row in explanation if row.nbytes is not None)
     kernels = ", ".join(f"{count} {kernel} on {device}" for (device, kernel), count in counts.most_common())
-    said = f"a token takes {kernels}"
+    line = f"a token takes {kernels}"
     if any(parse_uri(total.device).scheme == "sim" for total in explanation.totals):
         seconds = sum(total.predicted + total.launching + total.switching for total in explanation.totals)
-        said += f"; predicted with the real array, without copies: {1 / seconds:.1f} tokens/s"
-    return said
+        line += f"; predicted with the real array, without copies: {1 / seconds:.1f} tokens/s"
+    return line

@@ -184,8 +184,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
     if weight.dtype.is_quantized:
-        taken = input if input.dtype is bfloat16 else input.to(float32)
-        product = ops.linear_quantized(taken, weight).to(require_float(input))
+        tokens = input if input.dtype is bfloat16 else input.to(float32)
+        product = ops.linear_quantized(tokens, weight).to(require_float(input))
     else:
         out_dtype = "float32" if input.dtype is float32 else None
         product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)

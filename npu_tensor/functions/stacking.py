@@ -93,13 +93,13 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int] | Tenso
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor cannot be split")
     extent = input.shape[place]
-    given: Any = indices_or_sections.tolist() if isinstance(indices_or_sections, Tensor) else indices_or_sections
-    if isinstance(given, (tuple, list)):
-        bounds = [0, *(slice(0, index).indices(extent)[1] for index in given), extent]
-    elif given > 0:
-        bounds = [part * (extent // given) + min(part, extent % given) for part in range(given + 1)]
+    sections: Any = indices_or_sections.tolist() if isinstance(indices_or_sections, Tensor) else indices_or_sections
+    if isinstance(sections, (tuple, list)):
+        bounds = [0, *(slice(0, index).indices(extent)[1] for index in sections), extent]
+    elif sections > 0:
+        bounds = [part * (extent // sections) + min(part, extent % sections) for part in range(sections + 1)]
     else:
-        raise ArgumentError(f"the number of parts must be positive, not {given}")
+        raise ArgumentError(f"the number of parts must be positive, not {sections}")
     return tuple(cut(input, place, start, max(start, stop)) for start, stop in itertools.pairwise(bounds))
 
 

@@ -305,8 +305,8 @@ def _derivative(input: Tensor, dim: int, spacing: Operand, edge_order: int) -> T
     if extent <= edge_order:
         raise ShapeError(f"needs more than {edge_order} samples along dimension {dim}, not {extent}")
     f = (input if input.is_floating_point() else input.float()).movedim(dim, -1)
-    given = tensor_of(spacing)
-    x = given.to(f.dtype) if given.ndim else arange(extent, dtype=f.dtype) * given
+    points = tensor_of(spacing)
+    x = points.to(f.dtype) if points.ndim else arange(extent, dtype=f.dtype) * points
     steps = x[1:] - x[:-1]
     slopes = (f[..., 1:] - f[..., :-1]) / steps
     before, after = steps[:-1], steps[1:]

@@ -129,8 +129,8 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
                 return _without_values(node, reason)
         return _with_values(tensor)
     except Exception as error:
-        said = textwrap.shorten(f"{type(error).__name__}: {error}", LONGEST_ERROR, placeholder=" ...")
-        return f"{PREFIX}{node.spec}, <{said}>)"
+        message = textwrap.shorten(f"{type(error).__name__}: {error}", LONGEST_ERROR, placeholder=" ...")
+        return f"{PREFIX}{node.spec}, <{message}>)"
 
 
 def printed(tensor: Shown, caller: FrameType | None) -> str:

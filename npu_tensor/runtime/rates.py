@@ -135,12 +135,12 @@ def too_long(cost: Cost) -> str | None:
 def priors() -> Mapping[str, Mapping[str, Any]]:
     """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the files."""
     content = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))
-    found = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
+    rates = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
     for array in ARRAYS.values():
-        found[array.device]["dispatch_seconds"] = array.dispatch_seconds
-        found[array.device]["change_seconds"] = array.change_seconds
-        found[array.device]["bytes_per_second"] = array.ddr_bytes_per_second
-    return found
+        rates[array.device]["dispatch_seconds"] = array.dispatch_seconds
+        rates[array.device]["change_seconds"] = array.change_seconds
+        rates[array.device]["bytes_per_second"] = array.ddr_bytes_per_second
+    return rates
 
 
 def processor_identity() -> dict[str, str]:

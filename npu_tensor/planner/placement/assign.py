@@ -53,7 +53,7 @@ class _Partial(NamedTuple):
 def place(
     jobs: Sequence[Job],
     overheads: Sequence[Overhead],
-    wanted: Collection[int] = (),
+    results: Collection[int] = (),
     resident: Mapping[int, tuple[int, float]] | None = None,
 ) -> Placement:
     """A placement of little weight; see `weight` for the arguments. It never takes more than the processor alone.
@@ -63,14 +63,14 @@ def place(
     resident = resident or {}
     order: Sequence[int] = range(len(jobs))
     alone = (len(overheads),) * len(jobs)
-    best = Placement(alone, tuple(order), weight(jobs, overheads, alone, order, wanted, resident))
+    best = Placement(alone, tuple(order), weight(jobs, overheads, alone, order, results, resident))
     elsewhere = any(answer is not None for job in jobs for answer in job.answers[:-1])
     for _ in range(ROUNDS if elsewhere else 0):
-        devices = _on_devices(jobs, order, overheads, frozenset(wanted), resident)
+        devices = _on_devices(jobs, order, overheads, frozenset(results), resident)
         if devices == best.devices:
             break
         for each in (order, ordered(jobs, devices, overheads)):
-            total = weight(jobs, overheads, devices, each, wanted, resident)
+            total = weight(jobs, overheads, devices, each, results, resident)
             if total < best.weight * (1 - 1e-12):  # or it is a rounding error
                 best = Placement(devices, tuple(each), total)
             order = each
@@ -81,7 +81,7 @@ def _on_devices(
     jobs: Sequence[Job],
     order: Sequence[int],
     overheads: Sequence[Overhead],
-    wanted: frozenset[int],
+    results: frozenset[int],
     resident: Mapping[int, tuple[int, float]],
 ) -> tuple[int, ...]:
     """The devices of the best placement that is found in an order."""
@@ -94,7 +94,7 @@ def _on_devices(
         for partial in kept:
             for device in range(len(overheads) + 1):
                 if jobs[number].answers[device] is not None:
-                    added = _with(partial, number, jobs[number], device, overheads, wanted, last_read)
+                    added = _with(partial, number, jobs[number], device, overheads, results, last_read)
                     places = frozenset([(value, place.device) for value, place in added.lies.items()])
                     key = device, added.first, added.last, places
                     if key not in longer or added.weight < longer[key].weight:
@@ -122,7 +122,7 @@ def _with(
     job: Job,
     device: int,
     overheads: Sequence[Overhead],
-    wanted: frozenset[int],
+    results: frozenset[int],
     last_read: Mapping[int, int],
 ) -> _Partial:
     """One more job on a device, as `weight` counts it."""
@@ -158,7 +158,7 @@ def _with(
             changes[value] = _Lies(place.device, place.own, 0.0, place.copies)
     for slot, value in enumerate(outputs if device != processor else ()):
         moved, form = answer.writes[slot]
-        if value in wanted:
+        if value in results:
             total += moved
             moved = 0.0
         if value in last_read:

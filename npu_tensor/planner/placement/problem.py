@@ -71,7 +71,7 @@ def weight(
     overheads: Sequence[Overhead],
     devices: Sequence[int],
     order: Sequence[int],
-    wanted: Collection[int] = (),
+    results: Collection[int] = (),
     resident: Mapping[int, tuple[int, float]] | None = None,
 ) -> float:
     """What a placement takes: the one definition of it.
@@ -83,9 +83,9 @@ def weight(
     - Every copy in a form that a device reads, once per value, device and form. There is none for form None if the
       value was left there in form None.
     - Every value that was left by a device that is not the processor and is read in any other way, also by the
-      processor or because it is wanted: bringing it back, once.
+      processor or because it is a result: bringing it back, once.
 
-    overheads: by device, without the processor. wanted: values that somebody looks at afterwards.
+    overheads: by device, without the processor. results: values that somebody looks at afterwards.
     resident: values from outside that lie in the memory of a device in form None, and what bringing them back takes.
 
     Raises ValueError for a job on a device that has refused it.
@@ -96,7 +96,7 @@ def weight(
     launches = [0 for _ in overheads]
     before = processor
     copied: set[tuple[int, int, Hashable]] = set()
-    back = {value for value in wanted if value in left}
+    back = {value for value in results if value in left}
     total = 0.0
     for number in order:
         job, device = jobs[number], devices[number]
@@ -127,7 +127,7 @@ def weight(
                 total += movement.weight
         for value, movement in zip(job.outputs, answer.writes, strict=True):
             left[value] = (device, movement)
-            if value in wanted:
+            if value in results:
                 back.add(value)
     total += sum(left[value][1].weight for value in back)
     for overhead, used, count in zip(overheads, contexts, launches, strict=True):

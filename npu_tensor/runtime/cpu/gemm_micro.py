@@ -139,11 +139,11 @@ def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
 
     One register holds a broadcast unit of A and one each vector of B. Without FMA each product needs one as well.
     """
-    found = [usual_blocking(unit, target)]
+    tiles = [usual_blocking(unit, target)]
     for vectors in range(1, _MOST_VECTORS + 1):
         most = (target.vector_registers - vectors - (1 if target.has_fma else 2)) // vectors
-        found += [Blocking(unit, rows, vectors * unit_lanes(unit, target)) for rows in (most, most - 1)]
-    return [blocking for blocking in dict.fromkeys(found) if blocking.rows >= LEAST_ROWS]
+        tiles += [Blocking(unit, rows, vectors * unit_lanes(unit, target)) for rows in (most, most - 1)]
+    return [blocking for blocking in dict.fromkeys(tiles) if blocking.rows >= LEAST_ROWS]
 
 
 def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:

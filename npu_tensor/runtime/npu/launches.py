@@ -42,10 +42,10 @@ class KernelStep:
     ) -> None:
         self.tasks = tuple(tasks)
         self.program = program
-        made = {output.item for task in tasks for output in task.outputs}
-        read = dict.fromkeys(source.item for task in tasks for source in task.inputs)
-        self.inputs = tuple(item for item in read if item not in made)
-        self.size = 1 + max((*read, *made))
+        results = {output.item for task in tasks for output in task.outputs}
+        operands = dict.fromkeys(source.item for task in tasks for source in task.inputs)
+        self.inputs = tuple(item for item in operands if item not in results)
+        self.size = 1 + max((*operands, *results))
         self.writes = tuple(writes)
         self.run: Run | None = None
         self.latest: LaunchBatch | None = None

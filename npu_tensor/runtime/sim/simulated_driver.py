@@ -125,15 +125,15 @@ class SimulatedSubmission:
         if number >= len(self._observed):
             return parts
         start, kernels = self._observed[number]
-        asked = self._asked
+        ready = self._asked
         if number and self._observed[number - 1][1]:  # It waited for the launch before.
-            asked = self._observed[number - 1][1][-1].end
+            ready = self._observed[number - 1][1][-1].end
         ends = [each.end for each in kernels]
         if kernels and number == len(self._requests) - 1:
             ends[-1] = time.perf_counter()
         for (kernel, counts, _), end in zip(kernels, ends, strict=True):
             if not parts:
-                parts.append(events.Phase("dispatch", kernel.device, max(0.0, start - asked), when=start))
+                parts.append(events.Phase("dispatch", kernel.device, max(0.0, start - ready), when=start))
             parts.append(events.Phase("run", kernel.device, end - start, when=end))
             parts.append(events.KernelSimulated(kernel.task.name, kernel.device, *counts, when=end))
             start = end

@@ -55,9 +55,9 @@ class KernelLibrary:
 
     def _known(self, request: AnyRequest) -> Artifact | BuildError | Build | None:
         """What was found for what is to be built; a build while it goes on and nobody is to wait for it."""
-        wanted = self.backend.unit(request.design)
-        unit, known = self._found.get(id(wanted), (None, None))
-        if unit is None or unit() is not wanted:
+        unit = self.backend.unit(request.design)
+        reference, known = self._found.get(id(unit), (None, None))
+        if reference is None or reference() is not unit:
             return None
         if isinstance(known, Build) and (known.ended or config.jit != "background"):
             return None

@@ -116,10 +116,10 @@ class KernelDirectory:
             described = self._descriptions(directory)
         except (ArgumentError, OSError) as error:
             return str(error)
-        wanted = digest(backend.unit(request.design))
+        design_digest = digest(backend.unit(request.design))
         for exported, description in described.items():
             made_from = description["made_from"]
-            if (made_from["design"], made_from["backend"]) == (wanted, backend.name):
+            if (made_from["design"], made_from["backend"]) == (design_digest, backend.name):
                 return _verified(directory, exported, description, backend)
         return _why_not(directory, described, request, backend)
 
