@@ -60,7 +60,7 @@ class Argument(NamedTuple):
 class LaunchPlan(NamedTuple):
     """kernels: in order. arguments: of the launch. program: what runs on them.
 
-    words: those of the runtime parameters, if the program has them. A run with others cannot be this launch.
+    words: those of the runtime parameters, if they are part of the program. A run with others cannot be this launch.
     """
 
     kernels: tuple[NpuKernel, ...]
@@ -86,14 +86,14 @@ def alone(kernel: NpuKernel) -> LaunchPlan:
 
 
 def launch_plans(
-    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], mixes: bool, numbers: Mapping[int, Any]
+    kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], mixes: bool, numbers: Mapping[int, Any] | None
 ) -> list[LaunchPlan]:
     """The launches of kernels that follow each other, as few as possible.
 
-    dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations. It
-    is then made for these numbers, by item: a full ELF has no instructions of ours, into which a run writes its own,
-    and the rule is the same where it is another file. A launch ends before a kernel that reads what the host must look
-    at or convert first, and where it would have more arguments or take longer than a launch may.
+    dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations.
+    numbers: by item, those for which such a launch is made: a full ELF has no instructions of ours, into which a run
+    could write its own. None where it has. A launch ends before a kernel that reads what the host must look at or
+    convert first, and where it would have more arguments or take longer than a launch may.
     """
     plans: list[LaunchPlan] = []
     builder = _Builder(mixes, numbers)
@@ -117,7 +117,7 @@ class _Value:
 class _Builder:
     """A launch that kernels are added to."""
 
-    def __init__(self, mixes: bool, numbers: Mapping[int, Any]) -> None:
+    def __init__(self, mixes: bool, numbers: Mapping[int, Any] | None) -> None:
         self.kernels: list[NpuKernel] = []
         self._mixes, self._numbers = mixes, numbers
         self._seconds = 0.0
@@ -198,7 +198,7 @@ class _Builder:
             arguments.append(Argument(None, True, host, None, scratch))
         designs = [kernel.request.design for kernel in kernels]
         words = None
-        if len(self._configurations) > 1:
+        if self._numbers is not None and len(self._configurations) > 1:
             each = [kernel.words(self._numbers) for kernel in kernels]
             designs = [_with_words(design, own) for design, own in zip(designs, each, strict=True)]
             words = tuple(chain.from_iterable(each))

@@ -181,7 +181,8 @@ class NpuDevice(ABC):
         packed = self.packed([kernel for kernel in together if isinstance(kernel, NpuKernel)])
         launches: list[PlannedLaunch] = []
         first = 0
-        for plan in launch_plans(own, dying, self.change is not None, numbers):
+        fixed = numbers if self.target.array.full_elfs else None
+        for plan in launch_plans(own, dying, self.change is not None, fixed):
             count = len(plan.kernels)
             launches += self._launched(plan, steps[first : first + count], packed)
             first += count

@@ -96,10 +96,12 @@ class XrtContext:
         chosen = [run.chained if chain else run.single for run in runs[:-1]] + [runs[-1].single]
         try:
             for run, run_objects, request in zip(runs, chosen, requests, strict=True):
-                for place, run_object in enumerate(run_objects):
+                words = request.words
+                for place, (run_object, part) in enumerate(zip(run_objects, run.program.parts, strict=True)):
                     if run_object.run is None:
                         self._make(run_object, run.program, place)
-                    self._set(run_object, run.program.parts[place], request.memories, request.words)
+                    own, words = words[: len(part.parameters)], words[len(part.parameters) :]
+                    self._set(run_object, part, request.memories, own)
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
         *earlier, last = chosen

@@ -82,11 +82,16 @@ def test_another_extent_packs_nothing(
     assert first_generation.contexts_made == contexts
 
 
-def test_a_run_with_other_numbers_is_launched_kernel_by_kernel(
+def test_a_run_with_other_numbers_is_the_same_launch(
     first_generation: Machine, operands: tuple[nt.Tensor, nt.Tensor]
 ) -> None:
-    for factor in (0.5, 0.25):
+    """Each part gets the words of its own kernels."""
+    submissions = []
+    for factor in (0.5, 0.25, 0.125):
+        before = first_generation.submissions
         right(*operands, factor)
+        submissions.append(first_generation.submissions - before)
+    assert submissions[0] > submissions[1] == submissions[2]  # The first is compared with its kernels one by one.
     assert first_generation.complaints == []
 
 
