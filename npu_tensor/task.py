@@ -277,6 +277,11 @@ class Accelerator(Device, Protocol):
         """What another context within a launch is predicted to take; None if a launch has one."""
         ...
 
+    @property
+    def one_context(self) -> bool:
+        """Whether all launches of a plan run in one hardware context."""
+        ...
+
     def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
         """Let its kernels, which will follow each other, share contexts where all of them then take less.
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, digraph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
-from npu_tensor.observe.explanation import Explanation, Row, Work
+from npu_tensor.observe.explanation import Explanation, Overheads, Row, Work
 from npu_tensor.planner import selection
 from npu_tensor.planner.measures import Declined
 from npu_tensor.planner.parts import parts
@@ -47,7 +47,12 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
     overheads = {
-        device.uri: (device.launch.seconds, device.switch.seconds, device.change and device.change.seconds)
+        device.uri: Overheads(
+            device.launch.seconds,
+            device.switch.seconds,
+            device.change and device.change.seconds,
+            device.one_context,
+        )
         for device in accelerators
     }
     rank = {node: number for number, (_, node) in enumerate(graph.nodes)}

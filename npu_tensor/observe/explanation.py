@@ -20,7 +20,7 @@ from npu_tensor.observe.folding import folded
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
-__all__ = ["Explanation", "Row", "Total", "Work"]
+__all__ = ["Explanation", "Overheads", "Row", "Total", "Work"]
 
 NO_DEVICE: Final = "-"
 """In place of the URI of what needs no kernel."""
@@ -74,8 +74,7 @@ class Total(NamedTuple):
     copies: predicted seconds of copying operands to the device and results back, unless they can stay there.
     launches: how many in a run, of an NPU. launching: predicted seconds of these besides their kernels.
     switches: changes of the configuration in a run. switching: predicted seconds of these.
-    context_switches: changes of the hardware context in a run: each full ELF has its own. None where all launches share
-        one, so that a switch is a change.
+    context_switches: changes of the hardware context in a run; 0 where all launches share one.
     """
 
     device: str
@@ -91,6 +90,18 @@ class Total(NamedTuple):
     context_switches: int
 
 
+class Overheads(NamedTuple):
+    """Of an NPU: predicted seconds of a launch, and of a change of the context between launches and within one.
+
+    one_context: whether all launches of a plan run in one hardware context.
+    """
+
+    launch: float = 0.0
+    switch: float = 0.0
+    change: float | None = None
+    one_context: bool = False
+
+
 @dataclass(frozen=True)
 class Work:
     """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
@@ -100,7 +111,7 @@ class Work:
     edges: between items.
     members: rows of each kernel, in the order of the plans.
     plans: one, or one for each part of a long graph.
-    overheads: by NPU, seconds of a launch, of a change of the context between launches, and of one within a launch.
+    overheads: by NPU.
     """
 
     items: Sequence[int] = ()
@@ -108,7 +119,7 @@ class Work:
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
     plans: Sequence[Plan] = ()
-    overheads: Mapping[str, tuple[float, float, float | None]] = field(default_factory=dict)
+    overheads: Mapping[str, Overheads] = field(default_factory=dict)
 
 
 class Explanation(Sequence[Row]):
@@ -175,7 +186,7 @@ class Explanation(Sequence[Row]):
             costs = [placed[step].kernel.cost for step in steps]
             times = [time for step in steps if (time := seconds[step]) is not None]
             launches = [contexts for uri, contexts in launched if uri == device and device in self._work.overheads]
-            launching, switch, change = self._work.overheads.get(device, (0.0, 0.0, None))
+            launching, switch, change, one_context = self._work.overheads.get(device, Overheads())
             switches = _changes([context for contexts in launches for context in contexts])
             inside = sum(a != b for contexts in launches for a, b in pairwise(contexts))
             if len(launches) == 1 and change is not None:
@@ -193,7 +204,7 @@ class Explanation(Sequence[Row]):
                     len(launches) * launching,
                     switches,
                     inside * (change or 0.0) + (switches - inside) * switch,
-                    0 if switch == change else _changes(own),
+                    0 if one_context else _changes(own),
                 )
             )
         return rows

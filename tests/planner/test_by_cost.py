@@ -33,6 +33,7 @@ class Accelerator:
     """
 
     fusion = Fusion(inputs=4, prologues=False, residuals=False)
+    one_context = False
 
     def __init__(
         self,

@@ -85,6 +85,11 @@ class LogicalDevice:
         """What another context within a launch is predicted to take; None if a launch has one."""
         return self.members[0].change
 
+    @property
+    def one_context(self) -> bool:
+        """Whether all launches of a plan on a member run in one hardware context."""
+        return self.members[0].one_context
+
     def launches(
         self,
         kernels: Sequence[Kernel],

@@ -168,6 +168,11 @@ class NpuDevice(ABC):
         """What another configuration within a launch is predicted to take; None if a launch has one."""
         return self.costs.change if config.launch_milliseconds else None
 
+    @property
+    def one_context(self) -> bool:
+        """Whether one binary holds the configurations of a plan: a full ELF serves one launch."""
+        return self.change is not None and not self.target.array.full_elfs
+
     def launches(
         self,
         kernels: Sequence[Kernel],
@@ -193,7 +198,7 @@ class NpuDevice(ABC):
 
         Nothing where each launch has a binary of its own, as a full ELF, and where there are too many configurations.
         """
-        if self.target.array.full_elfs or self.change is None:
+        if not self.one_context:
             return []
         artifacts = {id(kernel.request.design.configuration): kernel.artifact for kernel in kernels}
         return [*artifacts.values()] if 1 < len(artifacts) <= MOST_CONFIGURATIONS else []
