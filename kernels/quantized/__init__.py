@@ -48,7 +48,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     order = problem.order
     if problem.turns > MOST_TURNS:
         return Refusal(f"the weights would stream by {problem.turns} times, more than {MOST_TURNS}")
-    if not all(problem.written(part) for part in problem.parts):
+    if problem.results_of(problem.parts) is None:
         return Refusal(f"rows of {rows} results lie too far apart for the DMA")
     flat = joined(x.layout)
     padded = (-(-problem.x_elements // math.prod(flat.shape[1:])), *flat.shape[1:])

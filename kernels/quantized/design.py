@@ -8,7 +8,7 @@ extents.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -134,15 +134,26 @@ class QuantizedProblem(NamedTuple):
         """The words of the first turn's rows of x, and those behind them up to the end of an object."""
         return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD)
 
-    def read(self, part: ChannelPart) -> AccessPattern:
-        """The words of a part's weights."""
-        words = self.order.object_bytes // WORD
-        return AccessPattern.linear(part.units * part.objects * words, part.first * self.order.objects * words)
+    def weights_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern]:
+        """The words of the weights of each part."""
+        objects, words = self.order.objects, self.order.object_bytes // WORD
+        return [
+            AccessPattern.linear(part.units * part.objects * words, part.first * objects * words) for part in parts
+        ]
 
-    def written(self, part: ChannelPart) -> AccessPattern | None:
-        """Where the words of results of the first turn and a part go, in the order in which they leave the cores."""
+    def results_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern] | None:
+        """Where the words of results of the first turn go for each part, in the order in which they leave the cores.
+
+        None if they lie too far apart for the DMA.
+        """
         width, row = self.words(CORES * LANES), self.words(self.padded_rows)
-        return pattern(part.place * width, [(part.units, width), (self.share, row), (width, 1)], 1)
+        first: dict[int, AccessPattern] = {}
+        for units in {part.units for part in parts}:
+            loops = pattern(0, [(units, width), (self.share, row), (width, 1)], 1)
+            if loops is None:
+                return None
+            first[units] = loops
+        return [first[part.units].moved(part.place * width) for part in parts]
 
     def words(self, elements: int) -> int:
         """Of so many elements of x or of the result."""
@@ -256,21 +267,22 @@ def design(problem: QuantizedProblem) -> Design:
     for number, parameter in enumerate(shared.parameters):
         part = parts[number // CORES]
         sequence.write(parameter, [more, part.units, part.objects, share, blocks, share * blocks])
-    streams = []
-    for channel, part in enumerate(parts):
-        column, number = divmod(channel, CHANNELS)
-        written = problem.written(part)
-        assert written is not None
-        objects, results = (shared.fifo(f"{name}{number}_{column}") for name in ("objects", "result"))
-        streams.append((objects, problem.read(part), results, written))
+    drained = problem.results_of(parts)
+    assert drained is not None
+    ends = [
+        [shared.fifo(f"{name}{channel}_{column}") for name in ("objects", "result")]
+        for column in range(problem.columns)
+        for channel in range(CHANNELS)
+    ]
+    streams = list(zip(ends, problem.weights_of(parts), drained, strict=True))
 
     def turn(start: int) -> Iterator[Step]:
         rows = problem.x.moved(start * problem.words(problem.features))
         place = start * problem.words(problem.padded_rows)
-        for objects, read, results, written in streams:
+        for (objects, results), blocks_of_part, results_of_part in streams:
             yield Step(objects, x, rows)
-            yield Step(objects, weights, read)
-            yield Step(results, result, written.moved(place))
+            yield Step(objects, weights, blocks_of_part)
+            yield Step(results, result, results_of_part.moved(place))
 
     pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
     block = block_cycles(problem.weights, problem.arch)
