@@ -6,7 +6,7 @@
     compile_module(module, directory, xclbin_path=..., insts_path=..., pdi_path=...)
     compile_module(self_loading(program.module), directory, full_elf_path=...)
 
-The last five import `aie` and belong into a process of their own: it registers dialects for as long as the process
+The last four import `aie` and belong into a process of their own: it registers dialects for as long as the process
 lives. Read in the sources of mlir-aie 1.4.0 and 1.4.1.
 """
 

@@ -189,6 +189,30 @@ CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
 """An example, and how it is made into another design."""
 
 
+REFUSED = {
+    "unknown argument": ("gelu", "depth=2", "deepness=2", "deepness"),
+    "argument by place": ("window", "ObjectFifo(int32_64, name=", "ObjectFifo(int32_64, ", "positional"),
+    "dims that are no tuples": ("linear-gelu", "dims_to_stream=[(4, 512)", "dims_to_stream=[[4, 512]", "bd_dim_layout"),
+    "sizes that are no list": ("window", "[1, 1, 1, 2048]", "(1, 1, 1, 2048)", "copy"),
+    "objects beyond the depth": ("window", "acquire(3)", "acquire(5)", "depth 4"),
+    "contents in bfloat16": ("rope-factors", "], np.float32)", "], bfloat16)", "buffer"),
+    "number of NumPy": ("rope", "64, 64", "np.int32(64), 64", "must all be Value"),
+    "open group": ("gelu", ".finish()", "", "Failed to close"),
+    "fifo without a producer": ("window", ".prod(tile=", ".cons(tile=", "Prod endpoint not set"),
+}
+"""What mlir-aie does not take: an example, what is changed in its text, and words of the error."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_stand_in_refuses_what_mlir_aie_refuses(case: str) -> None:
+    name, old, new, words = REFUSED[case]
+    original = example(name).make("aie2", 1)
+    text = program(original)
+    assert old in text
+    with pytest.raises(Exception, match=words):
+        compare(text.replace(old, new), original)
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_program_of_another_design_is_a_difference(change: str) -> None:
     name, make = CHANGES[change]
