@@ -284,8 +284,8 @@ class Config:
     )
     kernel_format: KernelFormat = _setting(
         "xclbin",
-        "what is built for an NPU: xclbin, or elf (on aie2p, for kernels without runtime "
-        "parameters; the others stay xclbins)",
+        "what is built for an NPU: xclbin, or elf (on aie2p, for kernels without runtime parameters; the others stay "
+        "xclbins)",
         one_of(KernelFormat),
     )
 

@@ -27,8 +27,8 @@ TYPE = ObjectType("int32", (64,))
 FAMILIES = ("kept-column", "runtime-word", "softmax-parts", "linear-gelu", "rope", "get-rows", "permute")
 
 
-def some_design(bodies: Sequence[Callable[..., None]], depth: int = 4, arguments: Sequence[Any] = ()) -> Design:
-    """One core for each body, in one column; a body is called with an input, an output, a function and `arguments`."""
+def some_design(bodies: Sequence[Callable[..., None]]) -> Design:
+    """One core for each body, in one column; a body is called with an input, an output and a function."""
     builder = Builder("test", "aie2p", 1)
     source = Source("test", "// no code\n")
     function = builder.function("nt_test", [TYPE, TYPE, "int32"], source)
@@ -36,10 +36,10 @@ def some_design(bodies: Sequence[Callable[..., None]], depth: int = 4, arguments
     for row, body in enumerate(bodies):
         tile = Tile(0, 2 + row)
         ends = [
-            builder.fifo(f"in{row}", TYPE, Tile(0, 0), [tile], depth),
-            builder.fifo(f"out{row}", TYPE, tile, [Tile(0, 0)], depth),
+            builder.fifo(f"in{row}", TYPE, Tile(0, 0), [tile], depth=4),
+            builder.fifo(f"out{row}", TYPE, tile, [Tile(0, 0)], depth=4),
         ]
-        builder.worker(tile, body, [*ends, function, *arguments])
+        builder.worker(tile, body, [*ends, function])
         for fifo, move in zip(ends, (builder.fill, builder.drain), strict=True):
             move(fifo, buffer, AccessPattern.linear(64, 64 * row))
     return builder.build()

@@ -154,8 +154,8 @@ CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
         "gelu",
         changed("functions", source=lambda source: dataclasses.replace(source, flags=("-DN=4",))),
     ),
-    "object file": (
-        "gelu",
+    "object file of one of several functions": (
+        "linear-gelu",
         changed("functions", source=lambda source: dataclasses.replace(source, name="other")),
     ),
     "initial bytes": ("rope-factors", changed("core_buffers", initial=lambda bytes: b"\7" + bytes[1:])),

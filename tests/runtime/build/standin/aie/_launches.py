@@ -61,7 +61,7 @@ def launch(text: str) -> list[Configure]:
     names = Counter(name for _, name, _ in devices)
     if len({kind for kind, _, _ in devices}) != 1 or max(names.values()) > 1:
         raise MLIRError(f"devices of several types, or of one name: {names}")
-    sequences = {name: {found[0]: found[1:] for found in SEQUENCE.findall(body)} for _, name, body in devices}
+    sequences = {name: {sequence: parts for sequence, *parts in SEQUENCE.findall(body)} for _, name, body in devices}
     ((arguments, main),) = sequences["main"].values()
     values = {
         name: _Value(type, Part(number, 0, 4 * _words(type)))
@@ -89,14 +89,14 @@ def launch(text: str) -> list[Configure]:
     return steps
 
 
-def _run(match: re.Match[str], sequences: dict[str, tuple[str, str]], values: dict[str, _Value]) -> Run:
-    name, given, types = match[1], match[2].split(", "), match[3].split(", ")
+def _run(match: re.Match[str], sequences: dict[str, list[str]], values: dict[str, _Value]) -> Run:
+    name, arguments, types = match[1], match[2].split(", "), match[3].split(", ")
     if name not in sequences:
         raise MLIRError(f"'aiex.run' op no such runtime sequence in the device: {name}")
-    taken = [type for _, type in ARGUMENT.findall(sequences[name][0])]
-    if not [values[value].type for value in given] == types == taken:
+    declared = [type for _, type in ARGUMENT.findall(sequences[name][0])]
+    if not [values[value].type for value in arguments] == types == declared:
         raise MLIRError(f"'aiex.run' op argument type mismatch: {match[0]}")
-    return Run(name, tuple(values[value].part for value in given))
+    return Run(name, tuple(values[value].part for value in arguments))
 
 
 def _value(line: str, values: dict[str, _Value]) -> tuple[str, _Value]:
