@@ -284,8 +284,8 @@ class Config:
     )
     kernel_format: KernelFormat = _setting(
         "xclbin",
-        "what is built for an NPU: xclbin, or elf (on aie2p, with mlir-aie 1.4.0 or later, for kernels without runtime "
-        "parameters; the others stay xclbins)",
+        "what is built for an NPU: xclbin, or elf (on aie2p, for kernels without runtime parameters; the others stay "
+        "xclbins)",
         one_of(KernelFormat),
     )
 

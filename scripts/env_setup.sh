@@ -8,7 +8,7 @@
 #     --python PYTHON      the interpreter of the environment, 3.11 or newer; default: python3.
 #                          The distribution's own: XRT's pyxrt, which runs kernels, is made for that one.
 #     --dir DIR            where the environment is or will be; default: .venv-iron beside this directory
-#     --mlir-aie VERSION   a release such as 1.3.4, or a nightly build such as 1.4.2.dev7+g0123456;
+#     --mlir-aie VERSION   a release such as 1.4.0, or a nightly build such as 1.4.2.dev7+g0123456;
 #                          default: what requirements-iron.txt names, as it does the version of Peano
 #     --dry-run            print the commands and change nothing
 #     --help
@@ -90,9 +90,7 @@ _npu_tensor_env_setup() {
             --find-links https://github.com/Xilinx/llvm-aie/releases/expanded_assets/nightly \
             "$(grep ^llvm-aie "$root/requirements-iron.txt")"
     fi
-    # Before 1.2, mlir-aie needs a package that is built from source and takes its version and prefix from these.
-    _npu_tensor_run env MLIR_PYTHON_EXTRAS_SET_VERSION=0.0.8.3 HOST_MLIR_PYTHON_PACKAGE_PREFIX=aie \
-        "$directory/bin/python" -m pip install "$@" || return 1
+    _npu_tensor_run "$directory/bin/python" -m pip install "$@" || return 1
     # Isolated (-I), so that the directory one stands in does not count as installed.
     if [ ! -e "$directory" ] || ! "$directory/bin/python" -I -c 'import npu_tensor' 2>/dev/null; then
         set -- --editable "$root"

@@ -1,7 +1,7 @@
 """The command `npu-tensor kernel-source`: kernels as Python programs for mlir-aie's IRON.
 
 They do not import this package. Their C++ includes its headers, which `--all` writes beside them, as it does the
-instruction streams: NAME.insts has the words, little-endian, that mlir-aie 1.3.4 and 1.4.1 make of the program.
+instruction streams: NAME.insts has the words, little-endian, that mlir-aie 1.4.1 makes of the program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)"
     metavar="ARRAY",
     help="aie2, aie2p, npu1, Strix and so on; default: NPU_TENSOR_ARCH, else this machine's NPU.",
 )
-@click.option("--iron", metavar="VERSION", default="1.4", show_default=True, help="mlir-aie that the program is for.")
 @click.option("--columns", type=click.IntRange(min=1), help="Columns of the array that are used; default: all.")
 @click.option("--float32", type=click.Choice(get_args(Float32)), help="What may become of float32 on the array.")
 @click.option(
@@ -52,7 +51,6 @@ _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)"
 def kernel_source(
     name: str | None,
     arch: str | None,
-    iron: str,
     columns: int | None,
     float32: Float32 | None,
     config: Path | None,
@@ -80,9 +78,9 @@ def kernel_source(
         named = there if name is None else [_find(name, there, arch)]
         entries = [_changed(entry, columns, float32) for entry in named]
         if out is None:
-            click.echo(_program(entries[0], iron), nl=False)
+            click.echo(_program(entries[0]), nl=False)
         else:
-            _write(entries, iron, out)
+            _write(entries, out)
 
 
 def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entry:
@@ -166,10 +164,10 @@ def _descriptor(tensor: re.Match[str]) -> str:
     return f"({','.join([*extents, *'1' * (4 - len(extents))])})/{tensor['dtype']}"
 
 
-def _program(entry: Entry, iron: str) -> str:
-    from npu_tensor.runtime.build.iron_program import dialect, program
+def _program(entry: Entry) -> str:
+    from npu_tensor.runtime.build.iron_program import program
 
-    return program(entry.request()[-1].design, dialect(iron))
+    return program(entry.request()[-1].design)
 
 
 def _write_instructions(entry: Entry, out: Path) -> bool:
@@ -188,7 +186,7 @@ def _write_instructions(entry: Entry, out: Path) -> bool:
     return True
 
 
-def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
+def _write(entries: Sequence[Entry], out: Path) -> None:
     """Write the program and the instruction stream of each kernel, and the headers that the C++ includes.
 
     Says how many, and which not.
@@ -203,7 +201,7 @@ def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
     failed = streams = 0
     for entry in entries:
         try:
-            text = _program(entry, iron)
+            text = _program(entry)
         except NpuTensorError as error:
             failed += 1
             click.echo(f"{entry.exported_name}: {error}", err=True)
@@ -213,4 +211,4 @@ def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
     written = f"{len(entries) - failed} programs, {streams} instruction streams and {len(headers)} headers"
     click.echo(f"{written} in {out}")
     if failed:
-        raise click.ClickException(f"{failed} of {len(entries)} kernels have no program for mlir-aie {iron}")
+        raise click.ClickException(f"{failed} of {len(entries)} kernels have no program for mlir-aie")

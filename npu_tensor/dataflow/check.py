@@ -1,7 +1,6 @@
 """`check(design)`: what of a design the array or the compilers would not take.
 
-A design without violations is accepted by mlir-aie 1.2 to 1.4, which is why some rules are a little stricter than one
-of these versions alone.
+A design without violations is accepted by mlir-aie 1.4.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
         workers.acquires,
         workers.holds,
         workers.calls,
-        workers.sources,
         workers.parameters,
         sequence.groups,
         sequence.waits,

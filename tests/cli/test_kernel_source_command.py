@@ -17,7 +17,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.kernels.offer import room
-from npu_tensor.runtime.build.iron_program import dialect, program
+from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.devices import detect
 from npu_tensor.runtime.devices.detect import Detected, NotDetected
 
@@ -45,18 +45,17 @@ def imports(text: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("iron", ["1.3.4", "1.4"])
-def test_the_program_stands_alone(iron: str) -> None:
-    text = printed("rowwise-soft_max-bf16", "--arch", "npu1", "--iron", iron)
+def test_the_program_stands_alone() -> None:
+    text = printed("rowwise-soft_max-bf16", "--arch", "npu1")
     assert imports(text) <= {"__future__", "aie", "argparse", "collections", "ml_dtypes", "numpy", "pathlib"}
-    assert f"mlir-aie {iron}" in text
+    assert "mlir-aie 1.4" in text
     assert "npu1 (aie2)" in text
 
 
 def test_the_program_is_the_one_that_the_compiler_gets() -> None:
     (entry,) = (one for one in representative.entries("aie2p") if one.exported_name == "gemm-by_columns-bf16")
-    expected = program(entry.request()[-1].design, dialect("1.3.4"))
-    assert printed("gemm-by_columns-bf16", "--arch", "aie2p", "--iron", "1.3.4") == expected
+    expected = program(entry.request()[-1].design)
+    assert printed("gemm-by_columns-bf16", "--arch", "aie2p") == expected
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,6 @@ def test_columns_and_float32() -> None:
         (["add-1x2x3x4x5f32", "--arch", "aie2"], "there is no kernel"),
         (["add-1024q4-1024q4-1024q4", "--arch", "aie2"], "no dtype 'q4'"),
         (["rowwise-soft_max-bf16", "--arch", "npu9"], "is no known array"),
-        (["rowwise-soft_max-bf16", "--arch", "aie2", "--iron", "0.9"], "no IRON dialect for mlir-aie '0.9'"),
     ],
 )
 def test_what_there_is_not(arguments: list[str], says: str) -> None:
@@ -172,7 +170,7 @@ def test_options_that_do_not_go_together(arguments: list[str]) -> None:
 
 def test_all_programs_with_their_headers(tmp_path: Path) -> None:
     names = printed("--list", "--arch", "aie2").split()
-    said = printed("--all", "--arch", "aie2", "--iron", "1.4", "--out", tmp_path / "out")
+    said = printed("--all", "--arch", "aie2", "--out", tmp_path / "out")
     made = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert made == sorted([*(f"{name}{suffix}" for name in names for suffix in (".py", ".insts")), "include"])
     headers = {path.name: path.read_bytes() for path in (tmp_path / "out" / "include" / "nt").iterdir()}
@@ -181,7 +179,7 @@ def test_all_programs_with_their_headers(tmp_path: Path) -> None:
     assert said == f"{counts} in {tmp_path / 'out'}\n"
     # All that the C++ includes comes from there or from mlir-aie.
     text = (tmp_path / "out" / "rowwise-soft_max-bf16.py").read_text()
-    assert text == printed("rowwise-soft_max-bf16", "--arch", "aie2", "--iron", "1.4")
+    assert text == printed("rowwise-soft_max-bf16", "--arch", "aie2")
     texts = [path.read_text() for path in (tmp_path / "out").glob("*.py")]
     assert {name for text in texts for name in re.findall(r'#include "nt/(.+)"', text)} <= headers.keys()
 
@@ -191,10 +189,10 @@ def test_kernels_without_a_program_are_named_and_the_rest_is_written(
 ) -> None:
     written = command._program
 
-    def refuse(entry: Entry, iron: str) -> str:
+    def refuse(entry: Entry) -> str:
         if entry.exported_name == "gemm-batch-i8":
             raise BuildError("not with this version")
-        return written(entry, iron)
+        return written(entry)
 
     monkeypatch.setattr(command, "_program", refuse)
     done = invoke("--all", "--arch", "aie2", "--out", tmp_path / "out")

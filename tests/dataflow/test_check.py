@@ -27,7 +27,7 @@ from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Tile
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.design import Acquire, Dim, Element, Finish, FunctionCall, Loop, Release, Statement, Transfer
 
-# --- the examples that mlir-aie 1.2 to 1.4 were seen to accept
+# --- the examples that mlir-aie was seen to accept
 
 
 def elementwise(arch: str, columns: int) -> Design:

@@ -1,7 +1,7 @@
 """What the tiles of an array offer, the same in both generations.
 
 From mlir-aie's target model (AIETargetModel.h) and verifiers (AIEDialect.cpp, AIEXDialect.cpp), confirmed by running
-designs through mlir-aie 1.3 and 1.4. Where versions differ, the limit is the one that all of them accept.
+designs through mlir-aie 1.4.1.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WORD: Final = 4
 
 LIMITS: Final[Mapping[TileKind, TileLimits]] = MappingProxyType(
     {
-        # 16 descriptors exist; one is left alone, so that every version finds a free one for each transfer.
+        # 16 descriptors exist; one is left alone, so that there is a free one for each transfer.
         "shim": TileLimits(0, 2, 15, 16, dimensions=0, wrap=1023, stride=2**20, length=2**32 - 1),
         "memtile": TileLimits(524288, 6, 48, 64, dimensions=4, wrap=1023, stride=2**17, length=2**17 - 1),
         # The field of a core's wrap has 8 bits; 256 would be taken for 0.
@@ -71,11 +71,11 @@ LOCK_VALUE: Final = 63
 """Largest value of a lock."""
 
 CORE_RESERVE: Final = 64
-"""Bytes of core memory left to the compiler: since 1.3.4 it keeps a counter of 4 bytes for each fifo end."""
+"""Bytes of core memory left to the compiler, which keeps a counter of 4 bytes for each fifo end."""
 
 ALIGNMENT: Final = 64
-"""Bytes of whose multiples the address of a buffer is one, at most: mlir-aie 1.4 takes the width of the memory's bus or
-of a vector (AIEAssignBuffers), older ones nothing."""
+"""Bytes of whose multiples the address of a buffer is one, at most: mlir-aie takes the width of the memory's bus or,
+since its pull request 3662 of September 2026, of the widest vector (AIEAssignBuffers)."""
 
 PARITY_DESCRIPTORS: Final = 24
 """Descriptors that the even channels of a memtile can use; the odd ones have as many of their own."""
@@ -93,8 +93,7 @@ QUEUE_DEPTH: Final = 4
 """Transfers that one shim channel can have waiting."""
 
 HOST_BUFFERS: Final = 16
-"""What mlir-aie tests on NPUs (test/npu-xrt/many_buffers), since 1.4.0. Until 1.3.4, an xclbin declares 5 to the host
-(mlir-aie#3248), and such a build is refused."""
+"""What mlir-aie tests on NPUs (test/npu-xrt/many_buffers)."""
 
 MEMORY_DTYPES: Final = ("float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
 """What IRON can put into a fifo or a buffer: everything but bool."""

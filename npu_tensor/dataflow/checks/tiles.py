@@ -75,9 +75,9 @@ def memory(index: Index) -> Iterator[Violation]:
 def alignment(index: Index) -> Iterator[Violation]:
     """The stack and the buffers of a core end where a word can begin, and where vectors of what follows can.
 
-    mlir-aie lays out the stack and then the buffers, the largest first; up to 1.3, each begins where the one before
-    ends. So a small buffer, such as a counter, may have any number of words. Objects of fifos may as well: what a
-    function reads them by is not known here.
+    mlir-aie lays out the stack and then the buffers, the largest first. Up to 1.4.1 each begins at a multiple of 32
+    bytes, where vectors of aie2p need 64 (its pull request 3662). A small buffer, such as a counter, may have any
+    number of words. Objects of fifos may as well: what a function reads them by is not known here.
     """
     for tile, (stack, *buffers) in _blocks(index).items():
         if tile.kind != "core":

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.design import (
     Worker,
 )
 
-__all__ = ["acquires", "calls", "holds", "parameters", "sources", "stacks"]
+__all__ = ["acquires", "calls", "holds", "parameters", "stacks"]
 
 PATIENCE: Final = 64
 """Rounds of a loop after which nothing new is expected: more objects than this are never held for long."""
@@ -197,19 +197,6 @@ def _number_type(number: object, declared: ObjectType | str) -> str:
     if natural == "int64" and isinstance(number, int) and bits:
         return declared if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else "a larger integer"
     return natural
-
-
-def sources(index: Index) -> Iterator[Violation]:
-    """All functions of a core come from one source: mlir-aie 1.2 links one object file."""
-    for worker in index.design.workers:
-        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)}
-        names = {index.functions[symbol].source: index.functions[symbol].source.name for symbol in sorted(called)}
-        if len(names) > 1:
-            message = (
-                f"{worker.tile} calls functions of {len(names)} sources ({', '.join(names.values())}), "
-                "and can link 1; put them into one."
-            )
-            yield Violation("one source per core", str(worker.tile), len(names), 1, message)
 
 
 def parameters(index: Index) -> Iterator[Violation]:

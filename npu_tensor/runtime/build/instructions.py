@@ -4,7 +4,7 @@
     words.astype("<u4").tofile("kernel_insts.bin")
     words, places = stream(program, [addresses])         # of runs one after another
 
-The words are those that mlir-aie 1.3.4 and 1.4.1 emit for the IRON program of the design: a header of four words, the
+The words are those that mlir-aie 1.4.1 emits for the IRON program of the design: a header of four words, the
 writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
 buffer's address to it, and a push to the queue of its channel; a finished group waits for a token of each transfer that
 it waits for. So a new extent of a configuration that is built already needs no compiler. Operations, registers and

@@ -1,13 +1,8 @@
-"""Statements of an IRON program that make the array of a design, and what the host does with it.
-
-The generations of mlir-aie differ in what a program has to say; `DIALECTS` has a row for each.
-"""
+"""Statements of an IRON program that make the array of a design, and what the host does with it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import (
@@ -20,7 +15,6 @@ from npu_tensor.dataflow.design import (
     RuntimeParameter,
     Transfer,
 )
-from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.build.iron_cores import PlacedWorker
 from npu_tensor.runtime.build.iron_names import (
     Names,
@@ -32,43 +26,7 @@ from npu_tensor.runtime.build.iron_names import (
     wrapped,
 )
 
-__all__ = ["DIALECTS", "Dialect", "ModuleStatements", "dialect"]
-
-
-class Dialect(NamedTuple):
-    """How one generation of mlir-aie writes things, read in its sources between March and August 2026.
-
-    since: the first release that speaks it.
-    sequence_function: whether the runtime takes the host's work as a function, in which fifo handles fill and drain,
-        instead of recording calls of its own methods.
-    """
-
-    name: str
-    since: tuple[int, ...]
-    sequence_function: bool
-
-
-DIALECTS: Final[dict[str, Dialect]] = {
-    row.name: row
-    for row in (
-        Dialect("1.3.4", (1, 3, 3), sequence_function=False),
-        Dialect("1.4", (1, 4), sequence_function=True),
-    )
-}
-
-
-def dialect(version: str) -> Dialect:
-    """The dialect of a release of mlir-aie, such as "1.4.1" or "1.3.5.dev10+g01ab", which leads to 1.3.5.
-
-    ArgumentError for what is no version, is older than 1.3.3 or is not 1.x.
-    """
-    numbers = re.match(r"v?(1(?:\.\d+)*)(?!\d)", version.strip())
-    release = tuple(map(int, numbers[1].split("."))) if numbers else ()
-    for row in reversed(DIALECTS.values()):
-        if release >= row.since:
-            return row
-    known = ", ".join(DIALECTS)
-    raise ArgumentError(f"no IRON dialect for mlir-aie {version!r}; choose one of {known}, or a release since 1.3.3")
+__all__ = ["ModuleStatements"]
 
 
 class ModuleStatements:
@@ -77,9 +35,8 @@ class ModuleStatements:
     or drains, by fifo.
     """
 
-    def __init__(self, design: Design, dialect: Dialect, names: Names, device: str) -> None:
+    def __init__(self, design: Design, names: Names, device: str) -> None:
         self._design = design
-        self._dialect = dialect
         self._names = names
         self._device = device
         self._fifos = {fifo.name: fifo for fifo in design.fifos}
@@ -129,14 +86,10 @@ class ModuleStatements:
         """The end of a fifo at a tile."""
         fifo = self._fifos[name]
         if fifo.producer == tile:
-            return f'fifos["{name}"].prod({self._on_shim(tile)})'
+            return f'fifos["{name}"].prod({_on_shim(tile)})'
         position, first = fifo.consumers.index(tile), self._first_end(fifo)
         single = len(fifo.consumers) - first == 1
         return self._consumer(fifo, position) if single else f'ends["{name}"][{position - first}]'
-
-    def _on_shim(self, tile: Tile) -> str:
-        """What tells the end of a fifo its tile, where a transfer does not."""
-        return f"tile={tile_text(tile)}" if tile.kind == "shim" and self._dialect.sequence_function else ""
 
     def _first_end(self, fifo: ObjectFifo) -> int:
         """The first consumer that the program has to make: a join has made one of each of its inputs."""
@@ -151,7 +104,7 @@ class ModuleStatements:
     def _consumer(self, fifo: ObjectFifo, position: int) -> str:
         dims = fifo.dims_from_stream[position] if fifo.dims_from_stream else ()
         arguments = [f"dims_from_stream={dims_text(dims)}"] * bool(dims)
-        arguments += filter(None, [self._on_shim(fifo.consumers[position])])
+        arguments += filter(None, [_on_shim(fifo.consumers[position])])
         return f'fifos["{fifo.name}"].cons({", ".join(arguments)})'
 
     def _children(self, link: Link) -> list[ObjectFifo]:
@@ -199,11 +152,7 @@ class ModuleStatements:
                 yield f'host["{fifo.name}"] = {self.end(fifo.name, _shim(fifo))}'
 
     def sequence(self) -> str:
-        """From the runtime sequence to the end of the function."""
-        return self._function() if self._dialect.sequence_function else self._recorded()
-
-    def _function(self) -> str:
-        """The host's work as a function, which mlir-aie calls."""
+        """From the runtime sequence, a function that mlir-aie calls, to the end of the module's function."""
         types = [self._names.types[buffer.type] for buffer in self._design.host_buffers]
         lines = wrapped(f"def sequence({', '.join([*self._names.hosts.values(), '*_'])}):", "    ")
         if self._design.parameters:
@@ -217,46 +166,15 @@ class ModuleStatements:
         workers = ", workers=workers" * bool(self._design.workers)
         return "\n".join([*lines, f"    return Program({self._device}(), runtime{workers}).resolve_program()"])
 
-    def _recorded(self) -> str:
-        """The host's work as calls of the runtime, which mlir-aie records."""
-        types = [self._names.types[buffer.type] for buffer in self._design.host_buffers]
-        buffers = ", ".join(self._names.hosts.values())
-        lines = []
-        if self._design.parameters:
-            lines += [
-                "    def write(*buffers):",
-                "        for buffer, words in zip(buffers, PARAMETERS.values()):",
-                "            for number, word in enumerate(words):",
-                "                buffer[number] = word",
-                "",
-            ]
-        # With one argument alone mlir-aie yields it, with several a tuple.
-        target = f"({buffers})" if len(types) > 1 else buffers
-        lines += ["    runtime = Runtime()"]
-        lines += wrapped(f"with runtime.sequence({', '.join(types)}) as {target}:", "    ")
-        lines += ["        runtime.start(*workers)"] * bool(self._design.workers)
-        lines += ["        runtime.inline_ops(write, list(parameters.values()))"] * bool(self._design.parameters)
-        lines += ["        groups = defaultdict(runtime.task_group)", self._steps(), ""]
-        return "\n".join([*lines, f"    return Program({self._device}(), runtime).resolve_program()"])
-
     def _steps(self) -> str:
-        step = self._function_step if self._dialect.sequence_function else self._recorded_step
-        return statements_text(map(step, self._design.sequence), "        ")
+        return statements_text(map(self._step, self._design.sequence), "        ")
 
-    def _function_step(self, step: Transfer | Finish) -> str:
+    def _step(self, step: Transfer | Finish) -> str:
         if isinstance(step, Finish):
             return f"groups[{step.group}].finish()"
         arguments = [self._names.hosts[step.buffer], self._pattern(step), f"group=groups[{step.group}]"]
         arguments += ["wait=True"] * step.wait
         return f'host["{step.fifo}"].{self._verb(step)}({", ".join(arguments)})'
-
-    def _recorded_step(self, step: Transfer | Finish) -> str:
-        if isinstance(step, Finish):
-            return f"runtime.finish_task_group(groups[{step.group}])"
-        arguments = [f'host["{step.fifo}"]', self._names.hosts[step.buffer], self._pattern(step)]
-        arguments += [f"task_group=groups[{step.group}]", *["wait=True"] * step.wait]
-        arguments += [f"tile={tile_text(_shim(self._fifos[step.fifo]))}"]
-        return f"runtime.{self._verb(step)}({', '.join(arguments)})"
 
     def _verb(self, transfer: Transfer) -> str:
         return "fill" if self._fifos[transfer.fifo].producer.kind == "shim" else "drain"
@@ -265,6 +183,11 @@ class ModuleStatements:
         offset, sizes, strides = transfer.pattern
         elements = self._elements[transfer.buffer]
         return f"tap=TensorAccessPattern(({elements},), {offset}, {list(sizes)}, {list(strides)})"
+
+
+def _on_shim(tile: Tile) -> str:
+    """What tells the end of a fifo its tile where no worker and no link does."""
+    return f"tile={tile_text(tile)}" if tile.kind == "shim" else ""
 
 
 def _to_stream(fifo: ObjectFifo) -> str:

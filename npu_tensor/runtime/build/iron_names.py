@@ -36,10 +36,9 @@ RESERVED: Final = frozenset(
     re.findall(
         r"\w+",
         """
-        BoolAttr Buffer FLAGS Kernel ObjectFifo PARAMETERS Program Runtime SOURCES SequentialPlacer TaskGroup
-        TensorAccessPattern Tile Worker bfloat16 buffer buffers defaultdict device ends enumerate fifo fifos float
-        groups host list made module name np number op parameters range range_ runtime sequence word words workers
-        write zip
+        Buffer FLAGS Kernel ObjectFifo PARAMETERS Program Runtime SOURCES TaskGroup TensorAccessPattern Tile Worker
+        bfloat16 defaultdict ends enumerate fifo fifos float groups host module name np number parameters range range_
+        runtime sequence word words workers
         """,
     )
 )

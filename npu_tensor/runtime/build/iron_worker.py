@@ -36,7 +36,7 @@ from npu_tensor.dataflow.design import Design, HostBuffer, ObjectType
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
-from npu_tensor.runtime.build.iron_program import dialect, program
+from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.build.placement import addresses
 from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import kernel_key
@@ -70,9 +70,6 @@ OBJECT: Final = "object"
 COMPILED: Final = (".o", ".su")
 """What the compiler makes of a source: the second are the figures of its stack, if it gives them."""
 
-OLD_HOST_BUFFERS: Final = 5
-"""What xclbins of mlir-aie until 1.3.4 declare."""
-
 Format = Literal["xclbin", "elf"]
 FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
     {"xclbin": (".xclbin", ".pdi", "_parameters.json"), "elf": (".elf",)}
@@ -83,20 +80,15 @@ FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
 def build(directory: Path, format: Format) -> None:
     """Build what is in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves a module."""
     made: Design | ArrayProgram = pickle.loads((directory / DESIGN).read_bytes())
-    installed = mlir_aie.dialect_name()
+    mlir_aie.require_interface()
     options: Sequence[str] = ()
     if isinstance(made, ArrayProgram):
-        if installed != "1.4":
-            raise BuildError("several configurations in one launch need mlir-aie 1.4.0 or later")
         designs = iron_launch.parts(made)
-        several = [_prepare(design, directory, f"_{number}", installed) for number, design in enumerate(designs)]
+        several = [_prepare(design, directory, f"_{number}") for number, design in enumerate(designs)]
         module: Any = iron_launch.module(made, [str(lowered.module()) for lowered in several])
         options = iron_launch.OPTIONS
     else:
-        if len(made.host_buffers) > OLD_HOST_BUFFERS and installed != "1.4":
-            raise BuildError(f"{len(made.host_buffers)} host buffers need mlir-aie 1.4.0 or later")
-        declared = _with_spare_buffers(made) if format == "xclbin" and installed == "1.4" else made
-        lowered = _prepare(declared, directory, "", installed)
+        lowered = _prepare(_with_spare_buffers(made) if format == "xclbin" else made, directory, "")
         module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
@@ -126,10 +118,10 @@ def _with_spare_buffers(design: Design) -> Design:
     return replace(design, host_buffers=(*design.host_buffers, *spare))
 
 
-def _prepare(design: Design, directory: Path, number: str, installed: str) -> Any:
+def _prepare(design: Design, directory: Path, number: str) -> Any:
     """Write the IRON program of a design and the objects that its cores link. Returns the program, as a module."""
     path = directory / f"{KERNEL}{number}{PROGRAM}"
-    path.write_text(program(design, dialect(installed)), "utf-8")
+    path.write_text(program(design), "utf-8")
     lowered = _execute(path)
     depths: dict[str, float] = {}
     for name, text in lowered.SOURCES.items():

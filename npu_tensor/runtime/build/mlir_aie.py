@@ -1,19 +1,17 @@
 """All that is known of mlir-aie and Peano as installed: the only module of the package that imports `aie`.
 
     toolchain = find()                 # Toolchain, or why there is none; imports nothing of it
-    dialect_name()                     # "1.4": which generation of its Python interface is installed
+    require_interface()                # BuildError before mlir-aie 1.4
     compile_core(source, object, "aie2p", flags)
     compile_module(module, directory, xclbin_path=..., insts_path=..., pdi_path=...)
     compile_module(self_loading(program.module), directory, full_elf_path=...)
 
 The last four import `aie` and belong into a process of their own: it registers dialects for as long as the process
-lives and, in some generations, ends it on errors. What differs between generations is asked of the functions
-themselves: the versions of nightly packages do not order them. Read in the sources of mlir-aie 1.3 to 1.4.1.
+lives. Read in the sources of mlir-aie 1.4.0 and 1.4.1.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import shutil
@@ -35,8 +33,8 @@ __all__ = [
     "Toolchain",
     "compile_core",
     "compile_module",
-    "dialect_name",
     "find",
+    "require_interface",
     "self_loading",
     "without",
     "xclbinutil",
@@ -126,13 +124,11 @@ _CONFIGURED: Final = re.compile(
 
 def _configured(package: Path) -> dict[str, str]:
     """What was written into mlir-aie when it was built: its commit, and a directory of Peano. Empty if unknown."""
-    for name in ("utils/configure.py", "compiler/aiecc/configure.py"):
-        try:
-            text = (package / name).read_text("utf-8", "replace")
-        except OSError:
-            continue
-        return {key: value for key, value in _CONFIGURED.findall(text) if not value.startswith("@")}
-    return {}
+    try:
+        text = (package / "utils" / "configure.py").read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    return {key: value for key, value in _CONFIGURED.findall(text) if not value.startswith("@")}
 
 
 def _distribution_version(name: str) -> str | None:
@@ -159,18 +155,15 @@ def _peano_version(peano: Path, compiler: Path) -> str:
 # --- what imports it
 
 
-def dialect_name() -> str:
-    """Which generation of the Python interface is installed, as `iron_program.dialect` names it.
+def require_interface() -> None:
+    """Raises BuildError for an mlir-aie before 1.4.0.
 
-    Raises BuildError for one before mlir-aie 1.3.3, whose workers cannot choose the buffers of fifos while they run.
+    The interface tells: nightly packages have the numbers of the release before them, or dates.
     """
-    from aie.iron import Runtime, Worker
+    from aie import iron
 
-    if not hasattr(Runtime, "sequence"):
-        return "1.4"
-    if "dynamic_objfifo_lowering" in inspect.signature(Worker).parameters:
-        return "1.3.4"
-    raise BuildError("this mlir-aie is older than 1.3.3; install 1.4 or later")
+    if not hasattr(iron, "TaskGroup"):
+        raise BuildError(f"the installed mlir-aie is older than 1.4; install 1.4.1: {INSTALL}")
 
 
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:
@@ -196,12 +189,8 @@ def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str
 def self_loading(resolve: Callable[[], Any]) -> Any:
     """The module that a program resolves, with a runtime sequence that loads the configuration of the array first.
 
-    An xclbin brings that configuration, a full ELF does not. Raises BuildError before mlir-aie 1.4.0.
+    An xclbin brings that configuration, a full ELF does not. Raises BuildError if the sequence does not load it.
     """
-    from aie.utils.compile import compile_mlir_module
-
-    if "full_elf_path" not in inspect.signature(compile_mlir_module).parameters:
-        raise BuildError("full ELFs need mlir-aie 1.4.0 or later; install that, or set NPU_TENSOR_KERNEL_FORMAT=xclbin")
     from aie.iron import compile_context
 
     # What IRON itself does for full_elf=True. A release that took no notice would make an ELF that computes nothing.

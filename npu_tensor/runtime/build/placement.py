@@ -1,10 +1,10 @@
 """Where runtime parameters lie in the memory of their tiles.
 
     addresses(design, words)    # read from the instruction stream that the compiler has made
-    predicted(design)           # without a compiler: where mlir-aie 1.3.4 and 1.4.1 will put them
+    predicted(design)           # without a compiler: where mlir-aie 1.4.1 will put them
 
 A binary says where its parameters are, so what runs takes the first. The second follows the compiler's allocation and
-holds for a program that is compiled later, by one of these versions.
+holds for a program that is compiled later, by that version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.checks.index import Index, walk
 from npu_tensor.dataflow.checks.limits import LIMITS, WORD
 from npu_tensor.dataflow.design import Design, FunctionCall, Loop, Word, Worker
@@ -27,6 +26,11 @@ __all__ = ["CoreMemory", "addresses", "placed", "predicted"]
 
 BANKS: Final = 4
 """Of a core's memory, equally large."""
+
+ALIGNMENT: Final = 32
+"""Bytes of whose multiples the address of a buffer is one: the width of a core's loads and stores, on both arrays.
+mlir-aie after 1.4.1 takes the widest vector, which has 64 on aie2p (its pull request 3662).
+"""
 
 IN_TILE: Final = 0xFFFFF
 """The bits of an address that do not name the tile."""
@@ -70,19 +74,18 @@ def predicted(design: Design) -> dict[str, int]:
     for worker in design.workers:
         parameters = [parameter for parameter in design.parameters if parameter.tile == worker.tile]
         if parameters:
-            places = placed(_blocks(index, worker), worker.stack_size, design.array.arch)
+            places = placed(_blocks(index, worker), worker.stack_size)
             result |= {p.name: places[p.name] for p in parameters if p.name in places}
     return result
 
 
-def placed(buffers: Sequence[CoreMemory], stack: int, arch: str) -> dict[str, int]:
+def placed(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int]:
     """The address of each buffer in a core's memory, of which `stack` bytes come first."""
     largest_first = sorted(buffers, key=lambda buffer: -buffer.nbytes)
-    alignment = ARRAYS[arch].vector_bytes
-    return _in_banks(largest_first, stack, alignment) or _in_a_row(largest_first, stack, alignment)
+    return _in_banks(largest_first, stack) or _in_a_row(largest_first, stack)
 
 
-def _in_banks(buffers: Sequence[CoreMemory], stack: int, alignment: int) -> dict[str, int] | None:
+def _in_banks(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int] | None:
     """In turns in each bank; None where a buffer fits into none."""
     bank = LIMITS["core"].memory // BANKS
     free = [stack, bank, 2 * bank, 3 * bank]
@@ -90,7 +93,7 @@ def _in_banks(buffers: Sequence[CoreMemory], stack: int, alignment: int) -> dict
     turn = 0
     for name, nbytes in buffers:
         for place in (*range(turn, BANKS), *range(turn)):
-            start = -(-free[place] // alignment) * alignment
+            start = _aligned(free[place])
             if start + nbytes <= (place + 1) * bank:
                 free[place], result[name], turn = start + nbytes, start, (place + 1) % BANKS
                 break
@@ -99,12 +102,16 @@ def _in_banks(buffers: Sequence[CoreMemory], stack: int, alignment: int) -> dict
     return result
 
 
-def _in_a_row(buffers: Sequence[CoreMemory], stack: int, alignment: int) -> dict[str, int]:
+def _in_a_row(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int]:
     result, free = {}, stack
     for name, nbytes in buffers:
-        result[name] = -(-free // alignment) * alignment
+        result[name] = _aligned(free)
         free = result[name] + nbytes
     return result
+
+
+def _aligned(address: int) -> int:
+    return -(-address // ALIGNMENT) * ALIGNMENT
 
 
 def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:

@@ -59,7 +59,7 @@ def _representative(name: str, float32: Float32 | None, arch: Arch, columns: int
 
 @cache
 def _window(arch: Arch, columns: int) -> Design:
-    """A core that holds three objects and gives one on per round, which is a loop that not every release can have."""
+    """A core that holds three objects and gives one on per round."""
     builder = Builder("window", arch, columns)
     line, count = ObjectType("int32", (64,)), 32
     x, y = builder.host_buffer("x", "int32", 64 * count), builder.host_buffer("y", "int32", 64 * (count - 2))

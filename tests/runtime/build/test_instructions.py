@@ -97,7 +97,7 @@ def test_a_program_of_one_configuration_loads_nothing() -> None:
 def test_parameters_are_where_the_compiler_puts_them(arch: Arch, name: str) -> None:
     core = CORES[arch][name]
     blocks = [CoreMemory(*block) for block in core["blocks"]]
-    assert placed(blocks, core["stack"], arch)[core["parameter"]] == core["address"]
+    assert placed(blocks, core["stack"])[core["parameter"]] == core["address"]
 
 
 def test_addresses_are_read_from_a_stream() -> None:

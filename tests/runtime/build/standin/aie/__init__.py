@@ -1,7 +1,6 @@
-"""A strict stand-in for mlir-aie's Python package, for tests on machines without it.
+"""A strict stand-in for the part of mlir-aie's Python package that npu_tensor's programs and builds use.
 
-AIE_STANDIN_VERSION says which release it stands in for: 1.3.4, 1.4.0 or 1.4.1 (or 1.4).
-Calls take the arguments of that release and raise what it raises; resolving a program records what it would say in
-MLIR. Arguments that exist but are not modelled are refused unless they have their default value. What differs between
-releases was read in the sources of Xilinx/mlir-aie at the commits in `_standin.COMMITS`.
+Read in the sources of Xilinx/mlir-aie 1.4.1 (601fc859532f2539bebb33ac89139584c76ae8a2); what it models is the same in
+1.4.0 (db06374df9bf83d9fc557001ca213368aed15788). Calls take the arguments that programs give, by the names and in the
+places that mlir-aie has for them, and no others. Resolving a program records what it would say in MLIR.
 """

@@ -1,17 +1,7 @@
-"""What `from aie.iron import ...` finds; less in older releases."""
+"""What `from aie.iron import ...` finds."""
 
-from .._standin import since
-from ..utils.compile.jit.context import compile_context
-from .buffer import Buffer
+from .core import Buffer, Kernel, Worker
 from .dataflow import ObjectFifo
-from .kernel import ExternalFunction, Kernel
-from .program import Program
-from .runtime import Runtime
-from .worker import Worker
+from .runtime import Program, Runtime, TaskGroup, compile_context
 
-__all__ = ["Buffer", "ExternalFunction", "Kernel", "ObjectFifo", "Program", "Runtime", "Worker", "compile_context"]
-
-if since("1.4.0"):
-    from .runtime import RuntimeData, TaskGroup
-
-    __all__ += ["RuntimeData", "TaskGroup"]
+__all__ = ["Buffer", "Kernel", "ObjectFifo", "Program", "Runtime", "TaskGroup", "Worker", "compile_context"]
