@@ -1,7 +1,7 @@
 """Builds kernels into a directory of ready kernels, the one that NPU_TENSOR_KERNEL_DIR then names.
 
     with open_executor(jobs=4) as executor:
-        made = generate(entries, Path("kernels"), "host", executor)
+        result = generate(entries, Path("kernels"), "host", executor)
 
     kernels/aie2/add_f32_1024.so            the files that the back end makes
     kernels/aie2/add_f32_1024.json          what it is and what it was made from, with the checksums of its files

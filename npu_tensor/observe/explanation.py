@@ -295,11 +295,11 @@ class Explanation(Sequence[Row]):
 _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
     {
         ".svg": Explanation.svg,
-        ".html": lambda made: page.document("explanation", made._repr_html_()),
+        ".html": lambda explanation: page.document("explanation", explanation._repr_html_()),
         ".mmd": Explanation.mermaid,
-        ".md": lambda made: f"```mermaid\n{made.mermaid()}```\n",
-        ".txt": lambda made: f"{made}\n",
-        ".json": lambda made: json.dumps(made.rows, indent=1) + "\n",
+        ".md": lambda explanation: f"```mermaid\n{explanation.mermaid()}```\n",
+        ".txt": lambda explanation: f"{explanation}\n",
+        ".json": lambda explanation: json.dumps(explanation.rows, indent=1) + "\n",
     }
 )
 

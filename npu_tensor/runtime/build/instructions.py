@@ -211,11 +211,11 @@ class _Stream:
         self.words += LOAD_PDI, 0, 0, 0
         self.operations += 1
 
-    def with_header(self, made: Design | ArrayProgram) -> NDArray[np.uint32]:
-        """All words. made: what they are of."""
-        rows, nbytes = 2 + made.array.core_rows, WORD * (HEADER + len(self.words))
-        first = rows << 24 | DEVICE[made.array.arch] << 16 | VERSION
-        header = [first, MEMTILE_ROWS << 8 | device_columns(made), self.operations, nbytes]
+    def with_header(self, unit: Design | ArrayProgram) -> NDArray[np.uint32]:
+        """All words. unit: what they are of."""
+        rows, nbytes = 2 + unit.array.core_rows, WORD * (HEADER + len(self.words))
+        first = rows << 24 | DEVICE[unit.array.arch] << 16 | VERSION
+        header = [first, MEMTILE_ROWS << 8 | device_columns(unit), self.operations, nbytes]
         return np.array(array("I", header + self.words))
 
     def _parameters(self, design: Design, addresses: Mapping[str, int]) -> list[list[int]]:

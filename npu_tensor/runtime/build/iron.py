@@ -118,9 +118,9 @@ def kernel_format(design: Design | ArrayProgram) -> Format:
         return "elf" if possible and config.kernel_format == "elf" else "xclbin"
     if not design.array.full_elfs:
         raise BuildError(f"{design.name} needs a full ELF, and {design.array.device} cannot be configured by one")
-    given = next((run.design.name for run in design.runs if run.design.run_words), None)
-    if given is not None:
-        raise BuildError(f"{design.name} has the kernel {given}, whose runtime parameters a full ELF cannot be given")
+    name = next((run.design.name for run in design.runs if run.design.run_words), None)
+    if name is not None:
+        raise BuildError(f"{design.name} has the kernel {name}, whose runtime parameters a full ELF cannot be given")
     return "elf"
 
 

@@ -67,13 +67,13 @@ def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
 
 def _sequences(program: ArrayProgram) -> dict[Design, tuple[int, str]]:
     """Of each distinct design, the number of its configuration and the name of its runtime sequence."""
-    found: dict[Design, tuple[int, str]] = {}
+    sequences: dict[Design, tuple[int, str]] = {}
     counts: Counter[int] = Counter()
     for design in dict.fromkeys(run.design for run in program.runs):
         number = program.configurations.index(design.configuration)
-        found[design] = number, f"sequence_{number}_{counts[number]}"
+        sequences[design] = number, f"sequence_{number}_{counts[number]}"
         counts[number] += 1
-    return found
+    return sequences
 
 
 # --- the designs

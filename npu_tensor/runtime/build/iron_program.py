@@ -68,9 +68,9 @@ def program(design: Design) -> str:
     return _Program(design).text()
 
 
-def device_columns(made: Design | ArrayProgram) -> int:
+def device_columns(unit: Design | ArrayProgram) -> int:
     """Columns of the device that the program takes: as many as it needs, or all of the array's."""
-    return made.columns if made.columns <= WIDEST_PART else made.array.columns
+    return unit.columns if unit.columns <= WIDEST_PART else unit.array.columns
 
 
 class _Program:

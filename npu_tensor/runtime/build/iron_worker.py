@@ -79,28 +79,28 @@ FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
 
 def build(directory: Path, format: Format) -> None:
     """Build what is in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves a module."""
-    made: Design | ArrayProgram = pickle.loads((directory / DESIGN).read_bytes())
+    unit: Design | ArrayProgram = pickle.loads((directory / DESIGN).read_bytes())
     mlir_aie.require_interface()
     options: Sequence[str] = ()
-    if isinstance(made, ArrayProgram):
-        designs = iron_launch.parts(made)
+    if isinstance(unit, ArrayProgram):
+        designs = iron_launch.parts(unit)
         several = [_prepare(design, directory, f"_{number}") for number, design in enumerate(designs)]
-        module: Any = iron_launch.module(made, [str(lowered.module()) for lowered in several])
+        module: Any = iron_launch.module(unit, [str(lowered.module()) for lowered in several])
         options = iron_launch.OPTIONS
     else:
-        lowered = _prepare(_with_spare_buffers(made) if format == "xclbin" else made, directory, "")
+        lowered = _prepare(_with_spare_buffers(unit) if format == "xclbin" else unit, directory, "")
         module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
     if format == "elf":
         mlir_aie.compile_module(module, directory, options, full_elf_path=files[".elf"])
         return
-    assert isinstance(made, Design)
+    assert isinstance(unit, Design)
     stream = directory / f"{KERNEL}_insts.bin"
     mlir_aie.compile_module(module, directory, xclbin_path=files[".xclbin"], insts_path=stream, pdi_path=files[".pdi"])
     words = np.fromfile(stream, "<u4")
-    places = addresses(made, words)
-    if not np.array_equal(instructions(made, places), words):
+    places = addresses(unit, words)
+    if not np.array_equal(instructions(unit, places), words):
         raise BuildError(
             "this mlir-aie makes other instructions of the program than npu_tensor, which could not run the kernel with"
             " other shapes; install mlir-aie 1.4.1"
