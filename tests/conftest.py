@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +26,12 @@ from running import python
 from npu_tensor import events
 from npu_tensor._util.forks import all_locks
 from npu_tensor.config import SETTINGS, config
-from npu_tensor.dataflow.array import ARRAYS, Arch
+from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Source
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.build import headers
+from npu_tensor.runtime.cpu import engine, target
 from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
@@ -176,41 +177,48 @@ _OF_CORES: Final = "aie_api/aie.hpp", "nt/vector_math.hpp"
 
 
 @pytest.fixture(scope="session")
-def _precompiled(run_directory: Path) -> dict[Arch | None, Path]:
-    """For each generation of cores, the headers that most sources include; under None, those of the C++ library."""
+def _precompiled(run_directory: Path) -> Callable[[Arch | None], Path]:
+    """The headers that most sources for a generation of cores include; of None, those of the C++ library."""
     flags = (*_without_optimisation(host_compiler._FLAGS), "-fPIC", "-x", "c++-header")
-    files: dict[Arch | None, Path] = {}
-    for arch, names, macro in (
-        (None, _STANDARD, ()),
-        *((arch, (*_STANDARD, *_OF_CORES, "nt_host.hpp"), host_compiler._arch_flags(arch)) for arch in ARRAYS),
-    ):
-        header = files[arch] = run_directory / f"{arch or 'standard'}.hpp"
+
+    def precompiled(arch: Arch | None) -> Path:
+        header = run_directory / f"{arch or 'standard'}.hpp"
         with FileLock(header.with_suffix(".lock")):
             if not header.exists():
+                names = (*_STANDARD, *_OF_CORES, "nt_host.hpp") if arch else _STANDARD
                 text = header.with_suffix(".part")
                 text.write_text("".join(f"#include <{name}>\n" for name in names))
+                macro = host_compiler._arch_flags(arch) if arch else ()
                 command = *host_compiler._compiler().command, *flags, *macro, text, "-o", f"{header}.gch"
                 subprocess.run(command, check=True)
                 text.rename(header)
-    return files
+        return header
+
+    return precompiled
 
 
 @pytest.fixture(scope="module")
-def less_optimised(request: pytest.FixtureRequest) -> Iterator[None]:
+def less_optimised(_precompiled: Callable[[Arch | None], Path]) -> Iterator[None]:
     """Kernels are compiled for this machine with -O0, for tests of many kernels that run each of them on little.
 
-    Headers are precompiled, for sources that include them, and linking is fast, too. All others, and with
-    NPU_TENSOR_TEST_ALL these too, compile as users do.
+    Those of the CPU device, too. Headers are precompiled, for sources that include them, and linking is fast. All
+    others, and with NPU_TENSOR_TEST_ALL these too, compile as users do.
     """
+    if os.environ.get("NPU_TENSOR_TEST_ALL"):
+        yield
+        return
     with pytest.MonkeyPatch.context() as patch:
-        if host_compiler.reason() is None and not os.environ.get("NPU_TENSOR_TEST_ALL"):
-            build, precompiled = host_compiler._build, request.getfixturevalue("_precompiled")
+        patch.setattr(target, "_OPTIMISATION", 0)
+        patch.setattr(engine, "_FORMAT", f"{engine._FORMAT} -O0")  # of what the cache keeps
+        selection.reset()
+        if host_compiler.reason() is None:
+            build = host_compiler._build
 
             def build_with_headers(compiler: Any, arch: Any, source: Source, *rest: Any) -> dict[str, Path]:
                 included = headers.digests(source.text, host_compiler._INCLUDES)
                 # What a source defines may change what the headers of cores say.
                 complete = included.keys() >= set(_OF_CORES) and "#define" not in source.text
-                header = precompiled[arch if complete else None]
+                header = _precompiled(arch if complete else None)
                 return build(compiler, arch, replace(source, flags=(*source.flags, "-include", str(header))), *rest)
 
             linker = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
@@ -218,6 +226,7 @@ def less_optimised(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr(host_compiler, "_FLAGS", (*_without_optimisation(host_compiler._FLAGS), *linker))
             patch.setattr(host_compiler, "_VISIBLE_FLAGS", _without_optimisation(host_compiler._VISIBLE_FLAGS))
         yield
+    selection.reset()
 
 
 @pytest.fixture(autouse=True)

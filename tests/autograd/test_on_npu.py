@@ -11,8 +11,6 @@ from running import needs_compiler
 import npu_tensor as nt
 from npu_tensor import nn
 
-pytestmark = pytest.mark.usefixtures("less_optimised")
-
 UNIT = 2.0**-8
 """Of bfloat16, relative."""
 

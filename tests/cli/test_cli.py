@@ -162,7 +162,8 @@ def test_demo_on_a_simulated_npu_without_a_compiler(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
-def test_demo_reads_the_digits_on_a_simulated_npu(device: str) -> None:
+def test_demo_reads_the_digits_on_a_simulated_npu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "HOT_RUNS", 1)  # Of the simulator, which is slow.
     digits = demo.load()
     for dtype in demo.DTYPE_NAMES:
         here = demo.run(digits, dtype)

@@ -20,6 +20,8 @@ FUNCTIONS = registry.functions()
 IN_PLACE = [name for name, entry in registry.PUBLIC.items() if entry.in_place]
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+# Many kernels run once each. The example of every function runs as users compile it, see tests/project/test_docs.py.
+pytestmark = pytest.mark.usefixtures("less_optimised")
 F = torch.nn.functional
 
 RNG = np.random.default_rng(7)

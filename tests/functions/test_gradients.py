@@ -19,6 +19,7 @@ from npu_tensor.ops import OPS, registry
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 pytestmark = [
     pytest.mark.once,  # What a gradient records are ops and functions.
+    pytest.mark.usefixtures("less_optimised"),
     pytest.mark.filterwarnings("ignore:(?s).*(deprecated|in beta):UserWarning"),  # of PyTorch
 ]
 

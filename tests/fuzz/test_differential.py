@@ -17,6 +17,8 @@ from expression_table import CALLS, NOT_DRAWN  # noqa: E402
 import npu_tensor as nt  # noqa: E402
 from npu_tensor.ops import registry  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("less_optimised")
+
 FUNCTIONS = registry.functions()
 
 
@@ -31,7 +33,6 @@ FUNCTIONS = registry.functions()
         ("lazy", "sim:npu2", 4, ("bfloat16", "int8", "int16", "int32")),
     ],
 )
-@pytest.mark.usefixtures("less_optimised")
 def test_expressions(mode: str, device: str, count: int, dtypes: tuple[str, ...]) -> None:
     with nt.config.scope(eager=mode == "eager"), nt.default_device(device, None if device == "cpu" else "always"):
         for seed in range(count):

@@ -51,6 +51,8 @@ _IMPLIES: Final[dict[str, tuple[str, ...]]] = {
 _BASELINE: Final = frozenset({"64bit", "sse", "sse2", "fp-armv8", "neon"})
 # Names of feature levels that `host_target` accepts: the first extension that the level does not have.
 _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
+# Of LLVM's code generator; engine.py says why.
+_OPTIMISATION: Final = 2
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,10 @@ class CpuTarget:
 
     @uninterrupted
     def create_target_machine(self) -> llvm.TargetMachine:
-        """An LLVM code generator for this processor, at level 2, for code that stays in memory."""
+        """An LLVM code generator for this processor, for code that stays in memory."""
         _initialize(self.triple)
         return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.feature_string, opt=2, jit=True
+            cpu=self.cpu, features=self.feature_string, opt=_OPTIMISATION, jit=True
         )
 
 

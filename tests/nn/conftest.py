@@ -1,0 +1,10 @@
+"""What the tests of layers share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _less_optimised(less_optimised: None) -> None:
+    """Many kernels run once each; tests/ops and tests/functions run those of the same ops as users compile them."""
