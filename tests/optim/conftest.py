@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def _less_optimised(less_optimised: None) -> None:
-    """Many kernels run once each; tests/ops and tests/functions run those of the same ops as users compile them."""
+    """Many kernels run once each; tests/ops runs those of the same ops as users compile them."""
