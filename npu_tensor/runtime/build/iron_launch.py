@@ -35,8 +35,9 @@ PDI of the configuration takes several times as long: about 2 ms against 0.3 to 
 370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air build this way too.
 """
 
-_DEVICE: Final = re.compile(r"^( *)aie\.device\((\w+)\) @main \{\n(.*?)^\1\}\n", re.MULTILINE | re.DOTALL)
-_SEQUENCE: Final = re.compile(r"^( *)aie\.runtime_sequence @sequence(\(.*?^\1\}\n)", re.MULTILINE | re.DOTALL)
+_DEVICE: Final = re.compile(r"^( *)aie\.device\((\w+)\)(?: @main)? \{\n(.*?)^\1\}\n", re.MULTILINE | re.DOTALL)
+_SEQUENCE: Final = re.compile(r"^( *)aie\.runtime_sequence(?: @sequence)?(\(.*?^\1\}\n)", re.MULTILINE | re.DOTALL)
+"""MLIR's printer leaves these names out, which are the defaults."""
 
 
 def parts(program: ArrayProgram) -> tuple[Design, ...]:

@@ -59,7 +59,7 @@ first as `Program.resolve_program` has it, and `Runtime.resolve` knows no other 
 """
 
 _LOADS_ITSELF: Final = re.compile(
-    r"aie\.device\(\w+\) @main\b.*aie\.runtime_sequence @sequence\b.*aiex\.npu\.load_pdi\b", re.DOTALL
+    r"aie\.device\(\w+\)(?: @main)? \{.*aie\.runtime_sequence(?: @sequence)?\(.*aiex\.npu\.load_pdi\b", re.DOTALL
 )
 
 

@@ -179,7 +179,7 @@ def test_a_part_that_begins_inside_of_a_word(size: int) -> None:
         module(made, resolved(made))
 
 
-@pytest.mark.parametrize("old", ["aie.device(", "@sequence("])
+@pytest.mark.parametrize("old", ["aie.device(", "aie.runtime_sequence("])
 def test_a_module_that_is_written_in_another_way(old: str) -> None:
     texts = [text.replace(old, "other.thing(") for text in resolved(PROGRAM)]
     with pytest.raises(BuildError, match="writes modules in another way"):

@@ -104,7 +104,7 @@ class Module:
 
     def __str__(self) -> str:
         arguments = ", ".join(f"%{buffer.name}: {_memref(buffer.type)}" for buffer in self.host_buffers)
-        lines = ["module {", f"  aie.device({self.device}) @main {{"]
+        lines = ["module {", f"  aie.device({self.device}) {{"]
         lines += [f"    aie.objectfifo @{fifo.name} {fifo}" for fifo in self.fifos]
         lines += [f"    aie.objectfifo.link {link}" for link in self.links]
         lines += [
@@ -113,7 +113,7 @@ class Module:
         ]
         lines += [f"    aie.buffer @{buffer.name} {buffer}" for buffer in (*self.core_buffers, *self.parameters)]
         lines += [f"    aie.core({worker.tile}) {worker}" for worker in self.workers]
-        lines += [f"    aie.runtime_sequence @sequence({arguments}) {{"]
+        lines += [f"    aie.runtime_sequence({arguments}) {{"]
         lines += ["      aiex.npu.load_pdi {device_ref = @main}"] * self.self_loading
         lines += [f"      {_OPERATIONS[type(step)]} {step}" for step in self.sequence]
         return "\n".join([*lines, "    }", "  }", "}", ""])

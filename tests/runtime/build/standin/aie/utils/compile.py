@@ -21,7 +21,7 @@ from .._module import MLIRError
 
 __all__ = ["compile_cxx_core_function", "compile_mlir_module"]
 
-LOADS_ITSELF = re.compile(r"aie\.runtime_sequence @\w+\(.*\{\n\s*aiex\.npu\.load_pdi \{device_ref = @main\}")
+LOADS_ITSELF = re.compile(r"aie\.runtime_sequence\(.*\{\n\s*aiex\.npu\.load_pdi \{device_ref = @main\}")
 
 
 def _asked_to_fail(step: str) -> bool:
