@@ -167,7 +167,7 @@ def test_a_view_does_not_keep_the_buffer(machine: Machine, loaded: Loaded) -> No
     assert [int(value) for value in view[:4]] == STARTED
     del loaded.x
     assert (view.view(np.uint8) == FREED).all()
-    assert machine.live_bos == 2
+    assert machine.live_memories == 2
 
 
 def test_groups_name_bank_and_context(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:

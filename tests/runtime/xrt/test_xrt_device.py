@@ -59,8 +59,8 @@ def test_a_context_holds_nothing_of_the_driver_when_it_is_gone(npu: Machine) -> 
             for number in range(3):
                 nt.realize(*(joined(number, seed)[0] for seed in range(3)))
             if round == 2:
-                before = npu.live_bos
-        assert npu.live_bos == before
+                before = npu.live_memories
+        assert npu.live_memories == before
         assert npu.live_contexts == 1
 
 

@@ -94,7 +94,7 @@ class Machine(Faults):
         return sum(core() is not None for npu in self.devices for core in list(npu.cores))
 
     @property
-    def live_bos(self) -> int:
+    def live_memories(self) -> int:
         """Buffer objects."""
         return len(self.memories)
 
