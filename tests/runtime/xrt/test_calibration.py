@@ -13,7 +13,7 @@ from fake_clock import Clock
 from machine import Machine
 from npu_contexts import Command, Core
 from npu_faults import Fault
-from states import COMPLETED
+from states import COMPLETED, ERROR
 
 import npu_tensor as nt
 from npu_tensor.cli.calibrate import calibrate as command
@@ -50,7 +50,7 @@ class Timed(Clock):
 
     def run(self, context: Core, command: Command) -> Any:
         if command.fault is not None:
-            return command.fault
+            return ERROR
         program = context.image.program.runs
         designs = [run.design for run in program] if context.image.format == "elf" else context._started(command) or ()
         moved = sum(4 * step.pattern.elements for each in designs for step in each.sequence if type(step) is Transfer)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-import states
 from machine import current
-from pybind_signatures import TYPES, Signatures
+from pybind import function
 from states import ert_cmd_state, xclBOSyncDirection, xrt_info_device
 from surface_device import bo, device, elf, hw_context, uuid, xclbin
 from surface_runs import ext_kernel, kernel, run, runlist
@@ -33,18 +32,8 @@ __all__ = [
     "xrt_info_device",
 ]
 
-TYPES.update(
-    {
-        "pyxrt.xclBOSyncDirection": xclBOSyncDirection,
-        "pyxrt.ert_cmd_state": ert_cmd_state,
-        "pyxrt.xrt_info_device": xrt_info_device,
-        "pyxrt.bo.flags": states.bo_flags,
-    }
-)
 
-_ENUMERATE = Signatures("enumerate_devices", "-> int")
-
-
+@function("enumerate_devices")
 def enumerate_devices() -> int:
     """How many NPUs there are."""
     return sum(npu.present for npu in current().devices)
