@@ -22,7 +22,9 @@ from typing import Any, Final
 
 __all__ = ["bound", "function", "int32", "size_t", "texts", "uint32"]
 
-int32 = uint32 = size_t = int
+int32 = int
+uint32 = int
+size_t = int
 INTEGERS: Final = {"int32": (-(1 << 31), (1 << 31) - 1), "uint32": (0, (1 << 32) - 1), "size_t": (0, (1 << 64) - 1)}
 
 _classes: Final[dict[str, tuple[type[Any], str]]] = {}

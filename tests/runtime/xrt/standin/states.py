@@ -6,7 +6,7 @@ They behave as those of pybind11's py::enum_: members have a name and a value, b
 from __future__ import annotations
 
 import enum
-from typing import Any, Final
+from typing import Final
 
 from pybind import bound
 
@@ -33,22 +33,41 @@ class _Enumeration(enum.Enum):
     __index__ = __int__
 
 
-_STATES: Final = {"NEW": 1, "COMPLETED": 4, "ERROR": 5, "ABORT": 6, "SUBMITTED": 7, "TIMEOUT": 8}
+@bound("ert_cmd_state")
+class ert_cmd_state(_Enumeration):
+    """What became of a command."""
 
-ert_cmd_state: Any = _Enumeration("ert_cmd_state", {f"ERT_CMD_STATE_{name}": value for name, value in _STATES.items()})
-xclBOSyncDirection: Any = _Enumeration(
-    "xclBOSyncDirection", {"XCL_BO_SYNC_BO_TO_DEVICE": 0, "XCL_BO_SYNC_BO_FROM_DEVICE": 1}
-)
-xrt_info_device: Any = _Enumeration("xrt_info_device", {"bdf": 0, "name": 5})
-bo_flags: Any = _Enumeration("bo_flags", {"cacheable": 1 << 24, "host_only": 1 << 29})
+    ERT_CMD_STATE_NEW = 1
+    ERT_CMD_STATE_COMPLETED = 4
+    ERT_CMD_STATE_ERROR = 5
+    ERT_CMD_STATE_ABORT = 6
+    ERT_CMD_STATE_SUBMITTED = 7
+    ERT_CMD_STATE_TIMEOUT = 8
 
-for _name, _enumeration in (
-    ("ert_cmd_state", ert_cmd_state),
-    ("xclBOSyncDirection", xclBOSyncDirection),
-    ("xrt_info_device", xrt_info_device),
-    ("bo.flags", bo_flags),
-):
-    bound(_name)(_enumeration)
+
+@bound("xclBOSyncDirection")
+class xclBOSyncDirection(_Enumeration):
+    """Of a sync."""
+
+    XCL_BO_SYNC_BO_TO_DEVICE = 0
+    XCL_BO_SYNC_BO_FROM_DEVICE = 1
+
+
+@bound("xrt_info_device")
+class xrt_info_device(_Enumeration):
+    """What a device is asked for."""
+
+    bdf = 0
+    name = 5
+
+
+@bound("bo.flags")
+class bo_flags(_Enumeration):
+    """Kinds of buffer objects."""
+
+    cacheable = 1 << 24
+    host_only = 1 << 29
+
 
 NEW: Final = ert_cmd_state.ERT_CMD_STATE_NEW
 COMPLETED: Final = ert_cmd_state.ERT_CMD_STATE_COMPLETED
