@@ -31,6 +31,7 @@ def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path, monkeypat
         return made
 
     monkeypatch.setattr(launch, "_row", counting)
+    monkeypatch.setattr(launch, "EACH", 3)
     path = tmp_path / "result.json"
     finished = CliRunner().invoke(launch.main, ["--quick", "--json", str(path)], catch_exceptions=False)
     assert finished.exit_code == 0, finished.output
@@ -41,12 +42,12 @@ def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path, monkeypat
     assert [(row["kernels"], row["contexts"], row["asked_us"]) for row in found["rows"]] == [
         (1, 1, 15),
         (1, 1, 15),
-        (100, 1, 6),
-        (100, 4, 6),
-        (100, 4, 6),
+        (12, 1, 6),
+        (12, 4, 6),
+        (12, 4, 6),
     ]
     # One context for relu, and one for each of the four kinds of products, once they were needed.
-    assert counted == [(1, 1), (1, 1), (100, 2), (100, 5), (100, 5)]
+    assert counted == [(1, 1), (1, 1), (12, 2), (12, 5), (12, 5)]
     for row in found["rows"]:
         assert row["us"] > 0
         assert row["driver_us"] > 0

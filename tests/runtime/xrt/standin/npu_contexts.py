@@ -241,10 +241,6 @@ class Core:
         machine, image = self.machine, self.image
         if machine.group_of_kernel and any(region.slot != self.slot for region in regions):
             return COMPLETED
-        if image.design.arch != self.npu.array.arch:
-            for number in self.written(command):
-                regions[number].device[:] = 0
-            return COMPLETED
         try:
             if image.format == "xclbin":
                 designs = self._started(command)
