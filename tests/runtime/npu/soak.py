@@ -39,7 +39,7 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.npu import faults, launches, npu_engine
 from npu_tensor.runtime.npu.launch_step import LaunchStep
 
-__all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
+__all__ = ["soak"]
 
 Array = np.ndarray[Any, Any]
 
@@ -404,6 +404,16 @@ def soak(
     return report
 
 
+def check_growth(report: Report) -> None:
+    """Raise AssertionError if something grew once everything had been compiled, in the last seven of ten observations.
+
+    What leaks in a launch would be thousands of them.
+    """
+    assert max(report.resident[3:]) - report.resident[3] < 30, report
+    assert max(report.buffers[3:]) < 2 * max(report.buffers[:3]), report
+    assert max(report.objects[3:]) < 1.2 * report.objects[3], report
+
+
 @click.command()
 @click.option("--launches", default=100_000, show_default=True, help="In all, a third for each limit of contexts.")
 @click.option("--kernels", default=1000, show_default=True, help="Graphs that are run, most of them one kernel.")
@@ -415,6 +425,8 @@ def main(launches: int, kernels: int, fault_every: int, seed: int) -> None:
         for kind in LIMITS:
             report = soak(launches // len(LIMITS), kernels, fault_every, seed, kind)
             click.echo(f"{kind[0]}, {kind[1]} contexts: {report}")
+            if launches >= 30_000:
+                check_growth(report)
 
 
 if __name__ == "__main__":
