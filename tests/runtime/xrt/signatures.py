@@ -102,10 +102,9 @@ def _overloads(name: str, text: str) -> list[str]:
 
 def enumerations(module: ModuleType) -> dict[str, dict[str, int]]:
     """The members of every enumeration with their values."""
-    found: dict[str, dict[str, int]] = {}
-    owners = ("bo",)
-    for prefix, owner in [("", module), *((f"{name}.", getattr(module, name)) for name in owners)]:
+    found: dict[type[Any], str] = {}
+    for prefix, owner in (("bo.", module.bo), ("", module)):
         for name, member in vars(owner).items():
-            if inspect.isclass(member) and hasattr(member, "__members__"):
-                found[f"{prefix}{name}"] = {key: int(value) for key, value in member.__members__.items()}
-    return found
+            if hasattr(member, "__members__") and member.__module__.partition(".")[0] == "pyxrt":
+                found.setdefault(member, f"{prefix}{name}")
+    return {name: {key: int(value) for key, value in kind.__members__.items()} for kind, name in found.items()}
