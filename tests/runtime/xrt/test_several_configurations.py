@@ -13,7 +13,7 @@ import pytest
 from machine import Machine
 from npu_faults import Fault
 from npu_images import Image
-from npu_values import Array, normal, reordered
+from npu_values import Rearranged, normal, reordered
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -57,29 +57,9 @@ def program(directory: Path, command: str) -> str:
     return str(path)
 
 
-class Work:
-    """Three configurations, with values that die inside."""
-
-    def __init__(self, rows: int = 16) -> None:
-        self.order = np.random.default_rng(rows).permutation(rows).astype(np.int32)
-        self.x, self.y = normal(rows, 32), normal(rows, 32, seed=1)
-        self.operands = tuple(map(nt.from_numpy, (self.x, self.y, self.order)))
-
-    def recorded(self) -> nt.Tensor:
-        x, y, order = self.operands
-        return nt.cat([x.index_select(0, order), y]).transpose(0, 1).contiguous()
-
-    @property
-    def expected(self) -> Array:
-        return np.concatenate([self.x[self.order], self.y]).T
-
-    def compute(self) -> None:
-        np.testing.assert_array_equal(self.recorded().numpy(), self.expected)
-
-
 @BOTH
 def test_several_configurations_are_one_launch(npu: Machine) -> None:
-    work = Work()
+    work = Rearranged()
     explanation = nt.explain(work.recorded())
     assert (explanation.launches, explanation.configuration_changes, explanation.context_switches) == (1, 3, 0)
     work.compute()  # The first is compared with its kernels one by one.
@@ -92,16 +72,16 @@ def test_several_configurations_are_one_launch(npu: Machine) -> None:
 
 @FIRST
 def test_another_extent_packs_nothing(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    Work(64).compute()
+    Rearranged(64).compute()
     contexts = npu.contexts_made
     monkeypatch.setattr(bundle, "run", None)
-    Work(80).compute()  # Their configurations are the same, those of 48 would differ.
+    Rearranged(80).compute()  # Their configurations are the same, those of 48 would differ.
     assert npu.contexts_made == contexts
 
 
 @FIRST
 def test_a_run_with_other_numbers_is_launched_kernel_by_kernel(npu: Machine) -> None:
-    work = Work()
+    work = Rearranged()
     for factor in (0.5, 0.25):
         np.testing.assert_array_equal((work.recorded() * factor).numpy(), work.expected * factor)
 
@@ -109,7 +89,7 @@ def test_a_run_with_other_numbers_is_launched_kernel_by_kernel(npu: Machine) -> 
 @FIRST
 def test_launches_of_a_plan_share_a_context(npu: Machine) -> None:
     """Also one of a single kernel, behind what only the processor computes."""
-    work, order = Work(), np.random.default_rng(1).permutation(32).astype(np.int32)
+    work, order = Rearranged(), np.random.default_rng(1).permutation(32).astype(np.int32)
 
     def apart() -> nt.Tensor:
         return work.recorded().sort(-1)[0].index_select(0, nt.from_numpy(order))
@@ -126,7 +106,7 @@ def test_launches_of_a_plan_share_a_context(npu: Machine) -> None:
 @FIRST
 @pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.START, Fault.HANG], ids=lambda fault: fault.name)
 def test_a_fault_between_the_runs(npu: Machine, fault: Fault) -> None:
-    work = Work()
+    work = Rearranged()
     with config.scope(launch_seconds=1):
         work.compute()
         npu.inject(fault, after=1)
@@ -139,7 +119,7 @@ def test_what_cannot_be_packed_is_launched_kernel_by_kernel(
     npu: Machine, standin_library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can build an ELF without a compiler, nor pack xclbins without XRT's program; the kernels are ready."""
-    work = Work()
+    work = Rearranged()
     with config.scope(launch_milliseconds=0):
         nt.realize(work.recorded(), reordered(2)[0])
     selection.reset()
