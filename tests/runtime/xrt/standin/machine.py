@@ -127,11 +127,11 @@ def current() -> Machine:
 def install(machine: Machine) -> Iterator[Any]:
     """Let `import pyxrt` give the stand-in, with this machine behind it. Gives the module."""
     global _current
-    import pyxrt_standin
+    import xrt_module
 
     before, _current = _current, machine
     try:
-        with mock.patch.dict(sys.modules, pyxrt=pyxrt_standin):
-            yield pyxrt_standin
+        with mock.patch.dict(sys.modules, pyxrt=xrt_module):
+            yield xrt_module
     finally:
         _current = before
