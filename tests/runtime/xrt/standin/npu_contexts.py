@@ -121,7 +121,8 @@ class Core:
     def submit(self, job: Job) -> None:
         """Put a job into the queue."""
         machine, npu = self.machine, self.npu
-        settle(npu)
+        if npu.closed:
+            settle(npu)
         self.check()
         if self.broken:
             raise driver_error(2, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
