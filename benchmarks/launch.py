@@ -36,6 +36,9 @@ ASKED_OF_MANY: Final = 6.0
 
 SIDE: Final = 64
 
+EACH: Final = 25
+"""Kernels of each kind in a plan of many: as many as are handed to XRT at once."""
+
 Product = Callable[[nt.Tensor, nt.Tensor], nt.Tensor]
 
 KINDS: Final[tuple[Product, ...]] = (
@@ -76,21 +79,22 @@ def _products(x: nt.Tensor, weights: list[nt.Tensor], kinds: list[Product]) -> n
 def cases() -> list[Case]:
     """Everything that is timed, on the default device. Matrix products do not fuse with each other."""
     x = _matrix(SIDE, SIDE)
-    relu, weights = nt.jit(nt.relu), 25 * 4 * [_matrix(SIDE, SIDE)]
-    same = nt.jit(partial(_products, weights=weights, kinds=25 * 4 * [KINDS[0]]))
-    alternating = nt.jit(partial(_products, weights=weights, kinds=25 * list(KINDS)))
+    relu, many = nt.jit(nt.relu), EACH * len(KINDS)
+    weights = many * [_matrix(SIDE, SIDE)]
+    same = nt.jit(partial(_products, weights=weights, kinds=many * [KINDS[0]]))
+    alternating = nt.jit(partial(_products, weights=weights, kinds=EACH * list(KINDS)))
     inputs = [_matrix(SIDE, SIDE) for _ in KINDS]
 
     def each(*xs: nt.Tensor) -> tuple[nt.Tensor, ...]:
-        return tuple(_products(x, weights[:25], 25 * [kind]) for x, kind in zip(xs, KINDS, strict=True))
+        return tuple(_products(x, weights[:EACH], EACH * [kind]) for x, kind in zip(xs, KINDS, strict=True))
 
     grouped = nt.jit(each)
     return [
         Case("one kernel, recorded each time", 1, 1, ASKED_OF_ONE, lambda: x.relu().realize()),
         Case("one kernel, nt.jit", 1, 1, ASKED_OF_ONE, lambda: relu(x)),
-        Case("100 kernels of one context", 100, 1, ASKED_OF_MANY, lambda: same(x)),
-        Case("100 kernels, 4 contexts of 25 each", 100, 4, ASKED_OF_MANY, lambda: grouped(*inputs)),
-        Case("100 kernels, 4 contexts in turn", 100, 4, ASKED_OF_MANY, lambda: alternating(x)),
+        Case(f"{many} kernels of one context", many, 1, ASKED_OF_MANY, lambda: same(x)),
+        Case(f"{many} kernels, 4 contexts of {EACH} each", many, 4, ASKED_OF_MANY, lambda: grouped(*inputs)),
+        Case(f"{many} kernels, 4 contexts in turn", many, 4, ASKED_OF_MANY, lambda: alternating(x)),
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import npu_tensor as nt
 
-__all__ = ["BF16", "Array", "as_float", "close", "compute", "joined", "normal", "reordered"]
+__all__ = ["BF16", "Array", "Rearranged", "as_float", "close", "compute", "joined", "normal", "reordered"]
 
 Array = np.ndarray[Any, Any]
 
@@ -59,3 +59,26 @@ def reordered(times: int, seed: int = 0) -> tuple[nt.Tensor, Array]:
     for _ in range(times):
         value, values = value.index_select(0, at), values[order]
     return value, values
+
+
+class Rearranged:
+    """Kernels of three configurations one after another, with values that die inside; no number changes."""
+
+    def __init__(self, rows: int = 16) -> None:
+        self.order = np.random.default_rng(rows).permutation(rows).astype(np.int32)
+        self.x, self.y = normal(rows, 32), normal(rows, 32, seed=1)
+        self.operands = tuple(map(nt.from_numpy, (self.x, self.y, self.order)))
+
+    def recorded(self) -> nt.Tensor:
+        """Not computed yet."""
+        x, y, order = self.operands
+        return nt.cat([x.index_select(0, order), y]).transpose(0, 1).contiguous()
+
+    @property
+    def expected(self) -> Array:
+        """What it must become."""
+        return np.concatenate([self.x[self.order], self.y]).T
+
+    def compute(self) -> None:
+        """Raises AssertionError if the result is wrong."""
+        np.testing.assert_array_equal(self.recorded().numpy(), self.expected)

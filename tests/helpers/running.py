@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -98,7 +99,6 @@ class Interrupter:
         self.number = number
         self.count = 0
         self._before: dict[FrameType, str] = {}
-        self._names: dict[CodeType, dict[int, str]] = {}
 
     def __enter__(self) -> "Interrupter":
         sys.settrace(self._enter)
@@ -112,8 +112,6 @@ class Interrupter:
         code = frame.f_code
         if not self.watches(code):
             return None
-        if code not in self._names:
-            self._names[code] = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
         frame.f_trace_opcodes = True
         return self._step
 
@@ -125,12 +123,18 @@ class Interrupter:
         if event != "opcode":
             return self._step
         before = self._before.get(frame, "")
-        self._before[frame] = self._names[frame.f_code].get(frame.f_lasti, "")
+        self._before[frame] = _names(frame.f_code).get(frame.f_lasti, "")
         if before.startswith(self.CHECKING):
             self.count += 1
             if self.count == self.number:
                 raise KeyboardInterrupt
         return self._step
+
+
+@cache
+def _names(code: CodeType) -> dict[int, str]:
+    """Of the instructions of a function, by their places."""
+    return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The rates of an NPU, from launches of kernels of this package, and those of the host around it.
 
-Not run on an NPU: tried on simulated ones, and with the stand-in for XRT that the tests use.
+Not run on an NPU: the tests measure a stand-in for XRT whose launches take a known time.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import gc
 import random
 import sys
 import tempfile
-import types
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -30,16 +29,17 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
 import faulty_npu
+from fake_clock import Clock
 from faulty_npu import FaultyNpu, installed
 from npu_faults import LAUNCH_FAULTS, Fault
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
-from npu_tensor.runtime.npu import faults, launches, npu_engine
+from npu_tensor.runtime.npu import faults, launches, notices, npu_engine
 from npu_tensor.runtime.npu.launch_step import LaunchStep
 
-__all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
+__all__ = ["soak"]
 
 Array = np.ndarray[Any, Any]
 
@@ -167,11 +167,8 @@ class Report:
     buffers: list[int] = field(default_factory=list)
 
 
-class VirtualTime:
-    """A clock that goes on by some milliseconds whenever it is asked: nobody waits for a hang, or for a rest to end."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
+class VirtualTime(Clock):
+    """It goes on by some milliseconds whenever it is asked: nobody waits for a hang, or for a rest to end."""
 
     def monotonic(self) -> float:
         """Seconds."""
@@ -182,14 +179,10 @@ class VirtualTime:
 @contextmanager
 def virtual_time() -> Iterator[VirtualTime]:
     """Let the time limits of launches, and the rests of an NPU, be measured by such a clock."""
-    import time
-
     clock = VirtualTime()
-    shown = types.SimpleNamespace(**{name: getattr(time, name) for name in ("perf_counter", "sleep", "time")})
-    shown.monotonic = clock.monotonic
     with ExitStack() as patches:
-        for module in (npu_engine, launches, faults, faulty_npu):
-            patches.enter_context(mock.patch.object(module, "time", shown))
+        for module in (npu_engine, launches, faults, faulty_npu, notices):
+            patches.enter_context(mock.patch.object(module, "time", clock))
         yield clock
 
 
@@ -404,6 +397,16 @@ def soak(
     return report
 
 
+def check_growth(report: Report) -> None:
+    """Raise AssertionError if something grew once everything had been compiled, in the last seven of ten observations.
+
+    What leaks in a launch would be thousands of them.
+    """
+    assert max(report.resident[3:]) - report.resident[3] < 30, report
+    assert max(report.buffers[3:]) < 2 * max(report.buffers[:3]), report
+    assert max(report.objects[3:]) < 1.2 * report.objects[3], report
+
+
 @click.command()
 @click.option("--launches", default=100_000, show_default=True, help="In all, a third for each limit of contexts.")
 @click.option("--kernels", default=1000, show_default=True, help="Graphs that are run, most of them one kernel.")
@@ -415,6 +418,8 @@ def main(launches: int, kernels: int, fault_every: int, seed: int) -> None:
         for kind in LIMITS:
             report = soak(launches // len(LIMITS), kernels, fault_every, seed, kind)
             click.echo(f"{kind[0]}, {kind[1]} contexts: {report}")
+            if launches >= 30_000:
+                check_growth(report)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from npu_tensor.planner import selection
 
 pytestmark = needs_compiler
 
-ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
-REALIZES = 10_000 if ALL else 400
+REALIZES = 10_000 if os.environ.get("NPU_TENSOR_TEST_ALL") == "1" else 200
 """Of each of two threads."""
 
 SWITCH_SECONDS = 1e-5

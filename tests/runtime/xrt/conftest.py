@@ -7,20 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-# Not left there: `import pyxrt` must find the stand-in only where a test has installed it.
 sys.path.insert(0, str(Path(__file__).parent / "standin"))
-import interrupts  # noqa: F401
 from backend import StandinBackend
 from machine import Machine, Npu, install
-from xrt_designs import Files, Loaded, add, affine
-
-with install(Machine()):
-    pass
-sys.path.pop(0)
 
 from npu_tensor.config import config
 from npu_tensor.planner import selection
@@ -82,33 +74,3 @@ def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelL
         yield machine
         selection.reset()
     assert not machine.crashes, "\n".join(machine.crashes)
-
-
-@pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """A kernel that adds 7."""
-    return Files(add(7), tmp_path_factory.mktemp("add"))
-
-
-@pytest.fixture(scope="session")
-def affine_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """A kernel with runtime parameters."""
-    return Files(affine(), tmp_path_factory.mktemp("affine"))
-
-
-@pytest.fixture(scope="session")
-def older_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """A kernel for the first generation that adds 7."""
-    return Files(add(7, "aie2"), tmp_path_factory.mktemp("older"))
-
-
-@pytest.fixture
-def pyxrt(machine: Machine) -> ModuleType:
-    """The stand-in, while it is installed."""
-    return sys.modules["pyxrt"]
-
-
-@pytest.fixture
-def loaded(pyxrt: ModuleType, files: Files) -> Loaded:
-    """The kernel that adds 7, in a context of its own."""
-    return Loaded(pyxrt, pyxrt.device(0), files)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -30,81 +31,40 @@ MEASURED: Final = tuple(
     for pair in (
         ("x.enumerate_devices()", "0"),
         ("x.device(0)", "RuntimeError:  No such device with index '0'"),
-        ("x.device(True)", "RuntimeError:  No such device with index '1'"),
         ("x.device(-1)", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.device(1.5)", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.device(None)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.device(2**40)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.device(0, 0)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.device(index=0)", "RuntimeError:  No such device with index '0'"),
         ("x.hw_context(0, x.uuid('0'))", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.kernel('a', 'b')", "TypeError: __init__(): incompatible constructor arguments."),
         ("x.bo()", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.bo(x.device(), 64, 'host_only', 0)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.bo(x.device(), -1, x.bo.host_only, 0)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.bo(x.device(), 64, 536870912, 0)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.run().set_arg(0, 'a')", "TypeError: set_arg(): incompatible function arguments."),
-        ("x.run().set_arg(0, 1.0)", "TypeError: set_arg(): incompatible function arguments."),
-        ("x.run().set_arg(0, 2**31)", "TypeError: set_arg(): incompatible function arguments."),
-        ("x.runlist().wait(10)", "TypeError: wait(): incompatible function arguments."),
-        ("x.runlist().wait(timedelta(milliseconds=10))", "TypeError: wait(): incompatible function arguments."),
-        ("x.runlist().add(x.run())",
-         "RuntimeError: cannot add run object to uninitialized runlist: Invalid argument"),
         ("x.runlist(None)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("hasattr(x.runlist(), 'state'), hasattr(x.runlist(), 'reset')", "(False, False)"),
+        ("hasattr(x.runlist, 'state'), hasattr(x.runlist, 'reset')", "(False, False)"),
         ("x.xclbin('/nonexistent')", "RuntimeError: No such file '/nonexistent'"),
-        ("x.xclbin(b'/nonexistent')", "RuntimeError: No such file '/nonexistent'"),
-        ("x.xclbin('')", "RuntimeError: No xclbin specified"),
         ("x.xclbin('/etc/passwd')", "RuntimeError: Invalid xclbin"),
         ("x.xclbin('/dev/null')", "RuntimeError: xclbin: buffer too small to contain header"),
         ("x.xclbin('/tmp')", "MemoryError: std::bad_alloc"),
         ("x.xclbin(Path('/nonexistent'))", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.xclbin(None)", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.xclbin().get_kernels()", "[]"),
-        ("x.xclbin.xclbinkernel().get_name()", "''"),
         ("x.elf('/nonexistent')", "RuntimeError: /nonexistent is not found or is not a valid ELF file"),
         ("x.elf('/etc/passwd')", "RuntimeError: /etc/passwd is not found or is not a valid ELF file"),
-        ("x.uuid('').to_string()", "'00000000-0000-0000-0000-000000000000'"),
-        ("x.uuid('00000000-0000-0000-0000-000000000001').to_string()", "'00000000-0000-0000-0000-000000000001'"),
         ("x.uuid('0') == x.uuid('0')", "False"),
-        ("x.uuid()", "TypeError: __init__(): incompatible constructor arguments."),
-        ("x.ert_cmd_state(3)", "<ert_cmd_state.???: 3>"),
         ("x.ert_cmd_state(8).name", "'ERT_CMD_STATE_TIMEOUT'"),
         ("str(x.ert_cmd_state.ERT_CMD_STATE_ERROR)", "'ert_cmd_state.ERT_CMD_STATE_ERROR'"),
-        ("x.ert_cmd_state.ERT_CMD_STATE_COMPLETED == 4", "True"),
-        ("x.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE == 0", "True"),
-        ("x.bo.host_only == 536870912", "False"),
-        ("x.bo.host_only is x.bo.flags.host_only", "True"),
-        ("int(x.bo.cacheable)", "16777216"),
-        ("str(x.bo.host_only)", "'flags.host_only'"),
-        ("x.bo.host_only | x.bo.cacheable", "TypeError: unsupported operand type(s) for |:"),
-        ("x.ert_cmd_state.ERT_CMD_STATE_NEW < x.ert_cmd_state.ERT_CMD_STATE_ERROR",
-         "TypeError: '<' not supported between instances of"),
-        ("setattr(x.device(), 'attribute', 1)", "AttributeError: "),
-        ("x.device() == x.device()", "False"),
-        ("bool(x.device())", "True"),
+        ("x.bo.flags.host_only == 536870912", "False"),
+        ("int(x.bo.flags.cacheable)", "16777216"),
     )
-)  # fmt: skip
+)
 
 
 def outcome(module: ModuleType, expression: str) -> str:
     """What an expression gives with `x` as the module; of an exception also the whole text."""
-    from datetime import timedelta
-    from pathlib import Path
-
     try:
-        return repr(eval(expression, {"x": module, "timedelta": timedelta, "Path": Path}))
+        return repr(eval(expression, {"x": module, "Path": Path}))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
 
 _SAME: Final = (
     (r"typing\.SupportsInt \| typing\.SupportsIndex|typing\.SupportsInt|typing\.SupportsIndex", "int"),
-    (r"std::chrono::duration<long, std::ratio<1l, 1000l> >", "std::chrono::milliseconds"),
-    (r"(collections\.abc\.Mapping|[Dd]ict)\[str, int\]", "Mapping[str, int]"),
-    (r"collections\.abc\.Buffer|(?<=: )buffer\b", "Buffer"),
-    (r"(?<=: )capsule\b", "types.CapsuleType"),
-    (r"numpy\.ndarray\[numpy\.int8\]", "numpy.typing.NDArray[numpy.int8]"),
     (r"\bList\[", "list["),
     # A class that was bound after the function that mentions it has its C++ name there.
     (r"\bxrt::(device|xclbin|elf|kernel|bo|run|hw_context|module)\b", r"pyxrt.\1"),
@@ -142,10 +102,9 @@ def _overloads(name: str, text: str) -> list[str]:
 
 def enumerations(module: ModuleType) -> dict[str, dict[str, int]]:
     """The members of every enumeration with their values."""
-    found: dict[str, dict[str, int]] = {}
-    owners = ("bo",)
-    for prefix, owner in [("", module), *((f"{name}.", getattr(module, name)) for name in owners)]:
+    found: dict[type[Any], str] = {}
+    for prefix, owner in (("bo.", module.bo), ("", module)):
         for name, member in vars(owner).items():
-            if inspect.isclass(member) and hasattr(member, "__members__"):
-                found[f"{prefix}{name}"] = {key: int(value) for key, value in member.__members__.items()}
-    return found
+            if hasattr(member, "__members__") and member.__module__.partition(".")[0] == "pyxrt":
+                found.setdefault(member, f"{prefix}{name}")
+    return {name: {key: int(value) for key, value in kind.__members__.items()} for kind, name in found.items()}

@@ -1,84 +1,121 @@
-"""npu-tensor calibrate on the stand-in for XRT: that it measures, keeps and finds. The figures mean nothing."""
+"""npu-tensor calibrate on the stand-in for XRT: it finds the rates of an NPU whose launches take a known time."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
+from fake_clock import Clock
 from machine import Machine
+from npu_contexts import Command, Core
 from npu_faults import Fault
+from states import COMPLETED, ERROR
 
 import npu_tensor as nt
 from npu_tensor.cli.calibrate import calibrate as command
 from npu_tensor.config import config
+from npu_tensor.dataflow.design import Transfer
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import npu_rates
-from npu_tensor.tools.calibrate import measure_npu
+from npu_tensor.tools.calibrate import npu as measuring
+
+pytestmark = pytest.mark.usefixtures("own_rates")
+
+TAKES: Final = {
+    "dispatch_seconds": 2e-3,
+    "step_seconds": 1e-3,
+    "switch_seconds": 3e-3,
+    "change_seconds": 1.5e-3,
+    "bytes_per_second": 5e9,
+}
+"""A launch, each kernel in it, another context than before, another configuration within a launch: much longer than
+what the cores do, of which only the product's time counts."""
 
 
-def test_an_npu_is_measured_and_the_figures_are_used(machine: Machine) -> None:
-    with nt.default_device("npu"), config.scope(launch_milliseconds=500):
+class Timed(Clock):
+    """What launches take instead of running, and a little whenever somebody looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.context: Core | None = None
+
+    def perf_counter(self) -> float:
+        self.now += 1e-6
+        return self.now
+
+    def run(self, context: Core, command: Command) -> Any:
+        if command.fault is not None:
+            return ERROR
+        program = context.image.program.runs
+        designs = [run.design for run in program] if context.image.format == "elf" else context._started(command) or ()
+        moved = sum(4 * step.pattern.elements for each in designs for step in each.sequence if type(step) is Transfer)
+        changes = context.image.program.changes
+        for name, times in (
+            ("dispatch_seconds", 1),
+            ("step_seconds", len(designs)),
+            ("switch_seconds", context is not self.context),
+            ("change_seconds", changes),
+        ):
+            self.now += TAKES[name] * times
+        self.now += moved / TAKES["bytes_per_second"]
+        self.context = context
+        return COMPLETED
+
+
+@pytest.fixture(autouse=True)
+def _timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is computed, so that nothing can be compared with the CPU."""
+    clock = Timed()
+    monkeypatch.setattr(Core, "_run_command", lambda context, command: clock.run(context, command))
+    monkeypatch.setattr(measuring, "time", clock)
+    with config.scope(launch_milliseconds=500, self_check=False):
+        yield
+
+
+@pytest.mark.parametrize("fixture", ["machine", "first_generation"])
+def test_an_npu_is_measured_and_the_figures_are_used(fixture: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(fixture)
+    with nt.default_device("npu"):
         (device,) = selection.accelerators(selection.current())
-        identity = device.identity
-        assert device.launch.seconds == pytest.approx(360e-6)
-        path = rates.calibration_path("npu2", identity)
-        try:
-            done = CliRunner().invoke(command, ["--device", "npu", "--quick", "--force", "--json"])
-            assert done.exit_code == 0, done.output
-            (found,) = json.loads(done.stdout)["devices"]
-            assert found["identity"] == identity
-            assert found["file"].endswith(str(path))
-            measured = npu_rates("npu2", identity)
-            assert measured.python_seconds == found["figures"]["python_seconds"]["measured"]
-            assert measured.watts == npu_rates("npu2").watts
-            assert found["figures"]["watts"]["measured"] is None
-            assert measured.change_seconds == found["figures"]["change_seconds"]["measured"] is not None
-            assert measured.step_seconds == found["figures"]["step_seconds"]["measured"] is not None
-            assert npu_rates("npu2", identity | {"power": "turbo"}) == npu_rates("npu2")
-        finally:
-            (config.cache_dir / path).unlink(missing_ok=True)
-            rates.forget()
-    assert machine.launches > 50
-
-
-@pytest.mark.parametrize("uri", ["sim:npu1", "sim:npu2"])
-def test_launches_of_several_kernels_are_measured_where_there_are_any(uri: str) -> None:
-    """On simulated NPUs, of which the clock says nothing."""
-    with nt.default_device(uri), config.scope(launch_milliseconds=500):
-        (device,) = selection.accelerators(selection.current())
-        measured = measure_npu(device, quick=True)
-        prior = npu_rates(device.target.array.device)
-    assert (measured.change_seconds is None) == (prior.change_seconds is None)
-    assert measured.change_seconds != prior.change_seconds or uri == "sim:npu1"
-    assert measured.step_seconds > 0  # The simulator takes longer than the array for each kernel.
+        kind, identity = device.target.array.device, device.identity
+        done = CliRunner().invoke(command, ["--device", "npu", "--quick", "--force", "--json"])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["devices"]
+    assert found["identity"] == identity
+    assert found["file"].endswith(str(rates.calibration_path(kind, identity)))
+    figures = {name: figure["measured"] for name, figure in found["figures"].items()}
+    assert figures["watts"] is None
+    # Without a program that packs their files, launches of the first generation have one configuration.
+    expected = {n: s for n, s in TAKES.items() if fixture == "machine" or n != "change_seconds"}
+    measured = {name: figures[name] for name in TAKES if figures[name] is not None}
+    assert measured == pytest.approx(expected, rel=0.03)
+    assert measured.items() <= vars(npu_rates(kind, identity)).items()
+    assert npu_rates(kind, identity | {"power": "turbo"}) == npu_rates(kind)
 
 
 def test_devices_that_are_opened_afterwards_predict_by_it(machine: Machine) -> None:
     with nt.default_device("npu"):
         (device,) = selection.accelerators(selection.current())
-        identity = device.identity
+        assert device.launch.seconds == pytest.approx(360e-6)
     slow = rates.NpuRates(**{**vars(npu_rates("npu2")), "dispatch_seconds": 1.0})
-    path = rates.save("npu2", identity, slow)
-    try:
-        selection.reset()
-        with nt.default_device("npu", "latency"):
-            (device,) = selection.accelerators(selection.current())
-            assert device.launch.seconds == pytest.approx(1.0 + 250e-6)
-            x = nt.ones(64, dtype=nt.bfloat16).realize()
-            assert (x + x).realize().tolist() == [2.0] * 64  # The CPU, which takes less.
-        assert machine.launches == 0
-    finally:
-        path.unlink()
-        rates.forget()
-
-
-def test_a_fault_ends_it_and_nothing_is_kept(machine: Machine) -> None:
-    machine.faults = lambda launch: Fault.ERROR if launch == 20 else None
-    with nt.default_device("npu"):
+    rates.save("npu2", device.identity, slow)
+    selection.reset()
+    with nt.default_device("npu", "latency"):
         (device,) = selection.accelerators(selection.current())
+        assert device.launch.seconds == pytest.approx(1.0 + 250e-6)
+        x = nt.ones(64, dtype=nt.bfloat16).realize()
+        assert (x + x).realize().tolist() == [2.0] * 64  # The CPU, which takes less.
+    assert machine.launches == 0
+
+
+def test_a_fault_ends_it_and_nothing_is_kept(machine: Machine, own_rates: Path) -> None:
+    machine.faults = lambda launch: Fault.ERROR if launch == 20 else None
     done = CliRunner().invoke(command, ["--device", "npu", "--quick"])
     assert done.exit_code != 0
     assert isinstance(done.exception, (nt.LaunchError, SystemExit))
-    assert not (config.cache_dir / rates.calibration_path("npu2", device.identity)).exists()
+    assert not list(own_rates.glob("**/*calibration*"))

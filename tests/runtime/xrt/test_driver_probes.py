@@ -101,17 +101,6 @@ def test_launches_are_started_one_by_one_unless_chains_are_known_to_work(machine
     assert machine.complaints == []
 
 
-@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.START])
-@pytest.mark.parametrize("launch", range(4))
-def test_one_of_several_launches_fails(machine: Machine, fault: Fault, launch: int) -> None:
-    select_again(1)
-    machine.inject(fault, after=launch)
-    with pytest.warns(RuntimeWarning, match="index_select|get_rows"):
-        select_again(4)
-    select_again(4)
-    assert [program.faults for program in device().engine.programs.values()] == [0]
-
-
 def test_buffers_in_the_group_that_the_kernel_names(machine: Machine) -> None:
     machine.group_of_kernel = True
     assert asked()["host buffers"] == "in group 65536, the kernel's: not in 0"

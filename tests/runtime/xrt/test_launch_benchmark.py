@@ -3,49 +3,51 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from machine import Machine
-from paths import ROOT
-from running import needs_compiler
+from click.testing import CliRunner
+from machine import Machine, current
+from running import needs_compiler, python
 
 import npu_tensor as nt
 from benchmarks import launch
-from npu_tensor.config import config
 from npu_tensor.runtime.xrt import bindings
 
 pytestmark = needs_compiler
 
 
+def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[tuple[int, int]] = []
+    measured = launch._row
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The benchmark in a process of its own, as users run it, with the kernels that this test has compiled."""
-    environment = os.environ | {"NPU_TENSOR_CACHE_DIR": str(config.cache_dir)}
-    command = [sys.executable, "-m", "benchmarks.launch", "--quick", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    def counting(case: launch.Case, *arguments: Any) -> dict[str, Any]:
+        made, before = measured(case, *arguments), current().launches
+        case.call()
+        counted.append((current().launches - before, current().contexts_made))
+        return made
 
-
-def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path) -> None:
+    monkeypatch.setattr(launch, "_row", counting)
+    monkeypatch.setattr(launch, "EACH", 3)
     path = tmp_path / "result.json"
-    finished = run("--json", str(path))
-    assert finished.returncode == 0, finished.stderr
-    assert "Nothing here ran on an NPU" in finished.stdout
+    finished = CliRunner().invoke(launch.main, ["--quick", "--json", str(path)], catch_exceptions=False)
+    assert finished.exit_code == 0, finished.output
+    assert "Nothing here ran on an NPU" in finished.output
     found = json.loads(path.read_text())
     assert found["device"] == "stand-in"
     assert {"date", "processor", "others"} <= set(found["machine"])
     assert [(row["kernels"], row["contexts"], row["asked_us"]) for row in found["rows"]] == [
         (1, 1, 15),
         (1, 1, 15),
-        (100, 1, 6),
-        (100, 4, 6),
-        (100, 4, 6),
+        (12, 1, 6),
+        (12, 4, 6),
+        (12, 4, 6),
     ]
+    # One context for relu, and one for each of the four kinds of products, once they were needed.
+    assert counted == [(1, 1), (1, 1), (12, 2), (12, 5), (12, 5)]
     for row in found["rows"]:
         assert row["us"] > 0
         assert row["driver_us"] > 0
@@ -55,21 +57,9 @@ def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path) -> None:
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
-    finished = run("--device", "npu:63")
-    assert finished.returncode == 1
+    finished = python("-m", "benchmarks.launch", "--quick", "--device", "npu:63", exit_code=1)
     assert "npu:63" in finished.stderr
     assert "Traceback" not in finished.stderr
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_a_case_launches_the_kernels_that_it_names(machine: Machine, number: int) -> None:
-    with nt.default_device("npu"):
-        case = launch.cases()[number]
-        case.call()
-        assert machine.contexts_made == case.contexts
-        first = machine.launches
-        case.call()
-        assert machine.launches - first == case.kernels
 
 
 def test_calls_are_recorded_in_order_and_can_be_made_again(machine: Machine) -> None:

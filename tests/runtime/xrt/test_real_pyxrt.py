@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from machine import Machine, install
-from pybind_signatures import ALL
+from pybind import texts
 from signatures import MEASURED, NEWEST_KNOWN, Measured, documented, enumerations, outcome
 
 from npu_tensor.errors import DeviceError
@@ -29,26 +25,17 @@ def real() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", sorted(ALL))
-def test_signature(real: ModuleType, name: str) -> None:
-    """What the stand-in accepts the real module accepts, and there is nothing that only the real one refuses."""
-    assert set(ALL[name].texts()) <= set(documented(real)[name])
+def test_signatures(real: ModuleType) -> None:
+    """What the stand-in accepts the real module accepts."""
+    theirs = documented(real)
+    assert {name: ours for name, ours in texts().items() if not set(ours) <= set(theirs.get(name, ()))} == {}
 
 
 def test_enumerations(real: ModuleType) -> None:
     with install(Machine()) as standin:
         ours = enumerations(standin)
     theirs = enumerations(real)
-    assert {name: theirs[name] for name in ours} == ours
-
-
-def test_nothing_but_the_real_names(real: ModuleType) -> None:
-    """The stand-in has no name that the real module lacks."""
-    with install(Machine()) as standin:
-        for name in standin.__all__:
-            ours, theirs = getattr(standin, name), getattr(real, name)
-            names = {key for key in vars(ours) if not key.startswith("_")} if hasattr(ours, "__dict__") else set()
-            assert names <= set(dir(theirs)), name
+    assert {name: ours[name] | theirs[name] for name in ours} == {name: theirs[name] for name in ours}
 
 
 @pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: measured.expression)
@@ -57,16 +44,3 @@ def test_measured(real: ModuleType, measured: Measured) -> None:
     if real.enumerate_devices():
         pytest.skip("there is an NPU, and this was measured without one")
     assert outcome(real, measured.expression).startswith(measured.outcome)
-
-
-@pytest.mark.parametrize("expression", ["x.run().state()", "x.runlist().wait()"])
-def test_empty_handles_end_the_process(real: ModuleType, expression: str) -> None:
-    """Why the stand-in raises Crash for them."""
-    path = str(Path(real.__file__ or "").parent)
-    ended = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.append({path!r}); import pyxrt as x; {expression}"],
-        env={**os.environ, "PYTHONFAULTHANDLER": ""},
-        capture_output=True,
-        check=False,
-    )
-    assert ended.returncode < 0, ended.stderr

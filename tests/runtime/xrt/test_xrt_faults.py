@@ -107,10 +107,10 @@ def test_memory_for_instructions(npu: Machine, fault: Fault) -> None:
     for number in range(6):
         compute(number)
     gc.collect()
-    kept = npu.live_bos
+    kept = npu.live_memories
     npu.inject(fault)
     compute(9)
-    assert npu.live_bos < kept + 4  # Two operands, a result and instructions.
+    assert npu.live_memories < kept + 4  # Two operands, a result and instructions.
     npu.inject(fault, times=2)
     with pytest.warns(RuntimeWarning, match="err=-12|bad_alloc"):
         compute(20)

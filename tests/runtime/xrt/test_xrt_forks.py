@@ -43,10 +43,10 @@ def test_a_forked_process_is_refused_and_can_use_the_cpu(npu: Machine) -> None:
             return (nt.from_numpy(np.ones(4)) + 1).tolist()
 
     def give_back() -> Any:
-        before = npu.live_contexts, npu.live_bos
+        before = npu.live_contexts, npu.live_memories
         selection.reset()
         gc.collect()
-        return (npu.live_contexts, npu.live_bos) == before
+        return (npu.live_contexts, npu.live_memories) == before
 
     works = (joined(0)[0].realize, lambda: joined(1)[0].realize(wait=False), unread.numpy, nt.synchronize)
     for work in works:

@@ -11,7 +11,6 @@ Limits, texts and states follow XRT 2.25 and the shim of xdna-driver (src/shim):
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import os
 import sys
@@ -19,9 +18,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Final
+from unittest import mock
 
 from npu_faults import Faults
 
@@ -94,7 +93,7 @@ class Machine(Faults):
         return sum(core() is not None for npu in self.devices for core in list(npu.cores))
 
     @property
-    def live_bos(self) -> int:
+    def live_memories(self) -> int:
         """Buffer objects."""
         return len(self.memories)
 
@@ -119,10 +118,8 @@ _current: Machine | None = None
 
 
 def current() -> Machine:
-    """What an object belongs to that is made without another one; a machine with one NPU where none is installed."""
-    global _current
-    if _current is None:
-        _current = Machine()
+    """The one that is installed."""
+    assert _current is not None
     return _current
 
 
@@ -130,32 +127,11 @@ def current() -> Machine:
 def install(machine: Machine) -> Iterator[Any]:
     """Let `import pyxrt` give the stand-in, with this machine behind it. Gives the module."""
     global _current
-    standin = _load()
-    before = _current, sys.modules.get("pyxrt")
-    _current, sys.modules["pyxrt"] = machine, standin
-    try:
-        yield standin
-    finally:
-        _current, imported = before
-        if imported is None:
-            del sys.modules["pyxrt"]
-        else:
-            sys.modules["pyxrt"] = imported
+    import xrt_module
 
-
-@cache
-def _load() -> Any:
-    """The stand-in as a module, without making it importable for others."""
-    directory = Path(__file__).parent
-    imported = sys.modules.pop("pyxrt", None)
-    if imported is not None and Path(imported.__file__ or "").parent == directory:
-        sys.modules["pyxrt"] = imported
-        return imported
-    sys.path.insert(0, str(directory))
+    before, _current = _current, machine
     try:
-        return importlib.import_module("pyxrt")
+        with mock.patch.dict(sys.modules, pyxrt=xrt_module):
+            yield xrt_module
     finally:
-        sys.path.remove(str(directory))
-        sys.modules.pop("pyxrt", None)
-        if imported is not None:
-            sys.modules["pyxrt"] = imported
+        _current = before

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 from machine import Machine, Npu, driver_error
@@ -45,42 +45,49 @@ Argument = weakref.ref[BufferMemory] | int | None
 """Of a run, which does not keep its buffer objects."""
 
 
-@final
 class Command:
-    """What a run is for the driver: arguments and a state. launch: its number among all of the machine. design: of its
-    kernel.
+    """What a run is for the driver: arguments and a state. launch: its number among all of the machine."""
 
-    A command that is submitted by itself stands in the queue as it is. polls: how often it still says SUBMITTED.
-    """
+    __slots__ = ("arguments", "design", "fault", "launch", "pending", "state")
 
-    __slots__ = ("arguments", "design", "fault", "launch", "pending", "polls", "state")
-
-    def __init__(self, arguments: int, design: Design | None = None) -> None:
+    def __init__(self, arguments: int, design: Design) -> None:
         self.design = design
         self.arguments: list[Argument] = [None] * arguments
         self.state = NEW
         self.pending = False
-        self.polls = 0
         self.fault: Fault | None = None
         self.launch = -1
 
 
-@final
 class Job:
-    """Up to 24 commands of a runlist, submitted at once. failed: the first that did, and how.
+    """A command, or up to 24 of a runlist, submitted at once. polls: looks until it runs. failed: the first that did.
 
-    Only that one gets a state from the driver, and only after a timeout: those that went well stay NEW
+    Of a list only that one gets a state from the driver, and only after a timeout: those that went well stay NEW
     (aie2_sched_cmdlist_resp_handler in src/driver/amdxdna/aie2_ctx.c).
     """
 
-    __slots__ = ("commands", "failed", "failure", "pending", "polls")
+    __slots__ = ("alone", "commands", "failed", "failure", "pending", "polls")
 
-    def __init__(self, commands: Sequence[Command], polls: int) -> None:
+    def __init__(self, commands: Sequence[Command], alone: bool = False) -> None:
         self.commands = commands
-        self.polls = polls
+        self.alone = alone
+        self.polls = 0
         self.pending = True
         self.failed = -1
         self.failure = NEW
+
+    def end(self, states: Sequence[Any]) -> None:
+        """States of the commands up to the first that failed."""
+        self.pending = False
+        for command in self.commands:
+            command.pending = False
+        *_, last = states
+        if self.alone:
+            self.commands[0].state = last
+        elif last is not COMPLETED:
+            self.failed, self.failure = len(states) - 1, last
+            if last is TIMEOUT:
+                self.commands[self.failed].state = TIMEOUT
 
 
 class Core:
@@ -89,7 +96,7 @@ class Core:
     __slots__ = ("__weakref__", "_loaded", "broken", "generation", "image", "machine", "npu", "queue", "slot")
 
     def __init__(self, machine: Machine, npu: Npu, image: Image) -> None:
-        self.queue: deque[Command | Job] = deque()
+        self.queue: deque[Job] = deque()
         self.machine, self.npu, self.image = machine, npu, image
         self.broken = False
         self.generation = npu.generation
@@ -106,31 +113,27 @@ class Core:
 
     def check(self) -> None:
         """Raise what a call of the driver raises if the device is gone."""
-        npu = self.npu
-        if not npu.present or self.generation != npu.generation:
+        if not self.npu.present or self.generation != self.npu.generation:
             raise driver_error(19, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
 
     # Submission.
 
-    def submit(self, job: Command | Job) -> None:
-        """Put a command or a list of them into the queue."""
+    def submit(self, job: Job) -> None:
+        """Put a job into the queue."""
         machine, npu = self.machine, self.npu
         if npu.closed:
             settle(npu)
-        if self.broken or not npu.present or self.generation != npu.generation:
-            self.check()
+        self.check()
+        if self.broken:
             raise driver_error(2, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
         machine.submissions += 1
-        if type(job) is Command:
-            self._prepare(job)
-            job.polls = machine.polls
-            job.state = SUBMITTED
-            job.pending = True
-        else:
-            for command in job.commands:
-                self._prepare(command)
-            for command in job.commands:
-                command.pending = True
+        job.polls = machine.polls
+        for command in job.commands:
+            self._prepare(command)
+        for command in job.commands:
+            command.pending = True
+            if job.alone:
+                command.state = SUBMITTED
         self.queue.append(job)
 
     def _prepare(self, command: Command) -> None:
@@ -185,64 +188,37 @@ class Core:
     # Execution.
 
     def advance(self, target: Command | Job, patient: bool = False) -> bool:
-        """Let the queue run until a command or list has ended; False if that takes longer.
+        """Let the queue run until a command or job has ended; False if that takes longer.
 
         patient: whether to wait as long as anything moves, and not for one look only.
         """
         with self.machine.lock:
             while target.pending and self.queue:
                 job = self.queue[0]
-                if job.polls > 0:
+                if job.polls > 0 and not patient:
                     job.polls -= 1
-                    if patient:
-                        continue
                     return False
-                if type(job) is Command:
-                    if job.fault is Fault.HANG:
-                        return False
-                    self._finish(job)
-                else:
-                    if any(command.fault is Fault.HANG for command in job.commands):
-                        return False
-                    self._finish_list(job)
+                if any(command.fault is Fault.HANG for command in job.commands):
+                    return False
+                states = self._run(job)
+                self.queue.popleft().end(states)
+                if states[-1] is TIMEOUT:
+                    # The driver loads the context anew and aborts what is queued.
+                    self._loaded.clear()
+                    while self.queue:
+                        self.queue.popleft().end([ABORT])
             return True
 
-    def _finish(self, command: Command) -> None:
-        state = self._run_command(command) if self.machine.compute or command.fault else COMPLETED
-        self.queue.popleft()
-        command.state = state
-        command.pending = False
-        if state is TIMEOUT:
-            self._restart()
-
-    def _finish_list(self, job: Job) -> None:
-        for number, command in enumerate(job.commands):
-            state = self._run_command(command) if self.machine.compute or command.fault else COMPLETED
-            if len(job.commands) > 1 and not self.machine.chains:
-                state = ERROR
-            if state is not COMPLETED:
-                job.failed, job.failure = number, state
-                break
-        self.queue.popleft()
+    def _run(self, job: Job) -> list[Any]:
+        """The states of its commands up to the first that fails."""
+        if len(job.commands) > 1 and not self.machine.chains:
+            return [ERROR]
+        states = []
         for command in job.commands:
-            command.pending = False
-        job.pending = False
-        if job.failure is TIMEOUT:
-            job.commands[job.failed].state = TIMEOUT
-            self._restart()
-
-    def _restart(self) -> None:
-        """What the driver does after a timeout: it loads the context anew and aborts what is queued."""
-        self._loaded.clear()
-        while self.queue:
-            job = self.queue.popleft()
-            if type(job) is Command:
-                job.state = ABORT
-            else:
-                job.failed, job.failure = 0, ABORT
-                for command in job.commands:
-                    command.pending = False
-            job.pending = False
+            states.append(self._run_command(command) if self.machine.compute or command.fault else COMPLETED)
+            if states[-1] is not COMPLETED:
+                break
+        return states
 
     def _run_command(self, command: Command) -> Any:
         fault, machine = command.fault, self.machine
@@ -266,10 +242,6 @@ class Core:
     def _compute(self, command: Command, regions: list[BufferMemory]) -> Any:
         machine, image = self.machine, self.image
         if machine.group_of_kernel and any(region.slot != self.slot for region in regions):
-            return COMPLETED
-        if image.design.arch != self.npu.array.arch:
-            for number in self.written(command):
-                regions[number].device[:] = 0
             return COMPLETED
         try:
             if image.format == "xclbin":
@@ -308,7 +280,7 @@ class Core:
     def _started(self, command: Command) -> list[Design] | None:
         """What the instructions of a command say; None if the controller stops at them."""
         stream = _memory(command.arguments[1])
-        if command.arguments[0] != OPCODE or stream is None or command.design is None:
+        if command.arguments[0] != OPCODE or stream is None:
             return None
         sizes = tuple(region.nbytes for region in map(_memory, command.arguments[3:]) if region is not None)
         try:

@@ -1,0 +1,198 @@
+"""Launches of several configurations: full ELFs on the second generation, xclbins of several kernels on the first."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from machine import Machine
+from npu_faults import Fault
+from npu_images import Image
+from npu_values import Rearranged, normal, reordered
+from running import needs_compiler
+
+import npu_tensor as nt
+from npu_tensor.config import config
+from npu_tensor.planner import selection
+from npu_tensor.runtime.build import bundle
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact
+
+pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
+
+STANDIN = Path(__file__).parent / "standin" / "xclbinutil.py"
+
+
+@pytest.fixture(autouse=True)
+def _several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("AIE_XCLBINUTIL", program(tmp_path, f'exec {shlex.join([sys.executable, str(STANDIN)])} "$@"'))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with config.scope(launch_milliseconds=500):
+        yield
+
+
+@pytest.fixture
+def npu(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """The default device: `machine` or `first_generation`."""
+    machine: Machine = request.getfixturevalue(request.param)
+    with nt.default_device("npu"):
+        yield machine
+    assert machine.complaints == []
+
+
+BOTH = pytest.mark.parametrize("npu", ["machine", "first_generation"], indirect=True)
+SECOND = pytest.mark.parametrize("npu", ["machine"], indirect=True)
+FIRST = pytest.mark.parametrize("npu", ["first_generation"], indirect=True)
+
+
+def program(directory: Path, command: str) -> str:
+    path = directory / "xclbinutil"
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@BOTH
+def test_several_configurations_are_one_launch(npu: Machine) -> None:
+    work = Rearranged()
+    explanation = nt.explain(work.recorded())
+    assert (explanation.launches, explanation.configuration_changes, explanation.context_switches) == (1, 3, 0)
+    work.compute()  # The first is compared with its kernels one by one.
+    before, contexts = npu.submissions, npu.contexts_made
+    work.compute()
+    # A full ELF is one run of XRT; else there is one for each configuration, of which the first is loaded anew.
+    assert npu.submissions - before == (3 if npu.devices[0].first_generation else 1)
+    assert npu.contexts_made == contexts
+
+
+@FIRST
+def test_another_extent_packs_nothing(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    Rearranged(64).compute()
+    contexts = npu.contexts_made
+    monkeypatch.setattr(bundle, "run", None)
+    Rearranged(80).compute()  # Their configurations are the same, those of 48 would differ.
+    assert npu.contexts_made == contexts
+
+
+@BOTH
+def test_a_run_with_other_numbers(npu: Machine) -> None:
+    """On the first generation each part gets the words of its own kernels; a full ELF has those of its first run."""
+    order = np.random.default_rng(2).permutation(16).astype(np.int32)
+    values = np.arange(-256, 256, dtype=np.float32).reshape(16, 32)
+    x, at = nt.from_numpy(values).to(nt.bfloat16).realize(), nt.from_numpy(order)
+
+    def scaled(first: float, second: float) -> nt.Tensor:
+        return (x * first).index_select(0, at) * second
+
+    explanation = nt.explain(scaled(0.5, 4.0))
+    assert (explanation.launches, explanation.configuration_changes) == (1, 2)
+    runs = []
+    for first, second in ((0.5, 4.0), (0.5, 4.0), (0.25, 2.0), (2.0, 0.5)):
+        before = npu.submissions
+        np.testing.assert_array_equal(scaled(first, second).numpy().astype(np.float32), values[order] * first * second)
+        runs.append(npu.submissions - before)
+    # The first is compared with its kernels one by one; with other numbers a full ELF is replaced by them.
+    assert runs[1:] == ([3, 3, 3] if npu.devices[0].first_generation else [1, 3, 3])
+
+
+@FIRST
+def test_launches_of_a_plan_share_a_context(npu: Machine) -> None:
+    """Also one of a single kernel, behind what only the processor computes."""
+    work, order = Rearranged(), np.random.default_rng(1).permutation(32).astype(np.int32)
+
+    def apart() -> nt.Tensor:
+        return work.recorded().sort(-1)[0].index_select(0, nt.from_numpy(order))
+
+    explanation = nt.explain(apart())
+    assert (explanation.launches, explanation.context_switches) == (2, 0)
+    apart().realize()
+    contexts = npu.contexts_made
+    for _ in range(2):
+        np.testing.assert_array_equal(apart().numpy(), np.sort(work.expected, -1)[order])
+    assert npu.contexts_made == contexts
+
+
+@FIRST
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.START, Fault.HANG], ids=lambda fault: fault.name)
+def test_a_fault_between_the_runs(npu: Machine, fault: Fault) -> None:
+    work = Rearranged()
+    with config.scope(launch_seconds=1):
+        work.compute()
+        npu.inject(fault, after=1)
+        with pytest.warns(RuntimeWarning, match="the CPU computes"):
+            work.compute()
+
+
+@BOTH
+def test_what_cannot_be_packed_is_launched_kernel_by_kernel(
+    npu: Machine, standin_library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can build an ELF without a compiler, nor pack xclbins without XRT's program; the kernels are ready."""
+    work = Rearranged()
+    with config.scope(launch_milliseconds=0):
+        nt.realize(work.recorded(), reordered(2)[0])
+    selection.reset()
+    monkeypatch.setenv("AIE_XCLBINUTIL", "/nowhere/xclbinutil")
+    monkeypatch.setattr(standin_library.backend, "missing", lambda: "there is no compiler")
+    explanation = nt.explain(work.recorded(), reordered(4)[0])
+    assert explanation.launches > 2
+    assert explanation.context_switches == explanation.configuration_changes > 1
+    # Kernels of one configuration are one launch all the same.
+    assert len({row.launch for row in explanation[-4:] if row.kernel == "get_rows"}) == 1
+    work.compute()
+
+
+@SECOND
+def test_a_file_that_declares_fewer_buffers_is_launched_kernel_by_kernel(
+    npu: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "arguments", 6)
+
+    def both() -> None:
+        """Two kernels that read one matrix."""
+        values, orders = normal(24, 64), [np.random.default_rng(seed).permutation(24) for seed in (2, 3)]
+        matrix = nt.from_numpy(values)
+        results = [matrix.index_select(0, nt.from_numpy(order.astype(np.int32))) for order in orders]
+        nt.realize(*results)
+        for result, order in zip(results, orders, strict=True):
+            np.testing.assert_array_equal(result.numpy(), values[order])
+
+    with pytest.warns(RuntimeWarning, match="has 5 host buffers, and its file declares 3"):
+        both()
+    before = npu.submissions
+    both()
+    assert npu.submissions - before == 2
+
+
+# --- the file of several kernels
+
+
+def kernel(directory: Path, number: int) -> Artifact:
+    """A kernel that is none: nothing is read of it but by xclbinutil."""
+    files = {suffix: directory / f"{number}{suffix}" for suffix in (".xclbin", ".pdi")}
+    for path in files.values():
+        path.touch()
+    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {"columns": 4 if number < 9 else 1})
+
+
+def test_without_the_program_there_is_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_XCLBINUTIL", "/nowhere/xclbinutil")
+    with pytest.raises(nt.BuildError, match=r"for one context: xclbinutil, which .* is not on PATH; install XRT"):
+        bundle.bundle("aie2", [kernel(tmp_path, 1), kernel(tmp_path, 2)])
+
+
+PARTITIONS = ["", "{}", '{"aie_partition": {"PDIs": []}}', '{"aie_partition": {"PDIs": [{}]}}']
+
+
+@pytest.mark.parametrize("number", range(len(PARTITIONS)))
+def test_a_file_without_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    command = f"echo {shlex.quote(PARTITIONS[number])} > partition.json"
+    monkeypatch.setenv("AIE_XCLBINUTIL", program(tmp_path, command))
+    for _ in range(2):  # Nothing is remembered.
+        with pytest.raises(nt.BuildError, match=f"{number}.xclbin has no partition with one kernel"):
+            bundle.bundle("aie2", [kernel(tmp_path, number), kernel(tmp_path, 9)])

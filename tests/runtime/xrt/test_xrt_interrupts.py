@@ -1,0 +1,36 @@
+"""Ctrl-C in the driver of real NPUs, wherever Python may deliver it: nothing of XRT is misused afterwards."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType
+
+import pytest
+from interrupted_work import PREPARE, interrupt_everywhere, ready
+from machine import Machine
+from running import needs_compiler
+
+import npu_tensor as nt
+from npu_tensor.runtime.xrt import engines, xrt_submission
+
+pytestmark = needs_compiler
+
+DRIVER = str(Path(engines.__file__).parent)
+
+
+def in_driver(code: CodeType) -> bool:
+    return code.co_filename.startswith(DRIVER)
+
+
+def settle() -> None:
+    """A run that serves as a fence is started by one call and seen to end by a later one."""
+    for _ in range(3):
+        xrt_submission.release()
+
+
+@pytest.mark.parametrize("name", PREPARE)
+def test_an_interrupt_at_any_place(machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # As in tests/runtime/npu/test_interrupts.py
+    with nt.default_device("npu"), ready(machine, engines._engines.values, settle) as work:
+        interrupt_everywhere(work, name, in_driver)
