@@ -205,9 +205,9 @@ def main(quick: bool, shapes: int) -> Outcome:
     for generation in SIMULATED:
         for family, (_, most) in FAMILIES.items():
             with tempfile.TemporaryDirectory() as cache, config.scope(cache_path=cache):
-                found = served(family, generation, 12 if quick else shapes)
-            row = {"array": generation, "family": family, "most": most, "sequence_ms": median(found.sequences) * 1e3}
-            rows.append(found._asdict() | row)
+                result = served(family, generation, 12 if quick else shapes)
+            row = {"array": generation, "family": family, "most": most, "sequence_ms": median(result.sequences) * 1e3}
+            rows.append(result._asdict() | row)
     columns = ("family", "array", "shapes", "binaries", "at most = most", "last for shape = latest")
     figures = ("not NumPy's = unlike", "new sequence, ms = sequence_ms:.2f")
     return Outcome({"rows": rows}, [table("random shapes on simulated NPUs", rows, *columns, *figures)])

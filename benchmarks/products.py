@@ -157,9 +157,9 @@ def main(only: str | None, quick: bool) -> Outcome:
         raise click.BadParameter(f"no such op: {', '.join(sorted(unknown))}", param_hint="--only")
     libraries = [Jitted(), *peers.load(PEERS, nt.get_num_threads())[0]]
     with nt.default_device("cpu"):
-        found = list(_found(ops, libraries, quick))
-    rows = rows_of(entry for entry in found if isinstance(entry, Row))
-    left_out = [entry._asdict() for entry in found if isinstance(entry, LeftOut)]
+        result = list(_found(ops, libraries, quick))
+    rows = rows_of(entry for entry in result if isinstance(entry, Row))
+    left_out = [entry._asdict() for entry in result if isinstance(entry, LeftOut)]
     figures = ("GFLOP/s = gflops:.1f", "us = ours:.1f", "best peer us = best_peer:.1f", "peer", "speedup:.2f")
     goals = summary(rows)
     return Outcome(

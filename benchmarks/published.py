@@ -118,7 +118,7 @@ def measurements() -> tuple[Measurement, ...]:
 def _measurement(row: Mapping[str, Any], sources: Mapping[str, Any]) -> Measurement:
     kind, operand, *_, size = row["work"].split()
     tile = row.get("tile")
-    found = Measurement(
+    result = Measurement(
         row["source"],
         sources[row["source"]],
         kind,
@@ -130,9 +130,9 @@ def _measurement(row: Mapping[str, Any], sources: Mapping[str, Any]) -> Measurem
         row.get("fit", False),
         None if tile is None else Tile(tuple(tile["core"]), tuple(tile["herd"]), tuple(tile["runs"])),
     )
-    operations = 2 * found.macs / row["value"]
-    rates = {"GFLOPS": operations / 1e9, "TFLOPS": operations / 1e12, "GB/s": found.nbytes / row["value"] / 1e9}
-    return found._replace(seconds=rates[row["unit"]]) if row["unit"] != "us" else found
+    operations = 2 * result.macs / row["value"]
+    rates = {"GFLOPS": operations / 1e9, "TFLOPS": operations / 1e12, "GB/s": result.nbytes / row["value"] / 1e9}
+    return result._replace(seconds=rates[row["unit"]]) if row["unit"] != "us" else result
 
 
 def predicted(row: Measurement, like_ours: bool = False) -> float:
@@ -145,8 +145,8 @@ def predicted(row: Measurement, like_ours: bool = False) -> float:
 
 def busy(row: Measurement, like_ours: bool = False) -> Busy:
     """What the model says of the array."""
-    found = _of_designs(row) if row.tile is None else _of_tile(row, row.tile)
-    return found if like_ours else found._replace(compute=found.compute * row.source.get("cycles", 1))
+    result = _of_designs(row) if row.tile is None else _of_tile(row, row.tile)
+    return result if like_ours else result._replace(compute=result.compute * row.source.get("cycles", 1))
 
 
 def _of_designs(row: Measurement) -> Busy:
@@ -154,14 +154,14 @@ def _of_designs(row: Measurement) -> Busy:
     total = Busy(0.0, 0.0, 0.0)
     for design in _designs(row.kind, row.operand, row.result, row.extents, row.source["array"], row.columns):
         counters = count(design)
-        found = predict(counters, row.array)
+        result = predict(counters, row.array)
         columns = len({tile.column for tile in counters.cycles})
         cores = sum(cycles > 0 for cycles in counters.cycles.values()) / columns
         readers = sum(channel.tile.kind == "shim" and channel.direction == "out" for channel in counters.stream_bytes)
         part = Busy(
-            found.compute * cores / row.source.get("cores", cores),
-            found.stream * readers / columns / row.source.get("channels", readers / columns),
-            found.ddr,
+            result.compute * cores / row.source.get("cores", cores),
+            result.stream * readers / columns / row.source.get("channels", readers / columns),
+            result.ddr,
         )
         total = Busy(*(a + b for a, b in zip(total, part, strict=True)))
     return total
@@ -228,10 +228,10 @@ def kernel_cycles(row: Measurement, tile: Tile) -> float:
 def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
     """Per row what was measured and predicted, and what limits the model."""
     for row in rows:
-        found = busy(row)
+        result = busy(row)
         seconds = predicted(row)
         launch = float(row.source["launch_us"]) * 1e-6
-        limits = {**found._asdict(), "launch": launch}
+        limits = {**result._asdict(), "launch": launch}
         yield {
             "source": row.name,
             "array": row.source["array"],
@@ -273,14 +273,14 @@ def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         row | {"predicted_us": row["like_ours_us"], "error": row["like_ours_us"] / row["published_us"] - 1}
         for row in kept
     ]
-    found = {
+    result = {
         "kept out": summary(kept),
         "the same, all code as ours": summary(ours),
         "used for fitting": summary([row for row in rows if row["fit"]]),
     }
     for source in dict.fromkeys(row["source"] for row in kept):
-        found[source] = summary([row for row in kept if row["source"] == source])
-    return found
+        result[source] = summary([row for row in kept if row["source"] == source])
+    return result
 
 
 @benchmark("Without the rows of single products.", timed=False)
@@ -302,7 +302,7 @@ def main(quick: bool, everything: bool) -> Outcome:
     tables.append(
         table(
             f"errors, and pairs that differ by {DIFFERENT} x or more",
-            [{"of": name, **found} for name, found in summaries.items()],
+            [{"of": name, **result} for name, result in summaries.items()],
             *("of", "rows", "median = median_error:.0%", "90 % = error_90:.0%", "within 25 % = within_25:.0%"),
             *("within 50 % = within_50:.0%", "pairs", "ranked right = ranked:.1%"),
         )

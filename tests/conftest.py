@@ -235,8 +235,8 @@ def _nothing_stays() -> Iterator[None]:
     assigned, active, listeners = _assigned(), selection.active.key, list(events.listeners)
     yield
     left = []
-    if (found := _assigned()) != assigned:
-        left.append(f"settings: {found}, before: {assigned}")
+    if (result := _assigned()) != assigned:
+        left.append(f"settings: {result}, before: {assigned}")
         config.reset()
     if selection.active.key != active:
         left.append(f"default devices: {selection.active.key}, before: {active}")

@@ -133,8 +133,8 @@ print(found[0].message)
 
 
 def test_every_promised_variable_is_read_with_its_aliases() -> None:
-    found = {variable: aliases for variable, *aliases in (setting.readers for setting in SETTINGS.values())}
-    assert {variable: found.get(variable) for variable in PROMISED} == PROMISED
+    result = {variable: aliases for variable, *aliases in (setting.readers for setting in SETTINGS.values())}
+    assert {variable: result.get(variable) for variable in PROMISED} == PROMISED
 
 
 @pytest.mark.parametrize("name", SWITCHES)

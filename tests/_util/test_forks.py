@@ -274,14 +274,14 @@ def test_a_child_can_read_an_attribute_that_a_thread_of_its_parent_computes() ->
 
 def test_two_threads_get_the_same_value_of_an_attribute() -> None:
     slow = Slow()
-    found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(slow.value))
+    result: list[object] = []
+    thread = threading.Thread(target=lambda: result.append(slow.value))
     thread.start()
     assert slow.begun.wait(SECONDS)
     first = slow.value
     slow.may_end.set()
     thread.join()
-    assert found == [first]
+    assert result == [first]
     assert slow.value is first
 
 
@@ -296,15 +296,15 @@ def test_two_threads_get_the_same_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("npu_tensor.runtime.cpu.processor.Pool", make)
     device = CpuDevice(memory.Allocator())
-    found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(device.pool)) for _ in range(2)]
+    result: list[object] = []
+    threads = [threading.Thread(target=lambda: result.append(device.pool)) for _ in range(2)]
     for thread in threads:
         thread.start()
         assert begun.wait(SECONDS)
     may_end.set()
     for thread in threads:
         thread.join()
-    assert found == [device.pool] * 2
+    assert result == [device.pool] * 2
 
 
 def test_builds_of_the_parent_are_not_going_on_in_the_child() -> None:
@@ -366,18 +366,18 @@ def calls(path: Path) -> set[str]:
 
 
 def test_all_locks_are_made_for_forks() -> None:
-    found = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): calls(path) for path in PACKAGE.rglob("*.py")}
-    assert {module for module, called in found.items() if called & WAITED_FOR} == set(OWN)
-    assert {module for module, called in found.items() if "forks.new_lock" in called} == set(CASES)
+    result = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): calls(path) for path in PACKAGE.rglob("*.py")}
+    assert {module for module, called in result.items() if called & WAITED_FOR} == set(OWN)
+    assert {module for module, called in result.items() if "forks.new_lock" in called} == set(CASES)
 
 
 def test_no_attribute_is_computed_under_a_lock_that_all_instances_share() -> None:
     """As the standard library's are before Python 3.12."""
     taken = re.compile(r"functools\.cached_property|from functools import .*cached_property")
-    found = [path for path in PACKAGE.rglob("*.py") if taken.search(path.read_text("utf-8"))]
-    assert found == [PACKAGE / "_util" / "forks.py"]
+    result = [path for path in PACKAGE.rglob("*.py") if taken.search(path.read_text("utf-8"))]
+    assert result == [PACKAGE / "_util" / "forks.py"]
 
 
 def test_only_one_module_asks_to_be_told_of_forks() -> None:
-    found = [path for path in PACKAGE.rglob("*.py") if "register_at_fork" in path.read_text("utf-8")]
-    assert found == [PACKAGE / "_util" / "forks.py"]
+    result = [path for path in PACKAGE.rglob("*.py") if "register_at_fork" in path.read_text("utf-8")]
+    assert result == [PACKAGE / "_util" / "forks.py"]

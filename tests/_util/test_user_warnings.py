@@ -29,9 +29,9 @@ def test_the_line_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [warning.category for warning in seen] == [RuntimeWarning] * 4
     assert {warning.filename for warning in seen} == {__file__}
     lines, first = inspect.getsourcelines(test_the_line_is_the_users)
-    found = [(str(warning.message), lines[warning.lineno - first].strip()) for warning in seen]
+    result = [(str(warning.message), lines[warning.lineno - first].strip()) for warning in seen]
     block = 'with nt.default_device("around"):'
-    assert found == [
+    assert result == [
         ("here", 'warn("here")'),
         ("there", 'nt.set_default_device("there")'),
         ("around", block),

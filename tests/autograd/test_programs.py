@@ -41,7 +41,7 @@ def operands_of(op: Op) -> list[np.ndarray]:
 
 def programs() -> list[Op]:
     """All ops that are programs and whose result is a float for floats."""
-    found = []
+    result = []
     for op in OPS.values():
         if op.kind in ("map", "row") and op.name not in ("where", "fill"):
             try:
@@ -49,8 +49,8 @@ def programs() -> list[Op]:
             except nt.DTypeError:
                 continue
             if call.spec.dtype.is_floating_point:
-                found.append(op)
-    return found
+                result.append(op)
+    return result
 
 
 PROGRAMS = programs()

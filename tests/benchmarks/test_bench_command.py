@@ -48,29 +48,29 @@ def test_the_names_of_the_command_are_those_of_the_suite() -> None:
 
 def test_a_suite_writes_rows_machine_and_contenders(tmp_path: Path) -> None:
     before = nt.get_default_device()
-    found = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements")
+    result = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements")
     assert nt.get_default_device() == before
-    assert {(entry["contender"], entry["device"], entry["kind"]) for entry in found["rows"]} == {
+    assert {(entry["contender"], entry["device"], entry["kind"]) for entry in result["rows"]} == {
         ("npu_tensor", "cpu", "measured"),
         ("npu_tensor jit", "cpu", "measured"),
         ("numpy", "cpu", "measured"),
     }
-    assert {entry["size"] for entry in found["rows"]} == {f"{SIDE}x{SIDE}"}
-    assert found["quick"] is True
-    assert found["contenders"].keys() == {"npu_tensor", "npu_tensor jit", "numpy"}
-    assert {"npu1", "npu2", "cpu"} == {ceiling["device"] for ceiling in found["ceilings"]}
+    assert {entry["size"] for entry in result["rows"]} == {f"{SIDE}x{SIDE}"}
+    assert result["quick"] is True
+    assert result["contenders"].keys() == {"npu_tensor", "npu_tensor jit", "numpy"}
+    assert {"npu1", "npu2", "cpu"} == {ceiling["device"] for ceiling in result["ceilings"]}
 
 
 def test_the_sweep_predicts_where_there_is_no_npu() -> None:
     """The crossover needs a figure of an NPU at every size; none of them is called measured."""
-    found = list(suites.SUITES["matmul"].run(suites.Task([], (), QUICK_AMOUNT, True, frozenset())))
-    rows = [entry for entry in found if isinstance(entry, Row)]
+    result = list(suites.SUITES["matmul"].run(suites.Task([], (), QUICK_AMOUNT, True, frozenset())))
+    rows = [entry for entry in result if isinstance(entry, Row)]
     assert {(entry.device, entry.dtype, entry.size, entry.kind) for entry in rows} == {
         (device, "bfloat16", f"{n}x{n}", "predicted")
         for device in ("npu1", "npu2", "cpu")
         for n in (64, 128, 256, 512, 1024)
     }
-    refused = [entry for entry in found if isinstance(entry, LeftOut)]
+    refused = [entry for entry in result if isinstance(entry, LeftOut)]
     assert {entry.dtype for entry in refused} == {"float32"}
     assert all("float32 is exact on the CPU" in entry.reason for entry in refused)
     assert not any(entry.failed for entry in refused)
@@ -107,7 +107,7 @@ def test_ratios_are_over_what_was_measured_on_the_cpu() -> None:
         row("npu_tensor", 8e-3, kind="predicted"),
         row("numpy", 4e-3),
     ]
-    assert [line[-2:] for line in run.lines([found._asdict() for found in rows])] == [
+    assert [line[-2:] for line in run.lines([result._asdict() for result in rows])] == [
         ["", "0.50 x"],
         ["2.00 x", ""],
         ["5.00 x", "2.50 x"],
@@ -119,8 +119,8 @@ def test_ratios_are_over_what_was_measured_on_the_cpu() -> None:
 
 
 def test_peers_take_part_wherever_npu_tensor_computes(tmp_path: Path) -> None:
-    found = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements", "--device", "sim:npu2")
-    assert {(entry["contender"], entry["device"]) for entry in found["rows"]} == {("numpy", "cpu")}
+    result = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements", "--device", "sim:npu2")
+    assert {(entry["contender"], entry["device"]) for entry in result["rows"]} == {("numpy", "cpu")}
 
 
 def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +134,9 @@ def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: 
     outcome = invoke("--suite", "matmul", "--peer", "numpy", "--json", str(path))
     assert outcome.exit_code == 1, outcome.output
     assert "Error: npu_tensor cpu linear float32 64x64: BuildError: no such instruction" in outcome.output
-    found = load(path)
-    assert [entry["contender"] for entry in found["rows"]] == ["numpy"]
-    assert {entry["contender"] for entry in found["left_out"] if entry["failed"]} == {"npu_tensor", "npu_tensor jit"}
+    result = load(path)
+    assert [entry["contender"] for entry in result["rows"]] == ["numpy"]
+    assert {entry["contender"] for entry in result["left_out"] if entry["failed"]} == {"npu_tensor", "npu_tensor jit"}
 
 
 def test_a_suite_that_ends_early_leaves_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +148,9 @@ def test_a_suite_that_ends_early_leaves_what_was_measured(tmp_path: Path, monkey
     path = tmp_path / "results.json"
     outcome = invoke("--suite", "cache", "--suite", "kernel_model", "--peer", "none", "--json", str(path))
     assert outcome.exit_code == 1, outcome.output
-    found = load(path)
-    assert {entry["suite"] for entry in found["rows"]} == {"cache", "kernel_model"}
-    assert [(entry["suite"], entry["reason"], entry["failed"]) for entry in found["left_out"]] == [
+    result = load(path)
+    assert {entry["suite"] for entry in result["rows"]} == {"cache", "kernel_model"}
+    assert [(entry["suite"], entry["reason"], entry["failed"]) for entry in result["left_out"]] == [
         ("cache", "the suite ended early: no compiler", True)
     ]
 
@@ -197,11 +197,11 @@ def test_a_session_says_of_which_commit_and_on_which_machine(tmp_path: Path) -> 
 def test_peers_that_are_not_there_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "benchmarks.peers.torch", raising=False)
-    found = bench(tmp_path, "--peer", "torch", "--suite", "dispatch", "--only", "add 16 elements")
-    (entry,) = found["left_out"]
+    result = bench(tmp_path, "--peer", "torch", "--suite", "dispatch", "--only", "add 16 elements")
+    (entry,) = result["left_out"]
     assert entry["contender"] == "torch"
     assert "torch" in entry["reason"]
-    assert "torch" not in found["contenders"]
+    assert "torch" not in result["contenders"]
 
 
 @pytest.mark.parametrize(

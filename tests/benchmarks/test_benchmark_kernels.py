@@ -43,10 +43,10 @@ def test_the_report(arch: str, columns: int, tmp_path: Path) -> None:
     )
     assert outcome.exit_code == 0, outcome.output
     assert "predicted for" in outcome.output
-    found = json.loads(path.read_text())
+    result = json.loads(path.read_text())
     keys = {"kernel", "dtype", "shape", "columns", "cores", "predicted_us", "limit", "roofline_fraction"}
-    assert found["rows"]
-    for row in found["rows"]:
+    assert result["rows"]
+    for row in result["rows"]:
         assert keys <= set(row)
         assert "refused" not in row, row
         assert 0 < row["roofline_fraction"] <= 1.000001, row

@@ -39,9 +39,9 @@ def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[s
     else:
         outcome = CliRunner().invoke(command, options, catch_exceptions=False)
         assert outcome.exit_code == 0, outcome.output
-    found = json.loads(path.read_text())
-    assert {"date", "processor", "cores", "threads", "others", "system", "python", "versions"} <= set(found["machine"])
-    return found
+    result = json.loads(path.read_text())
+    assert {"date", "processor", "cores", "threads", "others", "system", "python", "versions"} <= set(result["machine"])
+    return result
 
 
 # --- workloads
@@ -85,12 +85,12 @@ def test_a_row_that_compares_different_things_is_refused() -> None:
 
 def test_every_contender_returns_the_result() -> None:
     case = made_up(2, 2)
-    found = ops.contenders(case)
-    assert set(found) == {"ours", "jit", "peer", "jit_batch"}
-    batch = found.pop("jit_batch")()
+    actual = ops.contenders(case)
+    assert set(actual) == {"ours", "jit", "peer", "jit_batch"}
+    batch = actual.pop("jit_batch")()
     assert isinstance(batch, tuple)
     assert len({tuple(result.tolist()) for result in batch}) == ops.BATCH
-    for name, call in found.items():
+    for name, call in actual.items():
         assert call().tolist() == (2 * case.values[0]).tolist(), name  # type: ignore[attr-defined]
 
 
@@ -110,7 +110,7 @@ def test_contenders_take_turns_and_every_round_counts() -> None:
     turns = []
     calls = {name: lambda name=name: turns.append(name) for name in "ab"}
     samples = interleaved(calls, Effort(rounds=4, block_seconds=1e-6))
-    assert {name: len(found) for name, found in samples.items()} == {"a": 4, "b": 4}
+    assert {name: len(result) for name, result in samples.items()} == {"a": 4, "b": 4}
     changes = [name for name, previous in zip(turns, [None, *turns], strict=False) if name != previous]
     assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
 
@@ -123,12 +123,12 @@ def test_nothing_is_timed_while_threads_of_another_contender_are_busy() -> None:
             pass
         ended.set()
 
-    found = []
+    result = []
     thread = threading.Thread(target=spin)
     thread.start()
-    interleaved({"a": lambda: found.append(ended.is_set())}, Effort(rounds=1, block_seconds=1e-6))
+    interleaved({"a": lambda: result.append(ended.is_set())}, Effort(rounds=1, block_seconds=1e-6))
     thread.join()
-    assert found[-1]
+    assert result[-1]
 
 
 def test_summary_of_known_rows() -> None:
@@ -138,8 +138,8 @@ def test_summary_of_known_rows() -> None:
         {"large": False, "speedup": 0.5, "jit_speedup": 1.5, "jit_batch_speedup": 0.9},
         {"large": False, "speedup": 0.25, "jit_speedup": 1.25, "jit_batch_speedup": 3.0},
     ]
-    found = ops.summary(rows)
-    assert {key: (goal["value"], goal["met"]) for key, goal in found.items()} == {
+    result = ops.summary(rows)
+    assert {key: (goal["value"], goal["met"]) for key, goal in result.items()} == {
         "large_eager": (pytest.approx(4.0), True),
         "large_eager_minimum": (2.0, True),
         "large_out": (1.0, False),
@@ -161,8 +161,8 @@ def test_others_disturb_times_and_nothing_else() -> None:
 
 
 def test_ops(tmp_path: Path) -> None:
-    found = run(ops.main, tmp_path, "--only", "add,rms_norm,to_float32")
-    rows = found["rows"]
+    result = run(ops.main, tmp_path, "--only", "add,rms_norm,to_float32")
+    rows = result["rows"]
     assert sorted((row["op"], row["dtype"], row["size"]) for row in rows) == [
         *(("add", dtype, size) for dtype in ("bfloat16", "float32") for size in ("1024", "1048576")),
         *(("rms_norm", dtype, "4096x1024") for dtype in ("bfloat16", "float32")),
@@ -177,7 +177,7 @@ def test_ops(tmp_path: Path) -> None:
         assert row["jit_speedup"] == pytest.approx(row["peer_us"] / row["jit_us"], rel=1e-2)
         if "out_us" in row:
             assert row["out_speedup"] == pytest.approx(row["out_us"] / row["ours_us"], rel=1e-2)
-    assert set(found["summary"]) == {goal.key for goal in ops.GOALS}
+    assert set(result["summary"]) == {goal.key for goal in ops.GOALS}
 
 
 def test_ops_refuses_an_unknown_workload() -> None:
@@ -190,30 +190,30 @@ def test_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "GROUPS", [group._replace(quick=1) for group in products.GROUPS])
     amount = products.QUICK_AMOUNT
     monkeypatch.setattr(products, "QUICK_AMOUNT", amount._replace(effort=amount.effort._replace(rounds=2, blocks=1)))
-    found = run(products.main, tmp_path)
-    assert not any(entry["failed"] for entry in found["left_out"])
-    rows = found["rows"]
+    result = run(products.main, tmp_path)
+    assert not any(entry["failed"] for entry in result["left_out"])
+    rows = result["rows"]
     ops = {(w.name, dtype) for group in products.GROUPS for w in group.workloads for dtype in group.dtypes}
     assert {(row["op"], row["dtype"]) for row in rows} == ops
-    left_out = {(entry["case"], entry["dtype"]) for entry in found["left_out"] if entry["contender"] == "torch"}
+    left_out = {(entry["case"], entry["dtype"]) for entry in result["left_out"] if entry["contender"] == "torch"}
     for row in rows:
         if row["peer"] is None:  # Every peer that computes this at all was left out, which the report says.
             assert (row["op"], row["dtype"]) in left_out
             continue
         assert row["best_peer"] == row["peers"][row["peer"]] == min(row["peers"].values())
         assert row["speedup"] == pytest.approx(row["best_peer"] / row["ours"])
-    assert [entry["dtype"] for entry in found["summary"]] == ["all", "float32", "bfloat16", "int8"]
+    assert [entry["dtype"] for entry in result["summary"]] == ["all", "float32", "bfloat16", "int8"]
 
 
 def test_products_are_compared_with_the_fastest_peer() -> None:
     row = partial(sessions.row, case="matmul", shapes=[[2, 4], [4, 3]], flops=48)
     rows = [row("npu_tensor jit", 4e-6), row("numpy", 8e-6), row("torch", 2e-6)]
-    (found,) = products.rows_of([*rows, row("torch", 1.0, dtype="int8")])  # Not computed by ours: no row.
-    assert (found["shape"], found["gflops"], found["ours"]) == ("2x4 4x3", pytest.approx(48 / 4e-6 / 1e9), 4.0)
-    assert (found["peer"], found["best_peer"], found["speedup"]) == ("torch", 2.0, 0.5)
+    (result,) = products.rows_of([*rows, row("torch", 1.0, dtype="int8")])  # Not computed by ours: no row.
+    assert (result["shape"], result["gflops"], result["ours"]) == ("2x4 4x3", pytest.approx(48 / 4e-6 / 1e9), 4.0)
+    assert (result["peer"], result["best_peer"], result["speedup"]) == ("torch", 2.0, 0.5)
     (alone,) = products.rows_of(rows[:1])
     assert alone["peer"] is alone["best_peer"] is alone["speedup"] is None
-    summary = products.summary([found, {**found, "dtype": "int8", "speedup": 8.0}, alone])
+    summary = products.summary([result, {**result, "dtype": "int8", "speedup": 8.0}, alone])
     assert [(entry["dtype"], entry["rows"], entry["mean"], entry["smallest"]) for entry in summary] == [
         ("all", 2, pytest.approx(2.0), 0.5),
         ("float32", 1, pytest.approx(0.5), 0.5),
@@ -267,20 +267,20 @@ def test_loops_compute_what_they_say(library: Any) -> None:
         scores = tokens @ query @ (tokens @ key).T / math.sqrt(tokens.shape[1])
         weights = np.tril(np.exp(scores))
         expected = weights / weights.sum(1, keepdims=True) @ (tokens @ value)
-        found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
-        assert disagreement(found, expected) <= TOLERANCE["float32"]
+        result = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
+        assert disagreement(result, expected) <= TOLERANCE["float32"]
     tokens = attending.operands[0][0].astype(np.float64)
     weights = np.tril(np.exp(tokens @ tokens.T / math.sqrt(tokens.shape[1])))
-    found = np.array(attending.run(library, *map(library.from_numpy, attending.operands)))[:, 0, 0]
-    assert disagreement(found, weights / weights.sum(1, keepdims=True) @ tokens) <= TOLERANCE["float32"]
+    result = np.array(attending.run(library, *map(library.from_numpy, attending.operands)))[:, 0, 0]
+    assert disagreement(result, weights / weights.sum(1, keepdims=True) @ tokens) <= TOLERANCE["float32"]
     inputs, labels = (operand.astype(np.float64) for operand in early.operands)
     solution = np.zeros((inputs.shape[1] + 1, 1))
     inputs = np.hstack([inputs, np.ones_like(labels)])
     for _ in range(30):
         solution -= 0.1 * inputs.T @ (1 / (1 + np.exp(-inputs @ solution)) - labels) / len(labels)
     for loop in (early, late):
-        found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
-        assert disagreement(found, solution) <= TOLERANCE["float32"]
+        result = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
+        assert disagreement(result, solution) <= TOLERANCE["float32"]
 
 
 def test_loops_without_pytorch_have_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,13 +296,13 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlp = training.WORKLOADS["mlp, batch 64"]._replace(shape=(4, 784))
     layer = training.WORKLOADS["transformer layer, 16 x 64 tokens"]._replace(shape=(2, 3, 128))
     monkeypatch.setattr(training, "WORKLOADS", {"mlp": mlp, "layer": layer})
-    found = run(training.main, tmp_path, "--peer", "torch")
-    assert [row["what"] for row in found["rows"]] == ["mlp", "layer"]
-    for row in found["rows"]:
+    result = run(training.main, tmp_path, "--peer", "torch")
+    assert [row["what"] for row in result["rows"]] == ["mlp", "layer"]
+    for row in result["rows"]:
         assert row["speedup"] == pytest.approx(row["peer_ms"] / row["ours_ms"])
-    assert found["summary"]["smallest"] <= found["summary"]["mean"]
-    assert found["memory"]["steps"] == 100
-    assert found["memory"]["tensors"] == 0
+    assert result["summary"]["smallest"] <= result["summary"]["mean"]
+    assert result["memory"]["steps"] == 100
+    assert result["memory"]["tensors"] == 0
 
 
 def test_training_without_pytorch_has_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,10 +314,10 @@ def test_training_without_pytorch_has_no_speedups(monkeypatch: pytest.MonkeyPatc
 def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for sizes, few in (("SMALL", {1: range(2, 5), 2: range(2, 4)}), ("LARGE", (50,)), ("TIMED", (1, 9))):
         monkeypatch.setattr(placement, sizes, few)
-    found = run(placement.main, tmp_path)
-    assert {row["family"] for row in found["small"]} == {row["family"] for row in found["large"]} == set(FAMILIES)
-    assert min(row["worst"] for row in found["small"]) >= 1 - 1e-9  # No placement beats the best of all.
-    assert all(row["median_us"] > 0 for row in found["planning"])
+    result = run(placement.main, tmp_path)
+    assert {row["family"] for row in result["small"]} == {row["family"] for row in result["large"]} == set(FAMILIES)
+    assert min(row["worst"] for row in result["small"]) >= 1 - 1e-9  # No placement beats the best of all.
+    assert all(row["median_us"] > 0 for row in result["planning"])
 
 
 def test_the_busy_process_ends_with_its_block() -> None:
@@ -337,9 +337,9 @@ def test_memory_counts_the_output_and_not_the_inputs() -> None:
 
 
 def test_compile_time(tmp_path: Path) -> None:
-    found = run("compile_time", tmp_path)
-    assert all(row["milliseconds"] > 0 for row in found["rows"])
-    assert found["summary"]["met"] == (found["summary"]["milliseconds"] < found["summary"]["asked"])
+    result = run("compile_time", tmp_path)
+    assert all(row["milliseconds"] > 0 for row in result["rows"])
+    assert result["summary"]["met"] == (result["summary"]["milliseconds"] < result["summary"]["asked"])
 
 
 @needs_compiler

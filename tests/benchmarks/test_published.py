@@ -19,12 +19,12 @@ CONTENT = json.loads(Path(published.__file__).with_name("published.json").read_t
 def row(name: str, work: str, columns: int) -> Measurement:
     kind, operand, size = work.split()
     extents = tuple(map(int, size.split("x")))
-    (found,) = (
+    (result,) = (
         each
         for each in measurements()
         if (each.name, each.kind, each.operand, each.extents, each.columns) == (name, kind, operand, extents, columns)
     )
-    return found
+    return result
 
 
 def test_every_row_says_where_it_is_from() -> None:
@@ -97,10 +97,10 @@ def test_summaries_by_hand() -> None:
 
 def test_the_rows_that_were_kept_out() -> None:
     """Median error at most 25 %, 90 % within 50 %, 95 % of different pairs ranked right."""
-    found = summary([each for each in compared(measurements()) if not each["fit"]])
-    assert found["median_error"] <= 0.25
-    assert found["within_50"] >= 0.9
-    assert found["ranked"] >= 0.95
+    result = summary([each for each in compared(measurements()) if not each["fit"]])
+    assert result["median_error"] <= 0.25
+    assert result["within_50"] >= 0.9
+    assert result["ranked"] >= 0.95
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -108,5 +108,6 @@ def test_the_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(published.main, ["--quick", "--all", "--json", str(path)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "kept out" in done.output
-    found = json.loads(path.read_text())
-    assert found["summaries"]["kept out"]["rows"] + found["summaries"]["used for fitting"]["rows"] == len(found["rows"])
+    result = json.loads(path.read_text())
+    summaries = result["summaries"]
+    assert summaries["kept out"]["rows"] + summaries["used for fitting"]["rows"] == len(result["rows"])

@@ -20,7 +20,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     content = session([row(), row("numpy"), PREDICTED])
     save(path, content)
     assert load(path) == content
-    assert [Row(**found) for found in load(path)["rows"]] == [row(), row("numpy"), PREDICTED]
+    assert [Row(**result) for result in load(path)["rows"]] == [row(), row("numpy"), PREDICTED]
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_what_is_left_out_now_is_lost() -> None:
     broken = LeftOut("broken", "ops", "add", "float32", "4", "cpu", "npu_tensor", failed=True)
     peer = broken._replace(contender="torch")
     new["left_out"] = [entry._asdict() for entry in (broken, peer, broken._replace(size="8"))]
-    (found,) = lost(session(ROWS), new)
-    assert (found.row, found.reason) == (ROWS[0]._asdict(), "broken")
+    (result,) = lost(session(ROWS), new)
+    assert (result.row, result.reason) == (ROWS[0]._asdict(), "broken")
     new["left_out"] = [LeftOut("no compiler", "ops", contender="npu_tensor")._asdict()]
-    assert [found.row["case"] for found in lost(session(ROWS), new)] == ["add", "mul", "mul"]
+    assert [result.row["case"] for result in lost(session(ROWS), new)] == ["add", "mul", "mul"]
 
 
 def test_rows_without_a_counterpart_are_not_compared() -> None:
@@ -199,10 +199,10 @@ def lines(dtype: str, flops: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_slow_rows_are_no_limit_of_the_processor(dtype: str) -> None:
-    found = lines(dtype, flops=1)["cpu"]
-    assert found["flops_per_second"] > 1e6  # a processor that took half an hour for the product would have less
-    assert found["bytes_per_second"] > 1e6
-    assert "best seen here" in found["source"]
+    result = lines(dtype, flops=1)["cpu"]
+    assert result["flops_per_second"] > 1e6  # a processor that took half an hour for the product would have less
+    assert result["bytes_per_second"] > 1e6
+    assert "best seen here" in result["source"]
 
 
 def test_no_row_is_faster_than_the_best_that_was_seen() -> None:
@@ -211,10 +211,10 @@ def test_no_row_is_faster_than_the_best_that_was_seen() -> None:
 
 def test_lines_of_the_arrays_are_their_peaks() -> None:
     """MACs of a core per cycle, of 4 x 4 cores at 1 GHz and of 8 x 4 at 1.5 GHz; two operations each."""
-    found = lines("bfloat16", flops=1)
-    assert found["npu1"]["flops_per_second"] == 2 * 128 * 16 * 1.0e9
-    assert found["npu2"]["flops_per_second"] == 2 * 24 * 32 * 1.8e9
-    assert all("peak" in found[device]["source"] for device in ("npu1", "npu2"))
+    result = lines("bfloat16", flops=1)
+    assert result["npu1"]["flops_per_second"] == 2 * 128 * 16 * 1.0e9
+    assert result["npu2"]["flops_per_second"] == 2 * 24 * 32 * 1.8e9
+    assert all("peak" in result[device]["source"] for device in ("npu1", "npu2"))
 
 
 def test_a_session_without_the_processor_measures_nothing_of_it() -> None:

@@ -55,8 +55,8 @@ def test_npu_tensor_computes_what_the_reference_does(name: str, dtype: str) -> N
     case = smallest(name, dtype)
     expected = case.expected()
     for library in (NpuTensor(), Jitted()):
-        found = library.values(case.contender(library)()())
-        assert disagreement(found, expected) <= TOLERANCE[dtype]
+        result = library.values(case.contender(library)()())
+        assert disagreement(result, expected) <= TOLERANCE[dtype]
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +74,13 @@ def test_peers_compute_what_the_reference_does(name: str, dtype: str, installed:
         if dtype not in library.dtypes:
             continue
         try:
-            found = library.values(case.contender(library)()())
+            result = library.values(case.contender(library)()())
         except Lacking:
             continue
         taking_part += 1
         # GGML looks gelu up in a table of float16 values, and is left out of it and of chains with it.
         if library.name != "ggml" or name not in ("gelu", "chain", "5 ops on 1,024 elements"):
-            assert disagreement(found, expected) <= TOLERANCE[dtype], library.name
+            assert disagreement(result, expected) <= TOLERANCE[dtype], library.name
     if any(library.name == "torch" for library in installed):
         assert taking_part
 
@@ -106,8 +106,8 @@ VALUES = np.linspace(-1, 1, 64, dtype=np.float32)
 
 
 def found_for(case: Case, *libraries: Library, amount: Amount = LITTLE) -> tuple[list[Row], list[LeftOut]]:
-    found = list(measured(case, libraries, amount))
-    return [row for row in found if isinstance(row, Row)], [row for row in found if isinstance(row, LeftOut)]
+    result = list(measured(case, libraries, amount))
+    return [row for row in result if isinstance(row, Row)], [row for row in result if isinstance(row, LeftOut)]
 
 
 def test_a_row_says_what_was_measured() -> None:
@@ -328,8 +328,8 @@ def test_who_raised_is_named() -> None:
 def test_missing_peers_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "benchmarks.peers.jax", raising=False)
-    found, missing = peers.load(["numpy", "jax"], threads=2)
-    assert [library.name for library in found] == ["numpy"]
+    result, missing = peers.load(["numpy", "jax"], threads=2)
+    assert [library.name for library in result] == ["numpy"]
     assert missing.keys() == {"jax"}
     assert "jax" in missing["jax"]
 
@@ -339,10 +339,10 @@ def test_missing_peers_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch
 
 def test_predictions_grow_with_the_work() -> None:
     def seconds(case: Case, generation: str) -> float:
-        found = predicted(generation, *case.recorded())
-        assert isinstance(found, Prediction)
-        assert found.note == "kernels on the NPU: 1 of 1"
-        return found.seconds
+        result = predicted(generation, *case.recorded())
+        assert isinstance(result, Prediction)
+        assert result.note == "kernels on the NPU: 1 of 1"
+        return result.seconds
 
     sizes = [next(cases(["linear"], [f"{n}x{n}"], "matmul"))._replace(dtype="bfloat16") for n in (256, 1024)]
     for generation in GENERATIONS:

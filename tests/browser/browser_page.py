@@ -180,12 +180,12 @@ class Page:
             "return [...document.querySelectorAll(arguments[0])]"
             ".map(e => rectangle(e.getBoundingClientRect(), e.textContent.trim()));"
         )
-        return [Box(*found) for found in self.run(script, selector)]
+        return [Box(*result) for result in self.run(script, selector)]
 
     def texts(self, selector: str = "body") -> list[Box]:
         """The boxes of all visible pieces of text inside what `selector` finds."""
         script = RECTANGLE + TEXTS + "return found.map(([r, text]) => rectangle(r, text));"
-        return [Box(*found) for found in self.run(script, selector)]
+        return [Box(*result) for result in self.run(script, selector)]
 
     def attributes(self, selector: str, name: str) -> list[str | None]:
         """An attribute of all elements that a CSS selector finds."""
@@ -225,8 +225,8 @@ class Page:
     def print(self) -> bytes:
         """The page on paper, as a PDF file."""
         self.look(media="print")
-        found = self._driver.execute_cdp_cmd("Page.printToPDF", {})
-        return base64.b64decode(found["data"])
+        result = self._driver.execute_cdp_cmd("Page.printToPDF", {})
+        return base64.b64decode(result["data"])
 
     def save_picture(self, path: Path) -> None:
         """Write the whole page, also what is below the window, as a PNG file."""

@@ -44,11 +44,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     # With the path of the driver, Selenium does not look for one to download.
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
+    result = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
     try:
-        yield found
+        yield result
     finally:
-        found.quit()
+        result.quit()
 
 
 @pytest.fixture

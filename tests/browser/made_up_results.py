@@ -49,14 +49,14 @@ def row(
 def contest(suite: str, case: str, dtype: str, shapes: list[list[int]], seconds: float, flops: int) -> list[Any]:
     """A row of every contender on every device; PyTorch lacks one case, as a library may."""
     what = (suite, case, dtype, shapes)
-    found = []
+    result = []
     for device, times in (("cpu", 1.0), *([("npu", MEASURED_NPU)] if suite == "ops" else [])):
         for contender, share in (("npu_tensor", 1.0), ("npu_tensor jit", 0.5)):
-            found.append(row(*what, contender, share * seconds / times, flops, device=device))
+            result.append(row(*what, contender, share * seconds / times, flops, device=device))
     for peer, ratio in RATIOS.items():
         if (case, peer) != ("exp", "torch"):
-            found.append(row(*what, peer, ratio * seconds, flops))
-    return found
+            result.append(row(*what, peer, ratio * seconds, flops))
+    return result
 
 
 def results() -> dict[str, Any]:

@@ -28,7 +28,7 @@ def test_complaints_and_requests_are_problems(driver: Chrome, tmp_path: Path, bo
     path.write_text(f"<!doctype html><title>x</title><body>{body}")
     page = Page(driver)
     page.open(path)
-    assert any(problem in found for found in page.problems())
+    assert any(problem in result for result in page.problems())
 
 
 def test_a_page_with_everything_inside_has_no_problems(driver: Chrome, tmp_path: Path) -> None:

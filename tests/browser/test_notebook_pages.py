@@ -36,7 +36,7 @@ def test_every_cell_has_run_and_pictures_are_seen(notebook: Path, rendered: Rend
     code = sum(cell["cell_type"] == "code" for cell in cells)
     assert prompts == [["In", f"[{number + 1}]:"] for number in range(code)]
     assert page.boxes("[data-mime-type='application/vnd.jupyter.stderr'], [data-mime-type*='error']") == []
-    drawings = [[Box(*found) for found in boxes] for boxes in page.run(DRAWINGS)]
+    drawings = [[Box(*result) for result in boxes] for boxes in page.run(DRAWINGS)]
     assert len(drawings) >= PICTURES[notebook.stem[:2]]
     for picture, *texts in drawings:
         assert min(picture.width, picture.height) > 30

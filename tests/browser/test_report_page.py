@@ -37,10 +37,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(report: Path, driver: Chrome) -> Iterator[Page]:
     """The report; it is not loaded anew for every test that only looks at it."""
-    found = Page(driver)
-    found.reuse(report)
-    yield found
-    assert found.problems() == []
+    result = Page(driver)
+    result.reuse(report)
+    yield result
+    assert result.problems() == []
 
 
 def ticks(page: Page, axis: str) -> dict[str, Box]:
@@ -135,12 +135,12 @@ def test_points_of_the_roofline_are_at_their_rate_and_intensity(page: Page) -> N
     ]
     along = (middle(x["1"]), 1), (middle(x["100"]), 100)
     up = (level(y["1"]), 1), (level(y["100"]), 100)
-    found = [
+    result = [
         (value_at(middle(box), *along), value_at(level(box), *up))
         for box in page.boxes("#plot-roofline .xy .scatterlayer .point")
     ]
     for x_value, y_value in expected:
-        assert any(math.isclose(a, x_value, rel_tol=0.05) and math.isclose(b, y_value, rel_tol=0.05) for a, b in found)
+        assert any(math.isclose(a, x_value, rel_tol=0.05) and math.isclose(b, y_value, rel_tol=0.05) for a, b in result)
 
 
 def test_stars_stand_where_the_times_are_equal_to_those_without_recording(page: Page) -> None:
@@ -172,8 +172,8 @@ def test_predictions_for_the_processor_are_taken_beside_those_for_the_npu() -> N
     changed = results()
     npu = next(row for row in changed["rows"] if (row["device"], row["kind"]) == ("npu2", "predicted"))
     changed["rows"].append(npu | {"device": "cpu", "p50": 4 * npu["p50"]})
-    found = {decision.npu.case: decision for decision in decisions(read(changed))["npu2"][:1]}
-    assert [(at.chosen, at.cpu.kind, round(at.lead, 6)) for at in found.values()] == [("NPU", "predicted", 4)]
+    result = {decision.npu.case: decision for decision in decisions(read(changed))["npu2"][:1]}
+    assert [(at.chosen, at.cpu.kind, round(at.lead, 6)) for at in result.values()] == [("NPU", "predicted", 4)]
 
 
 def test_every_workload_with_a_prediction_has_a_cell(page: Page) -> None:
@@ -277,8 +277,8 @@ def test_percentiles_are_those_of_the_rows(page: Page) -> None:
 
 def cells(page: str, table: str) -> list[str]:
     """The texts in the cells of a table with that class, row after row."""
-    (found,) = re.findall(rf'<table class="{table}">(.*?)</table>', page, re.DOTALL)
-    return re.findall(r"<td.*?>(.*?)</td>", found)
+    (result,) = re.findall(rf'<table class="{table}">(.*?)</table>', page, re.DOTALL)
+    return re.findall(r"<td.*?>(.*?)</td>", result)
 
 
 def test_regressions_are_listed(tmp_path: Path) -> None:
@@ -287,9 +287,9 @@ def test_regressions_are_listed(tmp_path: Path) -> None:
     slower = next(row for row in before["rows"] if row["case"] == "gelu" and row["contender"] == "npu_tensor")
     slower["p50"] /= 2
     page = write_report(results(), tmp_path, before).read_text("utf-8")
-    found = cells(page, "regressions")
-    assert found[:6] == ["gelu", "32x32", "float32", "npu_tensor", "cpu", "measured"]
-    assert found[8:] == ["2.00"]
+    result = cells(page, "regressions")
+    assert result[:6] == ["gelu", "32x32", "float32", "npu_tensor", "cpu", "measured"]
+    assert result[8:] == ["2.00"]
     assert "Beside the results of 2001-01-01" in page
     assert "governor: powersave before, performance now" in page
 

@@ -33,13 +33,13 @@ def check_text(page: Page) -> None:
 
 
 def test_an_explanation_is_a_table_and_a_picture(show: Show) -> None:
-    found = nt.explain(graph())
-    page = show(found._repr_html_())
+    result = nt.explain(graph())
+    page = show(result._repr_html_())
     check(page)
     check_text(page)
-    assert [box.text for box in page.boxes("tbody td:nth-child(2)")] == [row.op for row in found]
-    assert sorted(box.text for box in page.boxes("g.op > text:first-of-type")) == sorted(row.op for row in found)
-    assert len(page.boxes("g.kernel")) == sum(row.predicted is not None for row in found)
+    assert [box.text for box in page.boxes("tbody td:nth-child(2)")] == [row.op for row in result]
+    assert sorted(box.text for box in page.boxes("g.op > text:first-of-type")) == sorted(row.op for row in result)
+    assert len(page.boxes("g.kernel")) == sum(row.predicted is not None for row in result)
 
 
 @pytest.mark.parametrize("width", [1280, 760])
@@ -67,9 +67,9 @@ def test_the_pointer_tells_more_about_every_op_and_kernel(show: Show) -> None:
 def test_ops_of_the_processor_and_of_a_simulated_npu_have_other_colours(show: Show) -> None:
     x = values(32, 32)
     with nt.default_device("sim:npu2"):
-        found = nt.explain((x + x).argsort(-1))
-    assert {row.op: row.device for row in found} == {"add": "sim:npu2", "argsort": "cpu"}
-    page = show(found._repr_html_())
+        result = nt.explain((x + x).argsort(-1))
+    assert {row.op: row.device for row in result} == {"add": "sim:npu2", "argsort": "cpu"}
+    page = show(result._repr_html_())
     check(page)
     check_text(page)
     (cpu,), (sim,) = (set(page.styles(f"g.op.{kind} > rect", "fill")) for kind in ("cpu", "sim"))
@@ -99,9 +99,9 @@ def test_a_computed_tensor_shows_its_values(show: Show) -> None:
 @needs_compiler
 def test_a_timeline_has_a_row_per_lane_and_spans_as_long_as_they_took(show: Show) -> None:
     x, w = values(64, 128), values(128, 64)
-    with nt.default_device("sim:npu2"), timeline.recorded() as found:
+    with nt.default_device("sim:npu2"), timeline.recorded() as result:
         (x @ w).realize()
-    (recorded,) = found
+    (recorded,) = result
     page = show(recorded.svg())
     (paper,) = page.boxes("svg")
     check_text(page)
@@ -119,9 +119,9 @@ def test_a_timeline_has_a_row_per_lane_and_spans_as_long_as_they_took(show: Show
 
 
 def test_a_profile_is_a_table(show: Show) -> None:
-    with nt.profile() as found:
+    with nt.profile() as result:
         graph().realize()
-    page = show(found._repr_html_())
+    page = show(result._repr_html_())
     check_text(page)
     assert page.boxes("tbody tr")
 
@@ -156,8 +156,8 @@ def test_random_graphs(show: Show, seed: int, size: int) -> None:
     assert boxes_by_item(page).keys() == made.boxes.keys()
     assert len(page.boxes("path.edge")) == len(made.edges)
     boxes = boxes_by_item(page)
-    found = {tuple(item for item in boxes if frame.holds(boxes[item])) for frame in page.boxes("g.kernel > rect")}
-    assert found == {frame.members for frame in made.frames}
+    result = {tuple(item for item in boxes if frame.holds(boxes[item])) for frame in page.boxes("g.kernel > rect")}
+    assert result == {frame.members for frame in made.frames}
 
 
 def test_every_kind_has_its_colour_and_its_entry_in_the_legend(show: Show) -> None:
@@ -214,8 +214,8 @@ def distances(box: Box, points: Points) -> Points:
     """To the outline of the box; negative inside."""
     outside = np.maximum((box.left, box.top) - points, points - (box.right, box.bottom))
     inside = outside.max(axis=1)
-    found: Points = np.where(inside <= 0, inside, np.hypot(*np.maximum(outside, 0).T))
-    return found
+    result: Points = np.where(inside <= 0, inside, np.hypot(*np.maximum(outside, 0).T))
+    return result
 
 
 def boxes_by_item(page: Page) -> dict[int, Box]:
@@ -242,8 +242,8 @@ def check(page: Page) -> None:
             assert box.holds(Box(*label)), label
     assert overlaps(page.texts("svg")) == []
     page.look(height=int(paper.bottom) + 20)
-    for (source, reader), found in page.run(EDGE_POINTS):
-        points, seen = np.array(found)[:, :2], np.array(found)[:, 2].astype(bool)
+    for (source, reader), result in page.run(EDGE_POINTS):
+        points, seen = np.array(result)[:, :2], np.array(result)[:, 2].astype(bool)
         # An edge may leave and reach the kernel in place of its last and first op.
         starts, ends = ([boxes[item], *(f for f in frames if f.holds(boxes[item]))] for item in (source, reader))
         for outlines, part in ((starts, points[:1]), (ends, points[-HEAD:])):

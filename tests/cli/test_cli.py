@@ -131,23 +131,23 @@ def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
         demo.DtypeOutcome(name, "cpu", accuracy, 0.0, 0.0, Explanation())
         for name, accuracy in zip(demo.DTYPE_NAMES, accuracies, strict=True)
     ]
-    found = demo.complaints(results)
-    assert len(found) == len(words)
-    assert all(word in complaint for word, complaint in zip(words, found, strict=True))
+    result = demo.complaints(results)
+    assert len(result) == len(words)
+    assert all(word in complaint for word, complaint in zip(words, result, strict=True))
 
 
 @pytest.mark.parametrize(("there", "complains"), [(1, True), (2, False), (3, False)])
 def test_it_is_a_complaint_if_most_ops_run_elsewhere(there: int, complains: bool) -> None:
     rows = [Row("add", "f32[1]", "sim:npu2" if n < there else "cpu", why="no compiler") for n in range(4)]
     rows.append(Row("permute", "f32[1]"))
-    found = demo.complaints([demo.DtypeOutcome("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
-    assert found == (["float32: only 1 of 4 ops run on sim:npu2; no compiler"] if complains else [])
+    result = demo.complaints([demo.DtypeOutcome("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    assert result == (["float32: only 1 of 4 ops run on sim:npu2; no compiler"] if complains else [])
 
 
 def test_the_reason_stands_on_the_last_op_of_a_kernel() -> None:
     rows = [Row("contract", "f32[1]", "cpu", "fused into #1"), Row("relu", "f32[1]", "cpu", "gemm", why="no compiler")]
-    found = demo.complaints([demo.DtypeOutcome("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
-    assert found == ["float32: only 0 of 2 ops run on sim:npu2; no compiler"]
+    result = demo.complaints([demo.DtypeOutcome("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    assert result == ["float32: only 0 of 2 ops run on sim:npu2; no compiler"]
 
 
 def test_demo_on_a_simulated_npu_without_a_compiler(tmp_path: Path) -> None:

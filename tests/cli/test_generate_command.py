@@ -48,13 +48,13 @@ def test_text_and_figures() -> None:
 def test_json(to_file: bool, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     result = run(str(made_up_model.FILE), "the thing", "--tokens", "5", "--json", *([str(path)] if to_file else []))
-    found = json.loads(path.read_text() if to_file else result.stdout)
+    actual = json.loads(path.read_text() if to_file else result.stdout)
     assert ("a token takes" in result.stderr) is to_file
-    assert found["text"] == load(made_up_model.FILE).generate("the thing", 5)
-    assert (found["prompt_tokens"], found["tokens"]) == (6, 5)
-    assert found["prompt_tokens_per_second"] > 0
-    assert found["decode_tokens_per_second"] > 0
-    assert found["peak_bytes"] > made_up_model.FILE.stat().st_size
+    assert actual["text"] == load(made_up_model.FILE).generate("the thing", 5)
+    assert (actual["prompt_tokens"], actual["tokens"]) == (6, 5)
+    assert actual["prompt_tokens_per_second"] > 0
+    assert actual["decode_tokens_per_second"] > 0
+    assert actual["peak_bytes"] > made_up_model.FILE.stat().st_size
 
 
 def test_a_chat_that_is_drawn_and_explained() -> None:

@@ -36,13 +36,13 @@ def printed(*arguments: object) -> str:
 
 def imports(text: str) -> set[str]:
     """The top-level names of all modules that a program imports."""
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            result |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").partition(".")[0])
-    return found
+            result.add((node.module or "").partition(".")[0])
+    return result
 
 
 def test_the_program_stands_alone() -> None:
@@ -69,8 +69,8 @@ def test_the_program_is_the_one_that_the_compiler_gets() -> None:
 def test_canonical_names_are_read_back(name: str, extents: list[tuple[int, str]]) -> None:
     """Operands and the result, in any order, are the design's arguments, with room for what tiles are padded to."""
     text = printed(name, "--arch", "aie2p")
-    found = re.findall(r"^    \w+: (\w+)\[([\d, x]+)\]$", text.partition('"""\n')[0], re.MULTILINE)
-    sizes = [(math.prod(map(int, re.findall(r"\d+", shape))), dtype) for dtype, shape in found]
+    result = re.findall(r"^    \w+: (\w+)\[([\d, x]+)\]$", text.partition('"""\n')[0], re.MULTILINE)
+    sizes = [(math.prod(map(int, re.findall(r"\d+", shape))), dtype) for dtype, shape in result]
     for (size, dtype), (expected, named) in zip(sorted(sizes), sorted(extents), strict=True):
         assert dtype == named
         itemsize = as_dtype(dtype).itemsize

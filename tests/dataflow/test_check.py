@@ -168,7 +168,7 @@ def test_accepted(design: Callable[[str, int], Design], arch: str, columns: int)
 def body_found(*body: Statement, depth: int = 2) -> list[tuple[str, str]]:
     """Rules and messages that a body with fifos fx (in) and fy (out) breaks, whatever its balance."""
     design = with_worker(copy(depth=depth), body=body)
-    return [(found.rule, found.message) for found in check(design) if found.rule in ("element", "release", "acquire")]
+    return [(each.rule, each.message) for each in check(design) if each.rule in ("element", "release", "acquire")]
 
 
 def work(x: int, y: int, position: int = 0) -> FunctionCall:
@@ -189,44 +189,44 @@ def test_held_over_a_loop_is_fine() -> None:
 
 
 def test_element_after_its_release() -> None:
-    (found,) = body_found(TAKE, PUT, TAKEN, work(0, 1), DONE)
-    assert found[0] == "element"
-    assert "core (0,2) calls work with object 0 of an acquire of fifo fx" in found[1]
+    (result,) = body_found(TAKE, PUT, TAKEN, work(0, 1), DONE)
+    assert result[0] == "element"
+    assert "core (0,2) calls work with object 0 of an acquire of fifo fx" in result[1]
 
 
 def test_element_that_the_round_before_has_released() -> None:
-    (found,) = body_found(Acquire("fx", 2, 0), Loop(2, (PUT, work(0, 1, 0), DONE, TAKEN)))
-    assert found[0] == "element"
+    (result,) = body_found(Acquire("fx", 2, 0), Loop(2, (PUT, work(0, 1, 0), DONE, TAKEN)))
+    assert result[0] == "element"
 
 
 def test_element_beyond_the_acquired_ones() -> None:
-    (found,) = body_found(TAKE, PUT, work(0, 1, 1), TAKEN, DONE)
-    assert found[0] == "element"
+    (result,) = body_found(TAKE, PUT, work(0, 1, 1), TAKEN, DONE)
+    assert result[0] == "element"
 
 
 def test_element_of_the_same_fifo_acquired_again() -> None:
     again = Acquire("fx", 1, 2)
     assert body_found(TAKE, PUT, TAKEN, again, work(2, 1), TAKEN, DONE) == []
-    (found,) = body_found(TAKE, PUT, TAKEN, again, work(0, 1), TAKEN, DONE)
-    assert found[0] == "element"
+    (result,) = body_found(TAKE, PUT, TAKEN, again, work(0, 1), TAKEN, DONE)
+    assert result[0] == "element"
 
 
 def test_release_of_more_than_is_held() -> None:
-    (found,) = body_found(TAKE, PUT, Release("fx", 2), DONE)
-    assert found == ("release", "core (0,2) releases 2 objects of fifo fx while it holds 1.")
+    (result,) = body_found(TAKE, PUT, Release("fx", 2), DONE)
+    assert result == ("release", "core (0,2) releases 2 objects of fifo fx while it holds 1.")
 
 
 def test_release_in_a_loop_of_what_was_acquired_before_it() -> None:
-    (found,) = body_found(Acquire("fx", 2, 0), PUT, Loop(3, (TAKEN,)), DONE)
-    assert found[0] == "release"
+    (result,) = body_found(Acquire("fx", 2, 0), PUT, Loop(3, (TAKEN,)), DONE)
+    assert result[0] == "release"
     assert body_found(Acquire("fx", 2, 0), PUT, Loop(2, (TAKEN,)), DONE) == []
 
 
 def test_the_name_that_mlir_aie_gives_to_a_consumer() -> None:
     design = copy()
     renamed = replace(design.fifos[1], name="fx_cons")
-    found = check(replace(design, fifos=(design.fifos[0], renamed)))
-    assert "2 names of the design are 'fx_cons'; they must differ." in [violation.message for violation in found]
+    result = check(replace(design, fifos=(design.fifos[0], renamed)))
+    assert "2 names of the design are 'fx_cons'; they must differ." in [violation.message for violation in result]
 
 
 @pytest.mark.parametrize(
@@ -244,9 +244,9 @@ def test_the_name_that_mlir_aie_gives_to_a_consumer() -> None:
 def test_symbols_that_are_none_or_taken(name: str, said: str) -> None:
     """The generated names are those in AIEObjectFifoStatefulTransform.cpp and AIECoreToStandard.cpp."""
     for design in (with_fifo(copy(), 1, name=name), with_function(copy(), symbol=name)):
-        found = [violation for violation in check(design) if violation.rule == "symbol"]
-        assert [violation.where for violation in found] == [name]
-        assert f"{name!r} {said}" in found[0].message
+        result = [violation for violation in check(design) if violation.rule == "symbol"]
+        assert [violation.where for violation in result] == [name]
+        assert f"{name!r} {said}" in result[0].message
 
 
 @pytest.mark.parametrize("name", ["sequences", "core_0_2_x", "fx_buff", "fx_other_buff_0", "_y"])
@@ -260,9 +260,9 @@ def test_element_outside_of_the_loop_that_acquired_it() -> None:
     inside = Loop(2, (PUT, work(0, 1), DONE, TAKEN, Acquire("fx", 1, 2)))
     after = Acquire("fy", 1, 3)
     design = with_worker(copy(), body=(TAKE, inside, after, work(2, 3), TAKEN, DONE))
-    (found,) = check(design)
-    assert found.rule == "unknown name"
-    assert "core (0,2) uses the acquire 2, which is unknown" in found.message
+    (result,) = check(design)
+    assert result.rule == "unknown name"
+    assert "core (0,2) uses the acquire 2, which is unknown" in result.message
     assert check(with_worker(copy(), body=(Loop(2, (TAKE, PUT, work(0, 1), TAKEN, DONE)),))) == []
 
 
@@ -272,9 +272,9 @@ def test_element_outside_of_the_loop_that_acquired_it() -> None:
 def test_link_the_wrong_way_round() -> None:
     design = forwarded(64, 64)
     link = replace(design.links[0], inputs=("small0",), outputs=("large0",))
-    found = check(replace(design, links=(link,)))
-    assert [violation.rule for violation in found] == ["link ends"] * 2
-    assert "fifo small0 is consumed at core (0,2), and must be at memtile (0,1)" in found[0].message
+    result = check(replace(design, links=(link,)))
+    assert [violation.rule for violation in result] == ["link ends"] * 2
+    assert "fifo small0 is consumed at core (0,2), and must be at memtile (0,1)" in result[0].message
 
 
 def test_split_whose_first_consumer_is_a_core() -> None:
@@ -292,9 +292,9 @@ def test_what_is_split_comes_in_order() -> None:
     parent = design.fifos[0]
     walk = ((Dim(2, parent.type.elements // 2), Dim(parent.type.elements // 2, 1)),)
     broken = replace(design, fifos=(replace(parent, dims_from_stream=walk), *design.fifos[1:]))
-    (found,) = check(broken)
-    assert found.rule == "link dims"
-    assert f"fifo {parent.name} has dims_from_stream" in found.message
+    (result,) = check(broken)
+    assert result.rule == "link dims"
+    assert f"fifo {parent.name} has dims_from_stream" in result.message
     to_parts = replace(design.fifos[1], dims_from_stream=((Dim(1, 1), Dim(design.fifos[1].type.elements, 1)),))
     assert check(replace(design, fifos=(parent, to_parts, *design.fifos[2:]))) == []
 
@@ -328,9 +328,9 @@ def two_inputs(first: int, second: int, taken: int = 1) -> Design:
 def test_inputs_of_a_worker_agree() -> None:
     assert check(two_inputs(4, 4)) == []
     assert check(two_inputs(4, 12, taken=3)) == []
-    (found,) = check(two_inputs(4, 12, taken=2))
-    assert found.rule == "balance"
-    assert "core (0,2): fifo a is enough for 4 rounds of its body in a run, fifo b for 6" in found.message
+    (result,) = check(two_inputs(4, 12, taken=2))
+    assert result.rule == "balance"
+    assert "core (0,2): fifo a is enough for 4 rounds of its body in a run, fifo b for 6" in result.message
 
 
 @pytest.mark.parametrize(
@@ -349,9 +349,9 @@ def test_counts_go_through_links_and_workers(design: Design) -> None:
     *front, drain, finish = design.sequence
     assert isinstance(drain, Transfer)
     half = drain._replace(pattern=AccessPattern.linear(drain.pattern.elements // 2))
-    found = check(replace(design, sequence=(*front, half, finish)))
-    assert {violation.rule for violation in found} <= {"balance", "whole objects"}
-    assert found[0].where == drain.fifo
+    result = check(replace(design, sequence=(*front, half, finish)))
+    assert {violation.rule for violation in result} <= {"balance", "whole objects"}
+    assert result[0].where == drain.fifo
 
 
 def test_worker_without_inputs_follows_its_drains() -> None:
@@ -370,7 +370,7 @@ def test_worker_without_inputs_follows_its_drains() -> None:
     d.drain(second, result, AccessPattern.linear(32, 32))
     assert check(d.build()) == []
     d.drain(second, result, AccessPattern.linear(16))
-    assert {found.rule for found in check(d.build())} == {"balance", "overlap"}
+    assert {actual.rule for actual in check(d.build())} == {"balance", "overlap"}
 
 
 # --- what the host does
@@ -393,7 +393,7 @@ def test_two_groups_in_turn() -> None:
     """While one group runs the next is started: 2 + 2 are queued, then 3 + 2."""
     turns = {0: 2, 1: 3, 2: 3}
     assert check(steps((0, 2), (1, 2), (2, 2), finishes=turns)) == []
-    assert [found.rule for found in check(steps((0, 2), (1, 2), (2, 3), finishes=turns))] == ["shim queue"] * 2
+    assert [result.rule for result in check(steps((0, 2), (1, 2), (2, 3), finishes=turns))] == ["shim queue"] * 2
 
 
 def test_drains_to_the_same_place() -> None:
@@ -401,45 +401,45 @@ def test_drains_to_the_same_place() -> None:
     *front, _, finish = design.sequence
     twice = front[-1]
     assert isinstance(twice, Transfer)
-    (found,) = check(replace(design, sequence=(*front, twice._replace(fifo="c1"), finish)))
-    assert found.rule == "overlap"
-    assert "c0 and c1 both write element 0 of z" in found.message
+    (result,) = check(replace(design, sequence=(*front, twice._replace(fifo="c1"), finish)))
+    assert result.rule == "overlap"
+    assert "c0 and c1 both write element 0 of z" in result.message
 
 
 def test_transfer_after_the_end_of_its_group() -> None:
     design = copy()
-    found = check(replace(design, sequence=(design.sequence[2], *design.sequence[:2])))
-    assert [violation.rule for violation in found] == ["group"]
+    result = check(replace(design, sequence=(design.sequence[2], *design.sequence[:2])))
+    assert [violation.rule for violation in result] == ["group"]
 
 
 # --- what is reported
 
 
 def test_all_limits_are_reported_at_once() -> None:
-    found = check(copy(tile=8192, host=100, program_bytes=20000))
-    assert {violation.rule for violation in found} == {"core memory", "program memory", "access bounds"}
+    result = check(copy(tile=8192, host=100, program_bytes=20000))
+    assert {violation.rule for violation in result} == {"core memory", "program memory", "access bounds"}
 
 
 def test_violation_as_text() -> None:
-    (found,) = check(copy(program_bytes=20000))
-    assert str(found).startswith("program memory: core (0,2) needs about ")
-    assert found.where == "core (0,2)"
-    assert found.limit == 16384
+    (result,) = check(copy(program_bytes=20000))
+    assert str(result).startswith("program memory: core (0,2) needs about ")
+    assert result.where == "core (0,2)"
+    assert result.limit == 16384
 
 
 def test_initial_contents_fill_their_buffer() -> None:
     design = copy(spare=64, initial=bytes(64))
     (buffer,) = design.core_buffers
     assert check(design) == []
-    (found,) = check(replace(design, core_buffers=(replace(buffer, initial=bytes(63)),)))
-    assert found.message == "buffer spare of core (0,2) gets 63 initial bytes, and holds 64."
+    (result,) = check(replace(design, core_buffers=(replace(buffer, initial=bytes(63)),)))
+    assert result.message == "buffer spare of core (0,2) gets 63 initial bytes, and holds 64."
 
 
 @pytest.mark.parametrize("rounds", [1, 0, -1])
 def test_loops_have_two_rounds_at_least(rounds: int) -> None:
-    (found,) = check(with_worker(copy(), body=(Loop(rounds, (TAKE, PUT, work(0, 1), TAKEN, DONE)),)))
-    assert found.rule == "loop"
-    assert f"core (0,2) has a loop of {rounds} rounds" in found.message
+    (result,) = check(with_worker(copy(), body=(Loop(rounds, (TAKE, PUT, work(0, 1), TAKEN, DONE)),)))
+    assert result.rule == "loop"
+    assert f"core (0,2) has a loop of {rounds} rounds" in result.message
 
 
 @pytest.mark.parametrize(
@@ -453,9 +453,9 @@ def test_loops_have_two_rounds_at_least(rounds: int) -> None:
     ],
 )
 def test_unknown_names(design: Callable[[Design], Design], name: str) -> None:
-    found = check(design(copy()))
-    assert {violation.rule for violation in found} == {"unknown name"}
-    assert any(repr(name) in violation.message for violation in found)
+    result = check(design(copy()))
+    assert {violation.rule for violation in result} == {"unknown name"}
+    assert any(repr(name) in violation.message for violation in result)
 
 
 def variants(value: Any, rng: random.Random) -> Iterator[Any]:
@@ -511,7 +511,7 @@ def test_never_raises(design: Design) -> None:
         broken: Any = design
         for _ in range(rng.randrange(1, 5)):
             broken = next(variants(broken, rng), broken)
-        found = check(broken)
-        accepted += not found
-        assert all(violation.rule and violation.message.endswith(".") for violation in found)
+        result = check(broken)
+        accepted += not result
+        assert all(violation.rule and violation.message.endswith(".") for violation in result)
     assert accepted < 750

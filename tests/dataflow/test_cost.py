@@ -128,30 +128,30 @@ DESIGNS = [pipeline, broadcast_and_join, split_window]
 
 
 def test_counters_of_a_pipeline() -> None:
-    found = count(pipeline())
+    result = count(pipeline())
     per_object = 100 + CALL_CYCLES + 4 * LOCK_CYCLES
     shim, first, second = Tile(0, 0), Tile(0, 2), Tile(0, 3)
-    assert found.cycles == {first: 16 * per_object, second: 16 * per_object}
+    assert result.cycles == {first: 16 * per_object, second: 16 * per_object}
     # The cores are neighbours: what passes between them uses no channel.
-    assert found.stream_bytes == {
+    assert result.stream_bytes == {
         Channel(shim, "a", "out"): 16384,
         Channel(first, "a", "in"): 16384,
         Channel(second, "c", "out"): 16384,
         Channel(shim, "c", "in"): 16384,
     }
-    assert found.ddr_bytes == 2 * 16384
-    assert found.transfers == 3
+    assert result.ddr_bytes == 2 * 16384
+    assert result.transfers == 3
 
 
 def test_counters_through_memtiles() -> None:
-    found = count(broadcast_and_join())
-    assert found.cycles == {Tile(0, row): 16 * (50 + CALL_CYCLES + 4 * LOCK_CYCLES) for row in range(2, 6)}
-    assert found.stream_bytes[Channel(Tile(0, 1), "shared", "out")] == 8192
-    assert all(found.stream_bytes[Channel(Tile(0, row), "shared", "in")] == 8192 for row in range(2, 6))
-    assert found.stream_bytes[Channel(Tile(1, 1), "part3", "in")] == 8192
-    assert found.stream_bytes[Channel(Tile(1, 0), "result", "in")] == 32768
-    assert len(found.stream_bytes) == 2 + 5 + 8 + 2
-    assert found.ddr_bytes == 8192 + 32768 + 63 * RUN_BYTES  # the result goes out row by row
+    result = count(broadcast_and_join())
+    assert result.cycles == {Tile(0, row): 16 * (50 + CALL_CYCLES + 4 * LOCK_CYCLES) for row in range(2, 6)}
+    assert result.stream_bytes[Channel(Tile(0, 1), "shared", "out")] == 8192
+    assert all(result.stream_bytes[Channel(Tile(0, row), "shared", "in")] == 8192 for row in range(2, 6))
+    assert result.stream_bytes[Channel(Tile(1, 1), "part3", "in")] == 8192
+    assert result.stream_bytes[Channel(Tile(1, 0), "result", "in")] == 32768
+    assert len(result.stream_bytes) == 2 + 5 + 8 + 2
+    assert result.ddr_bytes == 8192 + 32768 + 63 * RUN_BYTES  # the result goes out row by row
 
 
 @pytest.mark.parametrize("make", DESIGNS)
@@ -200,9 +200,9 @@ def test_the_published_effect_of_short_runs(nbytes: int, published: float) -> No
 )
 def test_the_slowest_resource_limits(counters: Counters, limit: str, seconds: float) -> None:
     """aie2: 1 GHz, 4 bytes per cycle and channel, 24 GB/s of host memory."""
-    found = predict(counters, ARRAYS["aie2"])
-    assert found.limit == limit
-    assert found.seconds == pytest.approx(seconds)
+    result = predict(counters, ARRAYS["aie2"])
+    assert result.limit == limit
+    assert result.seconds == pytest.approx(seconds)
 
 
 def fifo(consumer: Tile, **arguments: Any) -> ObjectFifo:

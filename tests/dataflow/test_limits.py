@@ -729,10 +729,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_limit(case: Case) -> None:
-    found = check(case.design())
+    result = check(case.design())
     rules = set(filter(None, case.rule.split(", ")))
-    assert {violation.rule for violation in found} == rules, [str(violation) for violation in found]
-    messages = " ".join(violation.message for violation in found)
+    assert {violation.rule for violation in result} == rules, [str(violation) for violation in result]
+    messages = " ".join(violation.message for violation in result)
     assert all(words in messages for words in case.said), messages
 
 

@@ -50,9 +50,9 @@ def test_two_workers_and_one_process_give_the_same_bits(client: Any, model: Clas
     runtime = Runtime(model, ["cpu", "cpu"], threads=1)
     scores = classify(client, runtime, da.from_array(pixels, chunks=(rows, -1)))
     assert (scores.shape, scores.dtype, scores.numblocks) == ((500, 10), np.float32, (-(-500 // rows), 1))
-    found = scores.compute()
-    assert found.tobytes() == expected.tobytes()
-    assert np.mean(found.argmax(axis=1) == load().labels) > 0.95
+    result = scores.compute()
+    assert result.tobytes() == expected.tobytes()
+    assert np.mean(result.argmax(axis=1) == load().labels) > 0.95
 
 
 def test_every_worker_has_one_model_and_captures_once(client: Any, model: Classifier) -> None:

@@ -30,15 +30,15 @@ class Executed:
         assert [output.text for output in outputs if output.get("name") == "stderr"] == []
 
     def cell(self, id: str) -> NotebookNode:
-        (found,) = (cell for cell in self.notebook.cells if cell.id == id)
-        return found
+        (result,) = (cell for cell in self.notebook.cells if cell.id == id)
+        return result
 
     def text(self, id: str) -> str:
         """What a cell prints, and the text of what it shows."""
-        found = []
+        result = []
         for output in self.cell(id).outputs:
-            found.append(output.text if output.output_type == "stream" else output.data.get("text/plain", ""))
-        return "".join(found)
+            result.append(output.text if output.output_type == "stream" else output.data.get("text/plain", ""))
+        return "".join(result)
 
     def html(self, id: str) -> str:
         """What a browser shows of a cell."""

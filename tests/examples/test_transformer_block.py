@@ -32,9 +32,9 @@ def exact_result(model: Model) -> np.ndarray:
 def test_the_same_numbers_as_pytorch(name: str, dtype: str) -> None:
     model = MODELS[name]
     exact = exact_result(model)
-    found = as_float64(model.npu_tensor(dtype)(nt.from_numpy(model.input).to(dtype)))
+    result = as_float64(model.npu_tensor(dtype)(nt.from_numpy(model.input).to(dtype)))
     assert np.abs(exact).max() > 1
-    np.testing.assert_allclose(found, exact, atol=TOLERANCE[dtype], rtol=0)
+    np.testing.assert_allclose(result, exact, atol=TOLERANCE[dtype], rtol=0)
 
 
 @pytest.mark.parametrize("name", MODELS)

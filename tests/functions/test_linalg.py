@@ -56,9 +56,9 @@ def assert_orthonormal(columns: np.ndarray) -> None:
 @pytest.mark.parametrize("matrix", [TALL, WIDE, S], ids=["tall", "wide", "square"])
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 def test_qr(matrix: Any, mode: str) -> None:
-    found = nt.linalg.qr(from_torch(matrix), mode)
-    assert [part.shape for part in found] == [tuple(part.shape) for part in torch.linalg.qr(matrix, mode)]
-    q, r = found.Q.numpy(), found.R.numpy()
+    result = nt.linalg.qr(from_torch(matrix), mode)
+    assert [part.shape for part in result] == [tuple(part.shape) for part in torch.linalg.qr(matrix, mode)]
+    q, r = result.Q.numpy(), result.R.numpy()
     assert_orthonormal(q)
     np.testing.assert_allclose(q @ r, matrix.numpy(), atol=1e-12)
     np.testing.assert_array_equal(np.triu(r), r)
@@ -70,10 +70,10 @@ def test_qr(matrix: Any, mode: str) -> None:
 @pytest.mark.parametrize("matrix", [TALL, WIDE, S], ids=["tall", "wide", "square"])
 @pytest.mark.parametrize("full", [True, False])
 def test_svd(matrix: Any, full: bool) -> None:
-    found, expected = nt.linalg.svd(from_torch(matrix), full), torch.linalg.svd(matrix, full)
-    assert [part.shape for part in found] == [tuple(part.shape) for part in expected]
-    np.testing.assert_allclose(found.S.numpy(), expected.S.numpy(), atol=1e-12)
-    u, s, vh = (part.numpy() for part in found)
+    result, expected = nt.linalg.svd(from_torch(matrix), full), torch.linalg.svd(matrix, full)
+    assert [part.shape for part in result] == [tuple(part.shape) for part in expected]
+    np.testing.assert_allclose(result.S.numpy(), expected.S.numpy(), atol=1e-12)
+    u, s, vh = (part.numpy() for part in result)
     k = s.shape[-1]
     assert_orthonormal(u)
     assert_orthonormal(np.swapaxes(vh, -1, -2))
@@ -82,24 +82,24 @@ def test_svd(matrix: Any, full: bool) -> None:
 
 @pytest.mark.parametrize("triangle", ["L", "U"])
 def test_eigh(triangle: str) -> None:
-    found, expected = nt.linalg.eigh(from_torch(S), triangle), torch.linalg.eigh(S, triangle)
-    np.testing.assert_allclose(found.eigenvalues.numpy(), expected.eigenvalues.numpy(), atol=1e-12)
-    vectors = found.eigenvectors.numpy()
+    result, expected = nt.linalg.eigh(from_torch(S), triangle), torch.linalg.eigh(S, triangle)
+    np.testing.assert_allclose(result.eigenvalues.numpy(), expected.eigenvalues.numpy(), atol=1e-12)
+    vectors = result.eigenvectors.numpy()
     assert_orthonormal(vectors)
     lower = torch.tril(S, -1) if triangle == "L" else torch.triu(S, 1)
     symmetric = (lower + lower.mT + torch.diag_embed(torch.diagonal(S, dim1=-2, dim2=-1))).numpy()
-    np.testing.assert_allclose(symmetric @ vectors, vectors * found.eigenvalues.numpy()[..., None, :], atol=1e-12)
+    np.testing.assert_allclose(symmetric @ vectors, vectors * result.eigenvalues.numpy()[..., None, :], atol=1e-12)
 
 
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_lstsq(columns: tuple[int, ...]) -> None:
     a, b = TALL[0], normal(5, *columns)
-    found = nt.linalg.lstsq(from_torch(a), from_torch(b))
+    result = nt.linalg.lstsq(from_torch(a), from_torch(b))
     expected = torch.linalg.lstsq(a, b.reshape(5, -1), driver="gelsd")
-    np.testing.assert_allclose(found.solution.numpy().reshape(3, -1), expected.solution.numpy(), atol=1e-12)
-    np.testing.assert_allclose(found.residuals.numpy(), expected.residuals.numpy(), atol=1e-12)
-    assert found.rank.item() == expected.rank.item() == 3
-    np.testing.assert_allclose(found.singular_values.numpy(), torch.linalg.svdvals(a).numpy(), atol=1e-12)
+    np.testing.assert_allclose(result.solution.numpy().reshape(3, -1), expected.solution.numpy(), atol=1e-12)
+    np.testing.assert_allclose(result.residuals.numpy(), expected.residuals.numpy(), atol=1e-12)
+    assert result.rank.item() == expected.rank.item() == 3
+    np.testing.assert_allclose(result.singular_values.numpy(), torch.linalg.svdvals(a).numpy(), atol=1e-12)
 
 
 def test_sixteen_bits_are_computed_in_32() -> None:

@@ -228,5 +228,5 @@ def test_values_are_not_read_while_a_function_is_captured() -> None:
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "any", "all"])
 def test_no_axis_reduces_nothing(name: str) -> None:
     expected = getattr(np, name)(A, axis=())
-    for found in (getattr(np, name)(nt.from_numpy(A), axis=()), getattr(np, name)(nt.from_numpy(A), ())):
-        np.testing.assert_array_equal(np.asarray(found), expected)
+    for result in (getattr(np, name)(nt.from_numpy(A), axis=()), getattr(np, name)(nt.from_numpy(A), ())):
+        np.testing.assert_array_equal(np.asarray(result), expected)

@@ -84,9 +84,9 @@ def test_tensors_by_name_are_an_archive_of_numpy(tmp_path: Path) -> None:
 
 def test_archives_of_numpy_are_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "arrays.npz", a=VALUES, b=np.arange(3))
-    found = nt.load(tmp_path / "arrays.npz")
-    assert found["a"].tolist() == VALUES.tolist()
-    assert found["b"].tolist() == [0, 1, 2]
+    result = nt.load(tmp_path / "arrays.npz")
+    assert result["a"].tolist() == VALUES.tolist()
+    assert result["b"].tolist() == [0, 1, 2]
 
 
 def test_safetensors_have_the_published_layout(tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def test_safetensors_of_others_are_read(tmp_path: Path) -> None:
         "a": {"dtype": "U8", "shape": [], "data_offsets": [0, 1]},
     }
     data = b"\x07" + np.array([1.5, -2.0], np.float32).tobytes()
-    found = nt.load(written(tmp_path / "m.safetensors", header, data))
-    assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": 7, "b": [1.5, -2.0]}
-    assert (found["b"] * 2).tolist() == [3.0, -4.0]
+    result = nt.load(written(tmp_path / "m.safetensors", header, data))
+    assert {name: tensor.tolist() for name, tensor in result.items()} == {"a": 7, "b": [1.5, -2.0]}
+    assert (result["b"] * 2).tolist() == [3.0, -4.0]
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -393,10 +393,10 @@ def test_an_archive_with_two_arrays_of_one_name(tmp_path: Path) -> None:
 
 def test_any_byte_but_zero_is_true(tmp_path: Path) -> None:
     header = {"a": {"dtype": "BOOL", "shape": [3], "data_offsets": [0, 3]}}
-    found = [nt.load(written(tmp_path / "m.safetensors", header, b"\0\2\xff"))["a"]]
+    result = [nt.load(written(tmp_path / "m.safetensors", header, b"\0\2\xff"))["a"]]
     np.save(tmp_path / "m.npy", np.frombuffer(b"\0\2\xff", np.bool_))
-    found.append(nt.load(tmp_path / "m.npy"))
-    for tensor in found:
+    result.append(nt.load(tmp_path / "m.npy"))
+    for tensor in result:
         assert tensor.numpy().view(np.uint8).tolist() == [0, 1, 1]
         assert tensor.sum().item() == 2
 

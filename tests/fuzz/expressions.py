@@ -156,8 +156,8 @@ class Judge:
         pairs = [flat(theirs), flat(ours)]
         if len(pairs[0]) != len(pairs[1]):
             return Difference(step, "number of results", f"{len(pairs[1])}, in PyTorch {len(pairs[0])}")
-        found = (self._compare(step, number, *pair) for number, pair in enumerate(zip(*pairs, strict=True)))
-        return next((Difference(step, *what) for what in found if what), None)
+        result = (self._compare(step, number, *pair) for number, pair in enumerate(zip(*pairs, strict=True)))
+        return next((Difference(step, *what) for what in result if what), None)
 
     def _compare(self, step: Step, number: int, expected: Any, got: Any) -> tuple[str, str] | None:
         """The kind of the difference of one part of the results, and what it is."""
@@ -339,7 +339,7 @@ def _read(value: Any) -> Any:
 def differences(inputs: Sequence[str], steps: Sequence[Step], mode: str) -> list[Difference]:
     """All differences of a program."""
     judge = Judge(inputs, results_of(inputs, steps, mode), mode != "eager", nt.get_default_device() == "cpu")
-    return [found for step in steps if (found := judge.difference(step))]
+    return [result for step in steps if (result := judge.difference(step))]
 
 
 def shortened(inputs: Sequence[str], steps: Sequence[Step], difference: Difference, mode: str) -> str:

@@ -41,8 +41,8 @@ def one_input(data: bytes) -> None:
     value: Any = text
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)
-    found = config_file.entry(KERNEL | {key: value}, 0)
-    str(found)
+    result = config_file.entry(KERNEL | {key: value}, 0)
+    str(result)
 
 
 if __name__ == "__main__":

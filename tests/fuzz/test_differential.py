@@ -39,9 +39,9 @@ def test_expressions(mode: str, device: str, count: int, dtypes: tuple[str, ...]
             chain = expressions.draw(seed, mode == "jit", dtypes)
             for repeat in range(3 if chain.steps else 0):
                 inputs = chain.with_values(seed + (repeat << 32))
-                for found in expressions.differences(inputs, chain.steps, mode):
-                    text = expressions.shortened(inputs, chain.steps, found, mode)
-                    pytest.fail(f"{text}\n# {found.kind}: {found.text}")
+                for result in expressions.differences(inputs, chain.steps, mode):
+                    text = expressions.shortened(inputs, chain.steps, result, mode)
+                    pytest.fail(f"{text}\n# {result.kind}: {result.text}")
 
 
 @pytest.mark.parametrize("mode", ["lazy", "eager"])

@@ -45,8 +45,8 @@ def test_a_program_needs_no_other_kernels(tmp_path: Path, wrap: Callable[..., An
         nt.default_device(DEVICE),
     ):
         schedule_knows_nothing()
-        found = layer(weights)(nt.from_numpy(x)).numpy()
-    np.testing.assert_allclose(found, np.maximum(x @ WEIGHTS, 0) + 1, rtol=1e-4, atol=1e-4)
+        result = layer(weights)(nt.from_numpy(x)).numpy()
+    np.testing.assert_allclose(result, np.maximum(x @ WEIGHTS, 0) + 1, rtol=1e-4, atol=1e-4)
 
 
 @needs_compiler

@@ -35,9 +35,9 @@ def kernel(**changes: Any) -> dict[str, Any]:
 
 def problem(*kernels: Any, directories: tuple[Path, ...] = ()) -> str:
     """What is wrong with the last of some kernels."""
-    found = read({"kernels": list(kernels)}, directories)[-1]
-    assert isinstance(found, Problem)
-    return str(found)
+    result = read({"kernels": list(kernels)}, directories)[-1]
+    assert isinstance(result, Problem)
+    return str(result)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_exported_names_are_unique_for_an_array() -> None:
 
 
 def test_bad_kernels_do_not_hinder_good_ones() -> None:
-    found = read({"description": "three", "kernels": [kernel(arch="x"), kernel(), None]})
-    assert [type(one) for one in found] == [Problem, Entry, Problem]
+    result = read({"description": "three", "kernels": [kernel(arch="x"), kernel(), None]})
+    assert [type(one) for one in result] == [Problem, Entry, Problem]
 
 
 def test_unknown_keys_warn() -> None:
@@ -212,8 +212,8 @@ def test_a_users_own_function_is_found_before_ours(tmp_path: Path) -> None:
 
 
 def test_all_searched_directories_are_named(tmp_path: Path) -> None:
-    found = problem(kernel(kernel_source="none.py"), directories=(tmp_path,))
-    assert found.endswith(f"(searched {tmp_path}, {kernel_source.PACKAGED})")
+    result = problem(kernel(kernel_source="none.py"), directories=(tmp_path,))
+    assert result.endswith(f"(searched {tmp_path}, {kernel_source.PACKAGED})")
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_all_searched_directories_are_named(tmp_path: Path) -> None:
 )
 def test_a_source_that_fails(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "binary_ops.py").write_text(text, "utf-8")
-    found = problem(kernel(), directories=(tmp_path,))
+    result = problem(kernel(), directories=(tmp_path,))
     path = tmp_path / "binary_ops.py"
-    assert found.startswith(f"/kernels/0/kernel_source: Failed to import kernel source {path}: {reason}")
+    assert result.startswith(f"/kernels/0/kernel_source: Failed to import kernel source {path}: {reason}")
 
 
 def test_a_source_that_is_no_python(tmp_path: Path) -> None:
@@ -252,15 +252,15 @@ FULL = kernel(
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all values inside a JSON value."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for key, child in children for found in places(child, (*path, key)))]
+    return [path, *(result for key, child in children for result in places(child, (*path, key)))]
 
 
 def only_our_errors(document: Any) -> None:
     with warnings.catch_warnings(), contextlib.suppress(nt.NpuTensorError):
         warnings.simplefilter("ignore")
-        for found in read(document):
-            assert isinstance(found, (Entry, Problem))
-            str(found).encode("utf-8", "backslashreplace")
+        for result in read(document):
+            assert isinstance(result, (Entry, Problem))
+            str(result).encode("utf-8", "backslashreplace")
 
 
 @given(json_values | st.fixed_dictionaries({"kernels": st.lists(json_values, max_size=3) | json_values}))

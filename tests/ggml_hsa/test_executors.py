@@ -119,8 +119,8 @@ def _meet(directory: str, number: int) -> int:
 
 def test_both_workers_work_at_once(cluster: str, tmp_path: Path) -> None:
     with open_executor(cluster) as executor:
-        found = [executor.submit(_meet, str(tmp_path), number) for number in range(2)]
-        pids = {future.result(60) for future in found}
+        result = [executor.submit(_meet, str(tmp_path), number) for number in range(2)]
+        pids = {future.result(60) for future in result}
     assert len(pids) == 2
     assert os.getpid() not in pids
 

@@ -103,11 +103,11 @@ def test_what_is_generated_is_found_wherever_it_is(tmp_path: Path, backend: type
     backend.absent = "no compiler"
     with config.scope(kernel_dirs=(tmp_path / "moved",), jit=False, cache_path=str(tmp_path / "empty")):
         for one in wanted:
-            found = KernelLibrary(backend()).find(one.request()[-1])
-            assert found.origin == "precompiled"
-            assert found.files[".bin"].parent == tmp_path / "moved" / one.arch
+            result = KernelLibrary(backend()).find(one.request()[-1])
+            assert result.origin == "precompiled"
+            assert result.files[".bin"].parent == tmp_path / "moved" / one.arch
             name, kernel = ("mul", MUL) if one.exported_name == "second" else ("add", ADD)
-            assert (found.name, found.files[".bin"].read_text()) == (name, f".bin of {kernel} by fake1.0")
+            assert (result.name, result.files[".bin"].read_text()) == (name, f".bin of {kernel} by fake1.0")
 
 
 def test_intact_kernels_are_left_as_they_are(

@@ -39,8 +39,8 @@ LISTED = {
 
 @pytest.mark.parametrize("source", LISTED)
 def test_listed_functions_are_there(source: str) -> None:
-    found = kernel_source.functions(kernel_source.find(source, ()))
-    assert set(LISTED[source]) <= set(found)
+    result = kernel_source.functions(kernel_source.find(source, ()))
+    assert set(LISTED[source]) <= set(result)
 
 
 def numbers(*ne: int, dtype: type = np.float32) -> np.ndarray:
@@ -88,11 +88,11 @@ def test_mul_mat(few: tuple[int, ...], many: tuple[int, ...], output: str) -> No
         first = a[i3 // (b.shape[0] // a.shape[0]), i2 // (b.shape[1] // a.shape[1]), column]
         result[i3, i2, row, column] = (first.astype(np.int64) * b[i3, i2, row]).sum()
     dtype = as_dtype(output)
-    found = mul_mat.ggml_op_mul_mat(
+    actual = mul_mat.ggml_op_mul_mat(
         nt.from_numpy(a), nt.from_numpy(b), output=TensorDesc.of(result.shape, dtype)
     )
-    assert found.dtype is dtype
-    np.testing.assert_array_equal(found.numpy(), result)
+    assert actual.dtype is dtype
+    np.testing.assert_array_equal(actual.numpy(), result)
 
 
 def test_rows() -> None:
@@ -136,8 +136,8 @@ def test_copies() -> None:
 
 def test_embedding() -> None:
     table, index = numbers(4, 10), np.array([[[[3, 3, 0]]]], np.int32)
-    found = embedding.ggml_op_get_rows(nt.from_numpy(table), nt.from_numpy(index))
-    np.testing.assert_array_equal(found.numpy(), table[0, 0][[3, 3, 0]])
+    result = embedding.ggml_op_get_rows(nt.from_numpy(table), nt.from_numpy(index))
+    np.testing.assert_array_equal(result.numpy(), table[0, 0][[3, 3, 0]])
     with pytest.raises(nt.ShapeError, match="one table"):
         embedding.ggml_op_get_rows(nt.from_numpy(numbers(4, 10, 2)), nt.from_numpy(index))
     x, positions = numbers(4, 2, 3), np.array([[[[0, 1, 5]]]], np.int32)

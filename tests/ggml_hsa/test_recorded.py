@@ -129,11 +129,11 @@ def test_everything_else_is_an_entry_with_its_ops(result: Any) -> None:
 def test_results_that_are_kept() -> None:
     x = zeros(16, 64)
     shifted = x + 1
-    found = shifted.softmax(-1)
-    ((made, task, _),) = entries(shifted, found)
+    result = shifted.softmax(-1)
+    ((made, task, _),) = entries(shifted, result)
     assert len(task.outputs) == 2
     assert [op.get("keep") for op in made["ops"]] == [None, True, None]
-    assert check(shifted, found) == 1
+    assert check(shifted, result) == 1
 
 
 def test_columns_and_policy_are_written_where_they_are_not_the_usual_ones() -> None:
@@ -235,19 +235,19 @@ on_each_array = pytest.mark.parametrize("arch", ARRAYS)
 
 
 def by_variant(arch: Arch) -> dict[tuple[str, str], list[Entry]]:
-    found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    result: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in representative.entries(arch):
         family, name, _ = entry.exported_name.split("-")
-        found[family, name].append(entry)
-    return found
+        result[family, name].append(entry)
+    return result
 
 
 @on_each_array
 def test_every_variant_is_what_it_says(arch: Arch) -> None:
-    found = by_variant(arch)
-    assert len(found) == len(VARIANTS)
+    result = by_variant(arch)
+    assert len(result) == len(VARIANTS)
     for variant in VARIANTS:
-        for entry in found[variant.family, variant.name]:
+        for entry in result[variant.family, variant.name]:
             offer = entry.planned.offer
             assert offer.family == variant.family, entry.exported_name
             assert variant.says in offer.reason, entry.exported_name
@@ -258,11 +258,11 @@ def test_every_family_and_dtype_is_there(arch: Arch) -> None:
     """The families are those that claim; what they do not take at all is listed here."""
     integers = {"i8", "i16", "i32", "u8"}
     refused = {"gemm": {"i32"}, "rope": integers, "quantized": {"f16", *integers}}
-    found: dict[str, set[str]] = defaultdict(set)
+    result: dict[str, set[str]] = defaultdict(set)
     for entry in representative.entries(arch):
         family, _, dtype = entry.exported_name.split("-")
-        found[family].add(dtype)
-    assert found == {
+        result[family].add(dtype)
+    assert result == {
         family: set(ALL) - refused.get(family, set())
         for family in ("elementwise", "rowwise", "gemm", "movement", "rope", "get_rows", "quantized")
     }

@@ -290,10 +290,10 @@ def test_eager_mode() -> None:
 
 def test_the_graph_names_ops_and_slots() -> None:
     x = nt.tensor([1.0, 2.0])
-    found = (x * x - 3).graph
-    assert sorted(data["op"] for _, data in found.nodes(data=True)) == ["data", "mul", "number", "sub"]
-    product = next(node for node, data in found.nodes(data=True) if data["op"] == "mul")
-    assert [slots for *_, slots in found.in_edges(product, data="slots")] == [(0, 1)]
+    result = (x * x - 3).graph
+    assert sorted(data["op"] for _, data in result.nodes(data=True)) == ["data", "mul", "number", "sub"]
+    product = next(node for node, data in result.nodes(data=True) if data["op"] == "mul")
+    assert [slots for *_, slots in result.in_edges(product, data="slots")] == [(0, 1)]
 
 
 # --- numbers that == takes for one are not mixed up where ops, plans and kernels are kept

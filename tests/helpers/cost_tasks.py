@@ -28,9 +28,9 @@ def kernels(device: Device, result: nt.Tensor) -> list[Any]:
 def cost(device: Device, result: nt.Tensor) -> Cost:
     """Of a pending tensor that is one kernel."""
     (kernel,) = kernels(device, result)
-    found = kernel.cost
-    assert isinstance(found, Cost)
-    return found
+    actual = kernel.cost
+    assert isinstance(actual, Cost)
+    return actual
 
 
 def opened(uri: str) -> Any:

@@ -50,20 +50,20 @@ class Faults:
         if not self.injected:
             return None
         with self.lock:
-            found = next((fault for fault, after in self.injected if fault in faults and not after), None)
-            if found is not None:
-                self.injected.remove((found, 0))
+            result = next((fault for fault, after in self.injected if fault in faults and not after), None)
+            if result is not None:
+                self.injected.remove((result, 0))
             self.injected = [(fault, after - (after > 0 and fault in faults)) for fault, after in self.injected]
-        return found
+        return result
 
     def launch_fault(self) -> Fault | None:
         """What happens to the launch that is handed over now."""
         with self.lock:
             number, self.launches = self.launches, self.launches + 1
-            found = self.due(*LAUNCH_FAULTS)
-            if found is None and self.faults is not None:
-                found = self.faults(number)
-                if found is not None and found not in LAUNCH_FAULTS:
-                    self.inject(found)
+            result = self.due(*LAUNCH_FAULTS)
+            if result is None and self.faults is not None:
+                result = self.faults(number)
+                if result is not None and result not in LAUNCH_FAULTS:
+                    self.inject(result)
                     return None
-            return found
+            return result

@@ -28,10 +28,10 @@ def as_float(array: Array) -> Array:
 
 def close(got: nt.Tensor | Array, expected: Array) -> None:
     """Every element is within one part in 64 of the largest, as bfloat16 and sums in another order may leave them."""
-    found = as_float(got.numpy() if isinstance(got, nt.Tensor) else got)
-    assert found.shape == expected.shape
+    result = as_float(got.numpy() if isinstance(got, nt.Tensor) else got)
+    assert result.shape == expected.shape
     largest = float(np.abs(expected).max(initial=1e-3))
-    np.testing.assert_allclose(found, expected, rtol=2.0**-6, atol=largest * 2.0**-7)
+    np.testing.assert_allclose(result, expected, rtol=2.0**-6, atol=largest * 2.0**-7)
 
 
 def joined(number: int, seed: int = 0) -> tuple[nt.Tensor, Array]:

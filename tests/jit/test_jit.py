@@ -975,7 +975,7 @@ def test_keys_of_dicts_keep_their_type() -> None:
 
     x = nt.ones(1)
     for key in (1, True, 1.0):
-        assert [repr(found) for found in keys({key: x})] == [repr(key)]
+        assert [repr(result) for result in keys({key: x})] == [repr(key)]
 
 
 def test_a_run_that_fails_leaves_nothing_else_in_what_it_would_have_changed() -> None:

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(h
 @pytest.mark.parametrize("generation", SIMULATED)
 @pytest.mark.parametrize("family", configurations.FAMILIES)
 def test_random_shapes_are_served_by_few_binaries(family: str, generation: str) -> None:
-    found = configurations.served(family, generation, shapes=12)
-    assert not found.unlike
-    assert found.binaries <= found.configurations <= configurations.FAMILIES[family].most
+    result = configurations.served(family, generation, shapes=12)
+    assert not result.unlike
+    assert result.binaries <= result.configurations <= configurations.FAMILIES[family].most
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

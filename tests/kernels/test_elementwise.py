@@ -165,10 +165,10 @@ def case(name: str, dtype: DType) -> Case | None:
         return None
     arguments = {attribute.name: attributes.get(attribute.name, attribute.default) for attribute in op.attributes}
     call = op.call(tuple(tensor._node.spec for tensor in tensors), tuple(arguments.values()))
-    found = tasks_of(result)
-    if not found:  # the result is the operand itself
+    actual = tasks_of(result)
+    if not actual:  # the result is the operand itself
         return None
-    assert len(found) == 1
+    assert len(actual) == 1
     registers = [register or dtype.register for register in call.registers]
     wide = ["float64" if register == "float32" else register for register in registers]
     with np.errstate(all="ignore"):
@@ -178,9 +178,9 @@ def case(name: str, dtype: DType) -> Case | None:
             exact_result = exact_result.astype(nt.bfloat16.numpy)
         expected = exact_result.astype(call.spec.dtype.numpy)
     inputs: list[Any] = []
-    for operand in found[0].inputs:  # equal operands are one, so find each by what it holds
+    for operand in actual[0].inputs:  # equal operands are one, so find each by what it holds
         inputs.append(None if operand.layout is None else flat(values[len(inputs)]))
-    return Case(found[0], inputs, expected)
+    return Case(actual[0], inputs, expected)
 
 
 def normalized_error(result: Array, expected: Array) -> float:
@@ -202,24 +202,24 @@ def assert_close(result: Array, expected: Array, what: object) -> None:
 @cache
 def cases(arch: str) -> dict[tuple[str, str], tuple[Case, Offer, Design]]:
     """Every op with every dtype that it takes; not those that make float32 of integers, or bool of float16."""
-    found = {}
+    result = {}
     for name, dtype in itertools.product(MAPS, DTYPES[arch]):
         made = case(name, dtype)
         if made is None or (dtype is nt.float16 and made.expected.dtype == bool):
             continue
         if dtype is nt.float32 or made.expected.dtype != np.float32:
             offer = claimed(made.task, target(arch, 1, "emulate" if dtype in (nt.float32, nt.float16) else "exact"))
-            found[name, dtype.name] = made, offer, offer.design()
-    return found
+            result[name, dtype.name] = made, offer, offer.design()
+    return result
 
 
 @pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", MAPS)
 def test_every_op(name: str, arch: str) -> None:
-    found = [dtype for op, dtype in cases(arch) if op == name]
-    assert found
-    for dtype in found:
+    actual = [dtype for op, dtype in cases(arch) if op == name]
+    assert actual
+    for dtype in actual:
         made, offer, design = cases(arch)[name, dtype]
         (result,) = run(made.task, offer, design, made.inputs)
         assert_close(result, made.expected, (name, dtype))
@@ -404,7 +404,7 @@ def test_comparison_gives_bool() -> None:
 def test_numbers_are_no_part_of_the_design() -> None:
     """They are passed with every run: other numbers run the same kernel."""
     a, x = normal((300,), nt.bfloat16)
-    found = []
+    actual = []
     for number in (0.25, -3.0):
         task = task_of(a * number)
         offer = claimed(task, target("aie2"))
@@ -413,8 +413,8 @@ def test_numbers_are_no_part_of_the_design() -> None:
         np.testing.assert_array_equal(
             result.astype(np.float32), (x * nt.bfloat16.numpy.type(number)).astype(np.float32)
         )
-        found.append(design)
-    assert found[0] == found[1]
+        actual.append(design)
+    assert actual[0] == actual[1]
 
 
 CASTS = [

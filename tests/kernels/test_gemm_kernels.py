@@ -73,9 +73,9 @@ def simulate(result: nt.Tensor, operands: Sequence[nt.Tensor | float], on: Targe
     counters = SIMULATED[on.array.arch].load(made).run(buffers, words)
     assert counters == count(made)
     output = task.outputs[0]
-    found = np.empty(output.nbytes // output.dtype.itemsize, output.dtype.numpy)
-    unpack(offer.operands[-1], buffers[-1], found)
-    return found.reshape(result.shape)
+    actual = np.empty(output.nbytes // output.dtype.itemsize, output.dtype.numpy)
+    unpack(offer.operands[-1], buffers[-1], actual)
+    return actual.reshape(result.shape)
 
 
 def numpy(tensor: nt.Tensor) -> Array:
@@ -108,10 +108,10 @@ def nmse(found: Array, expected: Array) -> float:
 @pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 3), ("aie2", 4), ("aie2p", 2), ("aie2p", 5)])
 def test_products_on_any_number_of_columns(arch: str, columns: int) -> None:
     a, weights = normal(130, 300), normal(199, 300)
-    found = simulate(nt.linear(a, weights), [a, weights], target(arch, columns))
-    assert nmse(found, wide(a) @ wide(weights).T) <= CLOSE
+    result = simulate(nt.linear(a, weights), [a, weights], target(arch, columns))
+    assert nmse(result, wide(a) @ wide(weights).T) <= CLOSE
     once = (numpy(a).astype(np.float32) @ numpy(weights).astype(np.float32).T).astype(ml_dtypes.bfloat16)
-    assert nmse(found, once) <= ROUNDED_ONCE
+    assert nmse(result, once) <= ROUNDED_ONCE
 
 
 @pytest.mark.parametrize(("arch", "columns"), WHOLE)
@@ -124,8 +124,8 @@ def test_operands_in_any_order(arch: str, columns: int) -> None:
     rights: list[tuple[nt.Tensor, View]] = [(b, lambda x: x), (bt, lambda x: x.T)]
     for left, select in lefts:
         for right, turn in rights:
-            found = simulate(select(left) @ turn(right), [left, right], on)
-            assert nmse(found, select(wide(left)) @ turn(wide(right))) <= CLOSE
+            result = simulate(select(left) @ turn(right), [left, right], on)
+            assert nmse(result, select(wide(left)) @ turn(wide(right))) <= CLOSE
 
 
 @pytest.mark.parametrize(("arch", "columns"), WHOLE)
@@ -133,17 +133,17 @@ def test_operands_in_any_order(arch: str, columns: int) -> None:
 def test_integers_are_exact(arch: str, columns: int, dtype: str) -> None:
     """With sums that leave int32 for int16, and wrap around."""
     x, weights = integers(33, 70, dtype=dtype), integers(50, 70, dtype=dtype, seed=1)
-    found = simulate(nt.mul_mat(weights, x), [x, weights], target(arch, columns))
+    result = simulate(nt.mul_mat(weights, x), [x, weights], target(arch, columns))
     expected = numpy(x).astype(np.int64) @ numpy(weights).astype(np.int64).T
-    assert found.dtype == np.int32
-    assert np.array_equal(found, expected.astype(np.int32))
+    assert result.dtype == np.int32
+    assert np.array_equal(result, expected.astype(np.int32))
     assert dtype == "int8" or np.abs(expected).max() > 2**31
 
 
 def test_integer_results_of_the_operands_dtype_wrap() -> None:
     x, y = integers(20, 30), integers(30, 24, seed=1)
-    found = simulate(x @ y, [x, y], target("aie2p", 8))
-    assert np.array_equal(found, (numpy(x).astype(np.int64) @ numpy(y).astype(np.int64)).astype(np.int8))
+    result = simulate(x @ y, [x, y], target("aie2p", 8))
+    assert np.array_equal(result, (numpy(x).astype(np.int64) @ numpy(y).astype(np.int64)).astype(np.int8))
 
 
 @pytest.mark.parametrize(
@@ -158,16 +158,16 @@ def test_integer_results_of_the_operands_dtype_wrap() -> None:
 )
 def test_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     x, y = normal(*a), normal(*b, seed=1)
-    found = simulate(x @ y, [x, y], target("aie2p", 8))
-    assert nmse(found, wide(x) @ wide(y)) <= CLOSE
+    result = simulate(x @ y, [x, y], target("aie2p", 8))
+    assert nmse(result, wide(x) @ wide(y)) <= CLOSE
 
 
 def test_groups_of_heads_share_their_keys() -> None:
     """GGML's mul_mat: six heads of queries, three of keys."""
     queries, keys = normal(2, 6, 20, 24), normal(2, 3, 33, 24, seed=1)
-    found = simulate(nt.mul_mat(keys, queries), [queries, keys], target("aie2", 4))
-    assert found.dtype == np.float32
-    assert nmse(found, wide(queries) @ np.repeat(wide(keys), 2, 1).swapaxes(-1, -2)) <= ROUNDED_ONCE
+    result = simulate(nt.mul_mat(keys, queries), [queries, keys], target("aie2", 4))
+    assert result.dtype == np.float32
+    assert nmse(result, wide(queries) @ np.repeat(wide(keys), 2, 1).swapaxes(-1, -2)) <= ROUNDED_ONCE
 
 
 def test_a_batch_that_only_adds_rows_is_one_product() -> None:
@@ -183,11 +183,11 @@ def test_bias_scale_and_activation(arch: str, columns: int) -> None:
     a, weights, bias, gain = normal(70, 90), normal(52, 90), normal(52), normal(52, dtype=nt.float32, seed=1)
     expected = (wide(a) @ wide(weights).T * 0.5 + wide(bias)) * wide(gain)
     result = (nt.mul_mat(weights, a) * 0.5 + bias) * gain
-    found = simulate(result, [a, weights, 0.5, bias, gain], on)
-    assert nmse(found, expected) <= 1e-10
-    found = simulate(nt.linear(a, weights, bias).gelu(), [a, weights, bias], on)
+    actual = simulate(result, [a, weights, 0.5, bias, gain], on)
+    assert nmse(actual, expected) <= 1e-10
+    actual = simulate(nt.linear(a, weights, bias).gelu(), [a, weights, bias], on)
     x = wide(a) @ wide(weights).T + wide(bias)
-    assert nmse(found, x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))) <= CLOSE
+    assert nmse(actual, x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))) <= CLOSE
 
 
 @pytest.mark.parametrize("arch", ARRAYS)
@@ -195,13 +195,13 @@ def test_bias_on_operands_by_rows(arch: str) -> None:
     """The other order of B's memory brings the row another way; so do int8 and int16."""
     on = target(arch, 2)
     a, b, bias = normal(40, 90), normal(90, 100), normal(100)
-    found = simulate((a @ b + bias).relu(), [a, b, bias], on)
-    assert nmse(found, np.maximum(wide(a) @ wide(b) + wide(bias), 0)) <= CLOSE
+    result = simulate((a @ b + bias).relu(), [a, b, bias], on)
+    assert nmse(result, np.maximum(wide(a) @ wide(b) + wide(bias), 0)) <= CLOSE
     for dtype in ("int8", "int16"):
         x, y, add = integers(20, 30, dtype=dtype), integers(30, 50, dtype=dtype), integers(50, dtype="int32")
-        found = simulate(nt.mul_mat(y.T, x) + add, [x, y, add], on)
+        result = simulate(nt.mul_mat(y.T, x) + add, [x, y, add], on)
         expected = numpy(x).astype(np.int64) @ numpy(y).astype(np.int64) + numpy(add)
-        assert np.array_equal(found, expected.astype(np.int32))
+        assert np.array_equal(result, expected.astype(np.int32))
 
 
 @pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 4), ("aie2p", 8)])
@@ -209,12 +209,12 @@ def test_one_number_per_row(arch: str, columns: int) -> None:
     """Beside a bias, and with integers."""
     on = target(arch, columns)
     a, b, gain, bias = normal(70, 90), normal(90, 100), normal(70, 1), normal(100, seed=1)
-    found = simulate((nt.mul_mat(b.T, a) * gain + bias), [a, b, gain, bias], on)
-    assert nmse(found, wide(a) @ wide(b) * wide(gain) + wide(bias)) <= 1e-10
+    result = simulate((nt.mul_mat(b.T, a) * gain + bias), [a, b, gain, bias], on)
+    assert nmse(result, wide(a) @ wide(b) * wide(gain) + wide(bias)) <= 1e-10
     x, y, add = integers(70, 30), integers(50, 30, seed=1), integers(70, 1, dtype="int32")
-    found = simulate(nt.mul_mat(y, x) + add, [x, y, add], on)
+    result = simulate(nt.mul_mat(y, x) + add, [x, y, add], on)
     expected = numpy(x).astype(np.int64) @ numpy(y).astype(np.int64).T + numpy(add)
-    assert np.array_equal(found, expected.astype(np.int32))
+    assert np.array_equal(result, expected.astype(np.int32))
 
 
 @pytest.mark.parametrize(("arch", "columns"), WHOLE)
@@ -246,9 +246,9 @@ def test_emulated_float32_keeps_all_bits(arch: str, columns: int) -> None:
 
 def test_float16_passes_through_bfloat16() -> None:
     a, b = normal(40, 50, dtype=nt.float16), normal(50, 60, dtype=nt.float16)
-    found = simulate(a @ b, [a, b], target("aie2", 4, "emulate"))
-    assert found.dtype == np.float16
-    assert nmse(found, wide(a) @ wide(b)) <= CLOSE
+    result = simulate(a @ b, [a, b], target("aie2", 4, "emulate"))
+    assert result.dtype == np.float16
+    assert nmse(result, wide(a) @ wide(b)) <= CLOSE
 
 
 def test_what_is_refused() -> None:
@@ -360,8 +360,8 @@ def test_forgetting_the_rounding_mode_shows() -> None:
 
 def test_512_cubed() -> None:
     a, b = normal(512, 512), normal(512, 512, seed=1)
-    found = simulate(nt.linear(a, b), [a, b], target("aie2p", 8))
-    assert nmse(found, wide(a) @ wide(b).T) <= CLOSE
+    result = simulate(nt.linear(a, b), [a, b], target("aie2p", 8))
+    assert nmse(result, wide(a) @ wide(b).T) <= CLOSE
 
 
 # --- claims and tiles
@@ -436,11 +436,11 @@ def test_what_is_claimed_runs(problem: GemmProblem, seed: int) -> None:
     task = task_of(result)
     if task.kind != "matmul":  # a product with a vector is a row task
         return
-    found = simulate(result, [x, y, *rows], target(problem.arch, problem.columns))
+    actual = simulate(result, [x, y, *rows], target(problem.arch, problem.columns))
     if whole:
-        assert np.array_equal(found, expected.astype(np.int32))
+        assert np.array_equal(actual, expected.astype(np.int32))
     else:
-        assert nmse(found, expected) <= 1e-10
+        assert nmse(actual, expected) <= 1e-10
 
 
 @settings(max_examples=25, deadline=None)
@@ -484,8 +484,8 @@ def test_predicted_throughput_at_4096(arch: Arch, operand: str, result: str, ter
     assert tiling is not None
     made = design(problem, tiling, PLAIN, *dense(problem, tiling))
     assert check(made) == []
-    found = predict(count(made), array)
-    assert 2 * n**3 / (found.seconds + array.dispatch_seconds) >= tera * 1e12
+    actual = predict(count(made), array)
+    assert 2 * n**3 / (actual.seconds + array.dispatch_seconds) >= tera * 1e12
 
 
 # --- block floats
@@ -514,19 +514,19 @@ def test_products_of_block_floats(columns: int, transposed: bool, m: int, k: int
     product = nt.linear(a, b) if transposed else a @ b
     on = target("aie2p", columns)._replace(bfloat16="bfp16")
     right = b.T if transposed else b
-    found = simulate(product, [a, b], on)
+    result = simulate(product, [a, b], on)
     expected = sums_of_block_floats(a, right)
     rounded_result = product.dtype is nt.bfloat16
-    assert nmse(found, expected) < (1e-5 if rounded_result else 1e-11)
+    assert nmse(result, expected) < (1e-5 if rounded_result else 1e-11)
     # They are not what bfloat16 products give, and not far from it.
-    assert 3e-5 < nmse(found, wide(a) @ wide(right)) < 3e-4
+    assert 3e-5 < nmse(result, wide(a) @ wide(right)) < 3e-4
 
 
 def test_block_floats_are_rounded_before_what_follows() -> None:
     a, b, bias = normal(70, 96, seed=3), normal(96, 40, seed=4), normal(40, seed=5)
     on = target("aie2p", 4)._replace(bfloat16="bfp16")
-    found = simulate((a @ b + bias).relu(), [a, b, bias], on)
-    assert nmse(found, np.maximum(sums_of_block_floats(a, b) + wide(bias), 0)) < 1e-5
+    result = simulate((a @ b + bias).relu(), [a, b, bias], on)
+    assert nmse(result, np.maximum(sums_of_block_floats(a, b) + wide(bias), 0)) < 1e-5
 
 
 def test_block_floats_are_named_and_built_as_such() -> None:
@@ -553,8 +553,8 @@ def test_the_older_generation_multiplies_bfloat16_exactly() -> None:
 def test_rounded_float32_becomes_block_floats_too() -> None:
     a, b = normal(40, 64, dtype=nt.float32, seed=6), normal(64, 48, dtype=nt.float32, seed=7)
     on = target("aie2p", 4, "bfloat16")._replace(bfloat16="bfp16")
-    found = simulate(a @ b, [a, b], on)
-    assert nmse(found, sums_of_block_floats(a.to(nt.bfloat16), b.to(nt.bfloat16))) < 1e-11
+    result = simulate(a @ b, [a, b], on)
+    assert nmse(result, sums_of_block_floats(a.to(nt.bfloat16), b.to(nt.bfloat16))) < 1e-11
     emulated = gemm.claim(task_of(a @ b), target("aie2p", 4, "emulate")._replace(bfloat16="bfp16"))
     assert emulated.reason.startswith("float32 products")
 

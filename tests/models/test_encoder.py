@@ -74,8 +74,8 @@ def test_embeddings(directory: Path) -> None:
     torch = pytest.importorskip("torch")
     mask = np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, None]
     tokens = np.where(mask, np.random.default_rng(1).integers(0, 20, mask.shape), 0)
-    found = Encoder.load(directory).embed(nt.from_numpy(tokens), nt.from_numpy(mask))
-    np.testing.assert_allclose(found.numpy(), expected(torch, directory, tokens, mask), atol=1e-5)
+    result = Encoder.load(directory).embed(nt.from_numpy(tokens), nt.from_numpy(mask))
+    np.testing.assert_allclose(result.numpy(), expected(torch, directory, tokens, mask), atol=1e-5)
 
 
 def test_a_text_without_tokens_is_zero(directory: Path) -> None:

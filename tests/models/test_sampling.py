@@ -20,28 +20,28 @@ def test_greedy() -> None:
 
 
 def test_temperature() -> None:
-    found = Sampling(temperature=0.5).probabilities(LOGITS)
-    np.testing.assert_allclose(found, softmax(list(LOGITS / 0.5)))
+    result = Sampling(temperature=0.5).probabilities(LOGITS)
+    np.testing.assert_allclose(result, softmax(list(LOGITS / 0.5)))
 
 
 def test_the_penalty_makes_tokens_of_the_text_less_likely() -> None:
-    found = Sampling(temperature=1, repetition_penalty=2.0).probabilities(LOGITS, [0, 1])
-    np.testing.assert_allclose(found, softmax([1.0, -2.0, 0.5, 3.0, 0.5]))
+    result = Sampling(temperature=1, repetition_penalty=2.0).probabilities(LOGITS, [0, 1])
+    np.testing.assert_allclose(result, softmax([1.0, -2.0, 0.5, 3.0, 0.5]))
 
 
 def test_top_k() -> None:
-    found = Sampling(temperature=1, top_k=2).probabilities(LOGITS)
-    np.testing.assert_allclose(found[[0, 3]], softmax([2.0, 3.0]))
-    assert not found[[1, 2, 4]].any()
+    result = Sampling(temperature=1, top_k=2).probabilities(LOGITS)
+    np.testing.assert_allclose(result[[0, 3]], softmax([2.0, 3.0]))
+    assert not result[[1, 2, 4]].any()
     np.testing.assert_allclose(Sampling(temperature=1, top_k=9).probabilities(LOGITS), softmax(list(LOGITS)))
 
 
 @pytest.mark.parametrize(("top_p", "kept"), [(0.1, [3]), (0.7, [3, 0]), (0.92, [3, 0, 2]), (1.0, [0, 1, 2, 3, 4])])
 def test_top_p(top_p: float, kept: list[int]) -> None:
     """Probabilities: 0.237, 0.012, 0.053, 0.644, 0.053."""
-    found = Sampling(temperature=1, top_p=top_p).probabilities(LOGITS)
-    assert sorted(np.flatnonzero(found)) == sorted(kept)
-    np.testing.assert_allclose(found[kept], softmax(list(LOGITS[kept])))
+    result = Sampling(temperature=1, top_p=top_p).probabilities(LOGITS)
+    assert sorted(np.flatnonzero(result)) == sorted(kept)
+    np.testing.assert_allclose(result[kept], softmax(list(LOGITS[kept])))
 
 
 def test_draws_have_the_probabilities_and_follow_from_the_seed() -> None:

@@ -33,31 +33,31 @@ def bounds(found: Coordinates, sizes: Sequence[tuple[float, float]], box: int) -
 @pytest.mark.parametrize("seed", range(10))
 def test_boxes_are_apart_and_edges_lead_down(seed: int) -> None:
     sizes, edges = random_graph(seed)
-    found = layered(sizes, edges)
-    places = [bounds(found, sizes, box) for box in range(len(sizes))]
+    result = layered(sizes, edges)
+    places = [bounds(result, sizes, box) for box in range(len(sizes))]
     for a, b in combinations(places, 2):
         assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
     for source, reader in edges:
         assert places[source][3] < places[reader][1]
     assert min(place[0] for place in places) >= -1e-9
-    assert max(place[2] for place in places) <= found.width + 1e-9
-    assert max(place[3] for place in places) <= found.height + 1e-9
+    assert max(place[2] for place in places) <= result.width + 1e-9
+    assert max(place[3] for place in places) <= result.height + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_edges_pass_layers_between_boxes(seed: int) -> None:
     sizes, edges = random_graph(seed)
-    found = layered(sizes, edges)
-    assert set(found.bends) == set(edges)
-    layers = sorted(set(found.tops))
-    for (source, reader), bends in found.bends.items():
-        passed = [top for top in layers if found.tops[source] < top < found.tops[reader]]
+    result = layered(sizes, edges)
+    assert set(result.bends) == set(edges)
+    layers = sorted(set(result.tops))
+    for (source, reader), bends in result.bends.items():
+        passed = [top for top in layers if result.tops[source] < top < result.tops[reader]]
         assert [top for _, top, _ in bends] == passed
         for x, top, bottom in bends:
             for box in range(len(sizes)):
-                left, y, right, _ = bounds(found, sizes, box)
+                left, y, right, _ = bounds(result, sizes, box)
                 assert y != top or not left < x < right
-                assert y != top or found.bottoms[box] == bottom
+                assert y != top or result.bottoms[box] == bottom
 
 
 def crossings(found: Coordinates, edges: Edges) -> int:
@@ -93,9 +93,9 @@ def test_two_trees_can_be_drawn_without_crossings(seed: int) -> None:
 
 def test_a_chain_is_straight_and_values_lie_above_their_first_reader() -> None:
     edges = [(0, 1), (1, 2), (2, 3), (4, 3)]
-    found = layered([(50.0, 20.0)] * 5, edges)
-    assert found.tops[4] == found.tops[2]
-    assert np.ptp(found.centres[:3]) < 1
+    result = layered([(50.0, 20.0)] * 5, edges)
+    assert result.tops[4] == result.tops[2]
+    assert np.ptp(result.centres[:3]) < 1
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -110,11 +110,11 @@ def test_no_other_places_of_a_layer_are_nearer_to_the_wanted_ones(seed: int) -> 
     def distance(places: np.ndarray) -> float:
         return float(sum(weight * (x - centre) ** 2 for x, (centre, weight) in zip(places, wanted, strict=True)))
 
-    found = np.array(centres)
-    assert np.all(np.diff(found) >= least - 1e-9)
-    best = distance(found)
+    result = np.array(centres)
+    assert np.all(np.diff(result) >= least - 1e-9)
+    best = distance(result)
     for _ in range(500):
-        other = found + rng.normal(0, rng.choice((0.01, 1, 20)), 8)
+        other = result + rng.normal(0, rng.choice((0.01, 1, 20)), 8)
         for number in range(1, 8):  # push apart what is too near
             other[number] = max(other[number], other[number - 1] + least[number - 1])
         assert distance(other) >= best - 1e-6
@@ -123,8 +123,8 @@ def test_no_other_places_of_a_layer_are_nearer_to_the_wanted_ones(seed: int) -> 
 def test_long_edges_do_not_make_the_drawing_quadratic() -> None:
     boxes = 400
     edges = [(box, box + 1) for box in range(boxes - 1)] + [(box, boxes - 1) for box in range(boxes - 2)]
-    found = layered([(50.0, 20.0)] * boxes, edges)
-    assert len({point for bends in found.bends.values() for point in bends}) <= coordinates.BENDS_PER_BOX * boxes
+    result = layered([(50.0, 20.0)] * boxes, edges)
+    assert len({point for bends in result.bends.values() for point in bends}) <= coordinates.BENDS_PER_BOX * boxes
 
 
 def test_nothing_and_one() -> None:

@@ -388,10 +388,10 @@ def results(function: Callable[..., Any]) -> Iterator[nt.Tensor]:
         *((indices, indices), (vector, vector), (matrix, vector), (vector, matrix, vector), (image[0], image[0])),
     ):
         try:
-            found = function(*operands)
+            result = function(*operands)
         except (nt.NpuTensorError, TypeError, ValueError, AttributeError, IndexError):
             continue
-        yield from (part for part in (found if isinstance(found, tuple) else [found]) if isinstance(part, nt.Tensor))
+        yield from (part for part in (result if isinstance(result, tuple) else [result]) if isinstance(part, nt.Tensor))
 
 
 def test_no_line_is_the_packages_own() -> None:

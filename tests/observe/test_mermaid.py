@@ -45,26 +45,26 @@ def parse(text: str) -> Chart:
     assert text.endswith("\n")
     chart, inside = Chart(), None
     for line in map(str.strip, lines):
-        if found := NODE.fullmatch(line):
-            name, square, round_, kind = found.groups()
+        if result := NODE.fullmatch(line):
+            name, square, round_, kind = result.groups()
             assert name not in chart.labels
             chart.labels[name], chart.classes[name] = lines_of(square or round_), kind
             if inside:
                 chart.members[inside].append(name)
-        elif found := SUBGRAPH.fullmatch(line):
+        elif result := SUBGRAPH.fullmatch(line):
             assert inside is None
-            inside, label = found.groups()
+            inside, label = result.groups()
             chart.labels[inside], chart.members[inside] = lines_of(label), []
         elif line == "end":
             assert inside is not None
             inside = None
-        elif found := EDGE.fullmatch(line):
-            assert set(found.groups()) <= set(chart.labels)
-            chart.edges.append((found[1], found[2]))
-        elif found := CLASS_OF.fullmatch(line):
-            chart.classes[found[1]] = found[2]
-        elif found := CLASS.fullmatch(line):
-            chart.styles.add(found[1])
+        elif result := EDGE.fullmatch(line):
+            assert set(result.groups()) <= set(chart.labels)
+            chart.edges.append((result[1], result[2]))
+        elif result := CLASS_OF.fullmatch(line):
+            chart.classes[result[1]] = result[2]
+        elif result := CLASS.fullmatch(line):
+            chart.styles.add(result[1])
         else:
             raise AssertionError(line)
     assert inside is None

@@ -24,11 +24,11 @@ pytestmark = pytest.mark.usefixtures("_no_plans")
 
 
 def heard(*tellers: Teller) -> Profile:
-    found = Profile()
+    result = Profile()
     for teller in tellers:
         for event in teller.events:
-            found.hear(event)
-    return found
+            result.hear(event)
+    return result
 
 
 def only(table: Sequence[ProfileRow], name: str, start: str) -> ProfileRow:
@@ -106,10 +106,10 @@ def test_events_of_threads_are_kept_apart_in_whatever_order_they_are_heard() -> 
     everything = [*one.events, *two.events]
     for seed in range(5):
         random.Random(seed).shuffle(everything)
-        found = Profile()
+        result = Profile()
         for event in everything:
-            found.hear(event)
-        rows = {(row.name, row.start): (row.run, row.convert) for row in found.by("op")}
+            result.hear(event)
+        rows = {(row.name, row.start): (row.run, row.convert) for row in result.by("op")}
         assert rows == {("add", "cold"): (1, 2), ("mul", "warm"): (1, 4), ("(plan)", "cold"): (0, 0)}
 
 
@@ -119,17 +119,17 @@ def test_by_line_and_by_device() -> None:
     t.ran("mul", 2.0, lines=("a.py:3",), device="npu")
     t.ran("add+mul", 4.0, lines=("a.py:3", "b.py:7"))
     t.ran("add", 8.0)
-    found = heard(t)
-    assert [(row.name, row.device, row.total) for row in found.by("line")] == [
+    result = heard(t)
+    assert [(row.name, row.device, row.total) for row in result.by("line")] == [
         ("(not known)", "cpu", 8),
         ("a.py:3, b.py:7", "cpu", 4),
         ("a.py:3", "npu", 2),
         ("a.py:3", "cpu", 1),
     ]
-    assert [(row.name, row.runs, row.total) for row in found.by("device")] == [("cpu", 3, 13), ("npu", 1, 2)]
-    assert [row["name"] for row in found.rows] == ["add", "add+mul", "mul"]
+    assert [(row.name, row.runs, row.total) for row in result.by("device")] == [("cpu", 3, 13), ("npu", 1, 2)]
+    assert [row["name"] for row in result.rows] == ["add", "add+mul", "mul"]
     with pytest.raises(nt.ArgumentError, match="by op, line, device, plan, not by 'file'"):
-        found.by("file")  # type: ignore[arg-type]
+        result.by("file")  # type: ignore[arg-type]
 
 
 def test_by_plan() -> None:
@@ -145,19 +145,19 @@ def test_by_plan() -> None:
     t.ran("neg", 0.125, other)
     t.plan_ran(0.125, other)
     t.phase("sync", 0.0625)
-    found = heard(t)
-    assert [(row.name, row.device, row.start, row.runs, row.total) for row in found.by("plan")] == [
+    result = heard(t)
+    assert [(row.name, row.device, row.start, row.runs, row.total) for row in result.by("plan")] == [
         ("add to mul", "cpu, npu", "cold", 1, 11),
         ("add to mul", "cpu, npu", "warm", 2, 7.5),
         ("neg", "cpu", "warm", 1, 0.125),
         ("(fetch)", "npu", "warm", 1, 0.0625),
     ]
-    cold, warm, *_ = found.by("plan")
+    cold, warm, *_ = result.by("plan")
     assert (cold.plan, cold.compile, cold.run, cold.p50) == (0.25, 0.75, 8, 10)
     assert (warm.plan, warm.compile, warm.p50, warm.p95) == (0, 0, 3.75, pytest.approx(4.875))
     t.plan_ran(1.0)
-    found.hear(t.events[-1])
-    assert [row.runs for row in found.by("plan") if row.name == "(no kernel)"] == [1]
+    result.hear(t.events[-1])
+    assert [row.runs for row in result.by("plan") if row.name == "(no kernel)"] == [1]
 
 
 def test_rates_are_of_real_devices_only() -> None:
@@ -187,24 +187,24 @@ def test_the_table_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     t.plan(plan, 0.003, 0.001, {"add": 0.001})
     t.ran("add", 0.002, plan)
     t.ran("add", 0.001, plan)
-    found = heard(t)
-    found.end = found.start + 0.25
-    assert str(found).splitlines() == [
+    result = heard(t)
+    result.end = result.start + 0.25
+    assert str(result).splitlines() == [
         "250.00 ms: planning 2.00 ms, compiling 1.00 ms, kernels 3.00 ms in 2 runs",
         "name    device  start  runs    total     plan  compile      run      p50      p95  GB/s",
         "add     cpu     cold      1  3.00 ms           1.00 ms  2.00 ms  2.00 ms  2.00 ms     2",
         "(plan)  cpu     cold      1  2.00 ms  2.00 ms                    2.00 ms  2.00 ms",
         "add     cpu     warm      1  1.00 ms                    1.00 ms  1.00 ms  1.00 ms     4",
     ]
-    assert repr(found) == str(found)
-    assert "simulat" not in str(found)
+    assert repr(result) == str(result)
+    assert "simulat" not in str(result)
     t.simulated(1e-4)
     t.ran("<neg>", 1.0, after=0.5)
-    found = heard(t)
-    assert str(found).splitlines()[-1] == (
+    result = heard(t)
+    assert str(result).splitlines()[-1] == (
         "Times of a simulated NPU are those of the simulation; `predicted` is for the real array."
     )
-    page = found._repr_html_()
+    page = result._repr_html_()
     assert "&lt;neg&gt;" in page
     assert "<neg>" not in page
     (cell,) = re.findall('<td style="([^"]*)">100.0 us</td>', page)
@@ -221,12 +221,12 @@ def test_names_cannot_command_a_terminal() -> None:
 def test_events_are_put_together_once_however_often_they_are_shown() -> None:
     t = Teller()
     t.ran("add", 1.0)
-    found = heard(t)
+    result = heard(t)
     with mock.patch.object(profiling, "spans", side_effect=spans) as put_together:
-        assert "in 1 run<" in f"{found}{found._repr_html_()}"
+        assert "in 1 run<" in f"{result}{result._repr_html_()}"
         assert put_together.call_count == 1
-        found.hear(t.events[0])
-        assert "2 runs" in str(found)
+        result.hear(t.events[0])
+        assert "2 runs" in str(result)
         assert put_together.call_count == 2
 
 

@@ -160,16 +160,16 @@ def test_a_view_within_a_kernel_is_drawn_within_it() -> None:
 
 def points(path: str) -> list[tuple[float, float]]:
     """The points of a path and those that bend its curves, without the arrow head."""
-    found: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     for command, values in re.findall(r"([MLHVC])([-\d. ]+)", path.partition("m")[0]):
         numbers = list(map(float, values.split()))
         if command == "H":
-            found.append((numbers[0], found[-1][1]))
+            result.append((numbers[0], result[-1][1]))
         elif command == "V":
-            found.append((found[-1][0], numbers[0]))
+            result.append((result[-1][0], numbers[0]))
         else:
-            found += zip(numbers[::2], numbers[1::2], strict=True)
-    return found
+            result += zip(numbers[::2], numbers[1::2], strict=True)
+    return result
 
 
 def test_edges_begin_and_end_at_their_boxes() -> None:

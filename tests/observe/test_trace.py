@@ -60,12 +60,12 @@ def checked(entries: Iterable[Entry]) -> dict[str, dict[str, list[Entry]]]:
                 ends.pop()
             assert not ends or end <= ends[-1]
             ends.append(end)
-    found: defaultdict[str, dict[str, list[Entry]]] = defaultdict(dict)
+    result: defaultdict[str, dict[str, list[Entry]]] = defaultdict(dict)
     for (pid, tid), own in slices.items():
         name = tracks[pid, tid]
-        assert name not in found[processes[pid]]
-        found[processes[pid]][name] = own
-    return dict(found)
+        assert name not in result[processes[pid]]
+        result[processes[pid]][name] = own
+    return dict(result)
 
 
 def nanoseconds(entry: Entry) -> tuple[int, int]:
@@ -78,8 +78,8 @@ def times(own: Iterable[Entry]) -> list[tuple[str, float, float]]:
 
 
 def traced(*tellers: Teller, threads: Mapping[int, str] | None = None) -> dict[str, dict[str, list[Entry]]]:
-    found = spans(event for teller in tellers for event in teller.events)
-    entries = trace_events(found, threads or {}, origin=100.0)
+    result = spans(event for teller in tellers for event in teller.events)
+    entries = trace_events(result, threads or {}, origin=100.0)
     return checked(json.loads(json.dumps(entries)))
 
 

@@ -40,9 +40,9 @@ class RandomProgram:
         choices: list[Callable[[], tuple[Tensor, np.ndarray] | None]] = [
             self.unary, self.unary, self.binary, self.binary, self.reduce, self.normalise, self.view, self.product,
         ]  # fmt: skip
-        found = choices[self.rng.integers(len(choices))]()
-        if found is not None and np.isfinite(found[1]).all() and found[1].size < 4000:
-            self.pool.append(found)
+        result = choices[self.rng.integers(len(choices))]()
+        if result is not None and np.isfinite(result[1]).all() and result[1].size < 4000:
+            self.pool.append(result)
             if len(self.pool) > 8:
                 self.pool.pop(self.rng.integers(len(self.pool)))
 

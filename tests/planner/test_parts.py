@@ -171,12 +171,12 @@ def test_a_captured_function_stays_whole() -> None:
 
     x = nt.ones(3).realize()
     with nt.config.scope(max_depth=100), heard(PlanBuilt) as built:
-        found = steps(x).numpy()
+        result = steps(x).numpy()
     assert [event.nodes for event in built] == [1500]
     value = 1.0
     for _ in range(500):
         value = np.tanh(value * 0.5) + 1
-    np.testing.assert_allclose(found, value, rtol=1e-6)
+    np.testing.assert_allclose(result, value, rtol=1e-6)
 
 
 def test_explain_plans_the_parts_that_will_run() -> None:
@@ -204,9 +204,9 @@ def test_an_npu_runs_parts_too() -> None:
     with nt.default_device("sim:npu1"), heard(PlanBuilt) as built:
         for _ in range(150):
             x = (x * 0.5).tanh() + 1
-        found = x.numpy()
+        result = x.numpy()
     value = 1.0
     for _ in range(150):
         value = np.tanh(value * 0.5) + 1
-    np.testing.assert_allclose(found.astype(np.float32), value, rtol=0.02)
+    np.testing.assert_allclose(result.astype(np.float32), value, rtol=0.02)
     assert len(built) <= 3

@@ -31,9 +31,9 @@ def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> flo
 
         def fetch(value: int, back: Mapping[int, float] = back, lies: Places = lies) -> float:
             """What it takes until a value lies in the processor's memory."""
-            found = lies.setdefault(value, {(len(graph.overheads), None)})
-            takes = 0.0 if (len(graph.overheads), None) in found else back[value]
-            found.add((len(graph.overheads), None))
+            places = lies.setdefault(value, {(len(graph.overheads), None)})
+            takes = 0.0 if (len(graph.overheads), None) in places else back[value]
+            places.add((len(graph.overheads), None))
             return takes
 
         for number in order:
@@ -166,20 +166,20 @@ def test_graphs_that_need_every_step_of_the_search(family: str, size: int, seed:
 @pytest.mark.parametrize("devices", [1, 2])
 def test_large_graphs_are_placed_better_than_by_rules(devices: int) -> None:
     for graph in graphs((60, 300), 2, devices):
-        found = place(*graph)
-        assert found.weight <= rules(graph)["processor"] * (1 + 1e-9)
+        result = place(*graph)
+        assert result.weight <= rules(graph)["processor"] * (1 + 1e-9)
         if devices == 1:
-            assert found.weight <= min(rules(graph).values()) * (1 + 1e-9)
+            assert result.weight <= min(rules(graph).values()) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("devices", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_placement_says_what_it_takes_and_can_run(devices: int) -> None:
     for graph in graphs((1, 6, 40), 8, devices):
-        found = place(*graph)
-        assert is_topological(graph.jobs, found.order)
-        assert all(job.answers[on] is not None for job, on in zip(graph.jobs, found.devices, strict=True))
-        assert found.weight == pytest.approx(weight_of(graph, found.devices, found.order))
-        assert found == place(*graph)
+        result = place(*graph)
+        assert is_topological(graph.jobs, result.order)
+        assert all(job.answers[on] is not None for job, on in zip(graph.jobs, result.devices, strict=True))
+        assert result.weight == pytest.approx(weight_of(graph, result.devices, result.order))
+        assert result == place(*graph)
 
 
 def test_the_order_of_sets_does_not_matter() -> None:
@@ -246,15 +246,15 @@ def test_a_second_context_must_be_worth_its_switches() -> None:
 
 def test_jobs_of_one_context_run_together() -> None:
     jobs = [job((0,), number + 1, 1.0, 90.0, "ab"[number % 2]) for number in range(6)]
-    found = place(jobs, ONE_NPU, range(1, 7))
-    assert found == Placement((NPU,) * 6, (0, 2, 4, 1, 3, 5), 6.0 + 2 * SWITCH)
+    result = place(jobs, ONE_NPU, range(1, 7))
+    assert result == Placement((NPU,) * 6, (0, 2, 4, 1, 3, 5), 6.0 + 2 * SWITCH)
 
 
 def test_a_context_waits_for_its_last_job() -> None:
     chain = [job((number,), number + 1, 1.0, 90.0, context) for number, context in enumerate("abca", 10)]
-    found = place([job((0,), 1, 1.0, 90.0, "c"), *chain], ONE_NPU, {1, 14})
+    result = place([job((0,), 1, 1.0, 90.0, "c"), *chain], ONE_NPU, {1, 14})
     # Not c a b c a, which would begin with the first that is listed.
-    assert found.weight == 5.0 + 3 * SWITCH
+    assert result.weight == 5.0 + 3 * SWITCH
 
 
 def test_the_first_job_follows_the_last() -> None:
@@ -303,26 +303,27 @@ def both(inputs: tuple[int, ...], output: int, first: float | None, second: floa
 
 def test_contexts_go_to_different_devices() -> None:
     jobs = [both((number,), number + 1, 2.0, 2.0, "ab"[number % 2]) for number in range(4)]
-    found = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {4})
-    assert sorted({(on, number % 2) for number, on in enumerate(found.devices)}) in ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
+    result = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {4})
+    places = sorted({(on, number % 2) for number, on in enumerate(result.devices)})
+    assert places in ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
     # Every value crosses: it is brought back and copied, the first one only copied, the last one only brought back.
-    assert found.weight == 4 * 2.0 + 3 * 2.0 + 2.0
+    assert result.weight == 4 * 2.0 + 3 * 2.0 + 2.0
 
 
 def test_a_context_gives_way_to_one_that_has_no_other_device() -> None:
     jobs = [both((0,), 1, 1.0, 2.0, "a"), both((0,), 2, 1.0, None, "b")]
-    found = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {1, 2})
-    assert (found.devices, found.weight) == ((1, 0), 7.0)
+    result = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {1, 2})
+    assert (result.devices, result.weight) == ((1, 0), 7.0)
 
 
 @pytest.mark.slow
 def test_a_long_chain() -> None:
     contexts = "aab"
     jobs = [job((number,), number + 1, 1.0, 30.0, contexts[number % 3]) for number in range(4096)]
-    found = place(jobs, ONE_NPU, {4096})
+    result = place(jobs, ONE_NPU, {4096})
     # Keeping the third ones on the processor takes 29 more for each, two switches 20.
-    assert found.weight == pytest.approx(4096 + SWITCH * (2 * 1365))
-    assert found.order == tuple(range(4096))
+    assert result.weight == pytest.approx(4096 + SWITCH * (2 * 1365))
+    assert result.order == tuple(range(4096))
 
 
 def test_values_that_a_job_reads_twice_in_different_ways() -> None:

@@ -191,16 +191,16 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
     compiled = host_devices()[0]
     for _ in range(25):
         results = maps_and_rows(draw)
-        found = structure_of([t._node for t, _ in results])
-        numbers = {node: item for item, node in found.nodes}
+        actual = structure_of([t._node for t, _ in results])
+        numbers = {node: item for item, node in actual.nodes}
         refused, size = set(draw.choice(["add", "sub", "relu", "sum", "max"], 3)), draw.integers(1, 5)
 
         def takes(task: Task, refused: set[str] = refused, size: int = size) -> bool:
             return len(task.ops) <= size and refused.isdisjoint(task.ops)
 
-        for tasks in cuts(lower(digraph(found, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
-            values: list[Any] = [None] * (len(found.leaves) + len(found.nodes))
-            for item, leaf in found.leaves:
+        for tasks in cuts(lower(digraph(actual, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
+            values: list[Any] = [None] * (len(actual.leaves) + len(actual.nodes))
+            for item, leaf in actual.leaves:
                 values[item] = leaf.value if isinstance(leaf, Node) else leaf
             for task in tasks.tasks:
                 kernel = compiled.claim(task)

@@ -167,8 +167,8 @@ def circles(imports: "networkx.DiGraph[str]") -> list[set[str]]:
 
 def test_every_module_has_a_layer_and_every_layer_exists() -> None:
     # Stubs (.pyi) count as modules: _methods exists for type checkers only.
-    found = {top_level_name(module_name(path)) for path in SOURCES}
-    assert found == set(RANK)
+    result = {top_level_name(module_name(path)) for path in SOURCES}
+    assert result == set(RANK)
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.suffix == ".py"], ids=module_name)

@@ -310,9 +310,9 @@ def test_parts_of_foreign_memory_keep_it_and_stay_read_only() -> None:
     part = Buffer.from_array(array).part(16, 24)
     del array
     gc.collect()
-    found = part.as_array((3,), np.int64)
-    assert found.tolist() == [2, 3, 4]
-    assert not found.flags.writeable
+    result = part.as_array((3,), np.int64)
+    assert result.tolist() == [2, 3, 4]
+    assert not result.flags.writeable
 
 
 def test_from_array_refuses_what_it_cannot_share() -> None:

@@ -135,9 +135,9 @@ def test_a_damaged_file_is_not_used(content: bytes) -> None:
 
 
 def test_levels_must_grow() -> None:
-    found = asdict(processor_rates())
-    found["levels"] = found["levels"][::-1]
-    written({"rates": found})
+    result = asdict(processor_rates())
+    result["levels"] = result["levels"][::-1]
+    written({"rates": result})
     with pytest.warns(RuntimeWarning, match="the sizes of levels do not grow"):
         processor_rates(16)
 

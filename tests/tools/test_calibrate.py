@@ -31,12 +31,12 @@ def test_the_processor_is_measured_and_the_figures_are_used(own_rates: Path) -> 
     threads = host_devices()[0].threads
     done = CliRunner().invoke(command, ["--quick", "--json"])
     assert done.exit_code == 0, done.output
-    (found,) = json.loads(done.stdout)["devices"]
-    assert found["uri"] == "cpu"
-    assert Path(found["file"]).is_relative_to(own_rates)
-    assert found["figures"]["flops"]["prior"] == priors()["processor"]["flops"]
-    assert processor_rates().flops == found["figures"]["flops"]["measured"]
-    assert processor_rates().macs["float32"] == found["figures"]["macs.float32"]["measured"]
+    (result,) = json.loads(done.stdout)["devices"]
+    assert result["uri"] == "cpu"
+    assert Path(result["file"]).is_relative_to(own_rates)
+    assert result["figures"]["flops"]["prior"] == priors()["processor"]["flops"]
+    assert processor_rates().flops == result["figures"]["flops"]["measured"]
+    assert processor_rates().macs["float32"] == result["figures"]["macs.float32"]["measured"]
     assert host_devices()[0].threads == threads
 
 
@@ -123,8 +123,8 @@ def test_a_slow_moment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
         now += 1.0 if calls[name] % every else 50.0
 
     monkeypatch.setattr(probes.time, "perf_counter", lambda: now)
-    found = typical({"steady": lambda: probe("steady", 10**9), "disturbed": lambda: probe("disturbed", 5)})
-    assert found == {"steady": 1.0, "disturbed": 1.0}
+    result = typical({"steady": lambda: probe("steady", 10**9), "disturbed": lambda: probe("disturbed", 5)})
+    assert result == {"steady": 1.0, "disturbed": 1.0}
 
 
 def test_the_share_of_a_cache_follows_the_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

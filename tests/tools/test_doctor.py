@@ -72,11 +72,11 @@ def write(file: str, text: str) -> Callable[[Machine], None]:
 
 def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, libraries: Path) -> None:
     machine.compiler = None
-    found = findings(machine)
-    assert {check: finding.status for check, finding in found.items()} == dict.fromkeys(CHECKS, "ok")
-    assert all((finding.why, finding.fix) == ("", "") for finding in found.values())
-    assert usable(found.values())
-    assert verdict(found.values()) == "An NPU can be used: npu:0 = npu://AIE-0123456789abcdef: NPU Strix, aie2p."
+    result = findings(machine)
+    assert {check: finding.status for check, finding in result.items()} == dict.fromkeys(CHECKS, "ok")
+    assert all((finding.why, finding.fix) == ("", "") for finding in result.values())
+    assert usable(result.values())
+    assert verdict(result.values()) == "An NPU can be used: npu:0 = npu://AIE-0123456789abcdef: NPU Strix, aie2p."
     said = {
         "operating system": ["Ubuntu 25.04"],
         "processor": ["aie2p", BDF, "1022:17f0", "revision 10"],
@@ -93,16 +93,16 @@ def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, lib
     }
     for check, words in said.items():
         for word in words:
-            assert word in found[check].found
+            assert word in result[check].found
 
 
 def test_only_the_first_generation_needs_xclbinutil(machine: Machine) -> None:
     system = replace(machine.system(), root=machine.root, xclbinutil=lambda: None)
     assert software.xclbinutil(system).status == "ok"
     (machine.root / PCI / "device").write_text("0x1502\n")
-    found = software.xclbinutil(system)
-    assert (found.status, found.found) == ("note", "xclbinutil is not on PATH")
-    assert "libxrt-utils" in found.fix
+    result = software.xclbinutil(system)
+    assert (result.status, result.found) == ("note", "xclbinutil is not on PATH")
+    assert "libxrt-utils" in result.fix
     assert software.xclbinutil(replace(system, xclbinutil=lambda: "/usr/bin/xclbinutil")).status == "ok"
 
 
@@ -260,13 +260,13 @@ def test_pyxrt_for_another_python(machine: Machine) -> None:
     build = "usr/lib/python3/dist-packages/pyxrt.cpython-39-x86_64-linux-gnu.so"
     machine.write(build, "")
     machine.pyxrt = "XRT's Python module pyxrt was not found. Tried\n  import pyxrt: not found"
-    found = findings(machine)
-    assert found["pyxrt"].status == "problem"
-    assert f"Python 3.9 has one, {machine.root / build}" in found["pyxrt"].found
-    assert "import pyxrt: not found" in found["pyxrt"].found
-    assert found["pyxrt"].fix == "python3.9 -m venv --system-site-packages ENV, and install npu_tensor there"
-    assert found["NPUs"].status == "problem"
-    assert "first (python3.9 -m venv" in verdict(found.values())
+    result = findings(machine)
+    assert result["pyxrt"].status == "problem"
+    assert f"Python 3.9 has one, {machine.root / build}" in result["pyxrt"].found
+    assert "import pyxrt: not found" in result["pyxrt"].found
+    assert result["pyxrt"].fix == "python3.9 -m venv --system-site-packages ENV, and install npu_tensor there"
+    assert result["NPUs"].status == "problem"
+    assert "first (python3.9 -m venv" in verdict(result.values())
 
 
 def test_no_xrt(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,9 +284,9 @@ def test_xrt_without_its_part_for_npus(machine: Machine, libraries: Path, tmp_pa
     shutil.copy(libraries / FAKE_XRT.names[0], tmp_path)
     machine.xrt = machine.xrt._replace(search_paths=(tmp_path,))
     machine.npus = []
-    found = findings(machine)["NPUs"]
-    assert (found.status, f"libxrt_driver_xdna.so.2, is not in {tmp_path}" in found.found) == ("problem", True)
-    assert found.fix.startswith("sudo apt install libxrt-npu2")
+    result = findings(machine)["NPUs"]
+    assert (result.status, f"libxrt_driver_xdna.so.2, is not in {tmp_path}" in result.found) == ("problem", True)
+    assert result.fix.startswith("sudo apt install libxrt-npu2")
 
 
 @pytest.mark.parametrize(("number", "cause"), [("-11", "locked"), ("-13", "permissions"), ("-19", "IOMMU")])
@@ -312,9 +312,9 @@ def test_error_numbers_of_xrt_are_explained(machine: Machine, number: str, cause
 )
 def test_versions_of_mlir_aie(machine: Machine, version: str, status: str) -> None:
     machine.toolchain = Toolchain(version, "21.0.0.2026080301", Path())
-    found = findings(machine)
-    assert (found["mlir-aie"].status, usable(found.values())) == (status, status != "problem")
-    assert version in found["mlir-aie"].found
+    result = findings(machine)
+    assert (result["mlir-aie"].status, usable(result.values())) == (status, status != "problem")
+    assert version in result["mlir-aie"].found
 
 
 NOTES = [
@@ -328,20 +328,20 @@ NOTES = [
 @pytest.mark.parametrize("fault", NOTES, ids=[fault.name for fault in NOTES])
 def test_what_is_unknown_or_optional_is_a_note(machine: Machine, fault: Fault) -> None:
     fault.change(machine)
-    found = findings(machine)
-    assert found[fault.check].status == "note"
-    assert fault.found in found[fault.check].found
-    assert fault.fix in found[fault.check].fix
-    assert found[fault.check].why
-    assert usable(found.values())
+    result = findings(machine)
+    assert result[fault.check].status == "note"
+    assert fault.found in result[fault.check].found
+    assert fault.fix in result[fault.check].fix
+    assert result[fault.check].why
+    assert usable(result.values())
 
 
 def test_idle_npus(machine: Machine) -> None:
     machine.write(f"{PCI}/power/control", "auto\n")
     machine.write(f"{PCI}/power/autosuspend_delay_ms", "5000\n")
-    found = findings(machine)["idle NPUs"]
-    assert (found.status, "after 5 s without work" in found.found) == ("note", True)
-    assert f"echo on | sudo tee /{PCI}/power/control" in found.fix
+    result = findings(machine)["idle NPUs"]
+    assert (result.status, "after 5 s without work" in result.found) == ("note", True)
+    assert f"echo on | sudo tee /{PCI}/power/control" in result.fix
 
 
 def test_driver_of_the_kernel_has_no_version(machine: Machine) -> None:
@@ -352,30 +352,30 @@ def test_driver_of_the_kernel_has_no_version(machine: Machine) -> None:
 def test_kernels_are_not_missed_where_there_is_no_npu(machine: Machine) -> None:
     remove(f"sys/bus/pci/devices/{BDF}")(machine)
     machine.toolchain, machine.no_kernels = "no compiler: No module named 'aie'", "no kernels for `{arch}`"
-    found = findings(machine)["mlir-aie"]
-    assert (found.status, found.found) == ("note", machine.toolchain)
+    result = findings(machine)["mlir-aie"]
+    assert (result.status, result.found) == ("note", machine.toolchain)
 
 
 def test_settings_that_allow_no_npu(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.compiler = None
     monkeypatch.setenv("GGML_HSA", "0")
-    found = findings(machine)
-    assert found["NPUs"].status == "problem"
-    assert found["NPUs"].found == "GGML_HSA allows no devices of the kind npu"
-    assert found["NPUs"].fix == "unset GGML_HSA"
-    assert found["simulated NPU"].status == "ok"
+    result = findings(machine)
+    assert result["NPUs"].status == "problem"
+    assert result["NPUs"].found == "GGML_HSA allows no devices of the kind npu"
+    assert result["NPUs"].fix == "unset GGML_HSA"
+    assert result["simulated NPU"].status == "ok"
     monkeypatch.setenv("NPU_TENSOR_BACKEND", "cpu")
     config.reset()
-    found = findings(machine)
-    assert found["NPUs"].fix == "unset NPU_TENSOR_BACKEND"
-    assert (found["simulated NPU"].status, found["simulated NPU"].fix) == ("note", "")
+    result = findings(machine)
+    assert result["NPUs"].fix == "unset NPU_TENSOR_BACKEND"
+    assert (result["simulated NPU"].status, result["simulated NPU"].fix) == ("note", "")
 
 
 def test_ready_kernels_do_without_mlir_aie(machine: Machine) -> None:
     machine.toolchain = "no compiler: No module named 'aie'"
-    found = findings(machine)
-    assert (found["mlir-aie"].status, found["mlir-aie"].found) == ("note", machine.toolchain)
-    assert usable(found.values())
+    result = findings(machine)
+    assert (result["mlir-aie"].status, result["mlir-aie"].found) == ("note", machine.toolchain)
+    assert usable(result.values())
 
 
 @pytest.mark.parametrize(
@@ -383,8 +383,8 @@ def test_ready_kernels_do_without_mlir_aie(machine: Machine) -> None:
 )
 def test_rocm_is_named_and_not_required(machine: Machine, version: str, said: str) -> None:
     machine.write("opt/rocm/.info/version", version)
-    found = findings(machine)["HSA runtime"]
-    assert (found.status, found.found.startswith(said)) == ("ok", True)
+    result = findings(machine)["HSA runtime"]
+    assert (result.status, result.found.startswith(said)) == ("ok", True)
 
 
 def test_what_xrt_says_in_lines_is_one_line_here(machine: Machine) -> None:
@@ -394,9 +394,9 @@ def test_what_xrt_says_in_lines_is_one_line_here(machine: Machine) -> None:
 
 def test_an_npu_that_is_left_out_beside_one_that_is_used(machine: Machine) -> None:
     machine.left_out = [LeftOut(1, "", "", "no answer")]
-    found = findings(machine)
-    assert usable(found.values())
-    assert "XRT's device 1: no answer" in found["NPUs"].found
+    result = findings(machine)
+    assert usable(result.values())
+    assert "XRT's device 1: no answer" in result["NPUs"].found
 
 
 def test_a_second_npu_of_another_kind(machine: Machine) -> None:
@@ -405,19 +405,19 @@ def test_a_second_npu_of_another_kind(machine: Machine) -> None:
         machine.write(f"sys/bus/pci/devices/{other}/{file}", text)
     machine.write("dev/accel/accel1", "")
     machine.npus = [NPU, replace(NPU, index=1, ordinal=1, bdf=other)]
-    found = findings(machine)
-    assert found["processor"].found.startswith(f"aie2 at {other}")
-    assert found["device files"].found == "/dev/accel/accel1, /dev/accel/accel0"
-    assert "no amdnpu/1502_00/npu.sbin" in found["firmware"].found
+    result = findings(machine)
+    assert result["processor"].found.startswith(f"aie2 at {other}")
+    assert result["device files"].found == "/dev/accel/accel1, /dev/accel/accel0"
+    assert "no amdnpu/1502_00/npu.sbin" in result["firmware"].found
 
 
 def test_cache_that_cannot_be_written(machine: Machine, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with config.scope(cache_path=str(file / "cache")):
-        found = findings(machine)["cache directory"]
-    assert (found.status, str(file / "cache") in found.found) == ("note", True)
-    assert "NPU_TENSOR_CACHE_DIR" in found.fix
+        result = findings(machine)["cache directory"]
+    assert (result.status, str(file / "cache") in result.found) == ("note", True)
+    assert "NPU_TENSOR_CACHE_DIR" in result.fix
 
 
 def test_size_of_the_cache(machine: Machine) -> None:
@@ -430,11 +430,11 @@ def test_a_check_that_fails_does_not_end_the_others(machine: Machine) -> None:
     def broken(_root: Path) -> None:
         raise ValueError("XRT fell over")
 
-    found = diagnose(machine.root, replace(machine.system(), discover=broken))  # type: ignore[arg-type]
-    assert [finding.check for finding in found] == list(CHECKS)
-    told = next(finding for finding in found if finding.check == "NPUs")
+    result = diagnose(machine.root, replace(machine.system(), discover=broken))  # type: ignore[arg-type]
+    assert [finding.check for finding in result] == list(CHECKS)
+    told = next(finding for finding in result if finding.check == "NPUs")
     assert (told.status, "ValueError: XRT fell over" in told.found) == ("problem", True)
-    assert not usable(found)
+    assert not usable(result)
 
 
 def test_settings_that_are_not_allowed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,7 +543,7 @@ def test_another_libhsa_comes_first(machine: Machine, tmp_path: Path) -> None:
             CXX="/nowhere/c++",
             PATH="/nowhere",
         )
-        (hsa,) = (found for found in json.loads(result.stdout)["findings"] if found["check"] == "HSA runtime")
+        (hsa,) = (actual for actual in json.loads(result.stdout)["findings"] if actual["check"] == "HSA runtime")
         assert f"{ours}, by ROCM_PATH, build abcd" in hsa["found"]
         assert (hsa["status"], f"but {other} comes first" in hsa["found"]) == (("note" if warned else "ok"), warned)
         assert hsa["fix"] == (f"export LD_LIBRARY_PATH={ours.parent}:$LD_LIBRARY_PATH" if warned else "")
@@ -557,9 +557,9 @@ def test_search_paths_of_the_command_line(machine: Machine, libraries: Path, tmp
         f"--amdgpu_libhsa_search_path={libraries / FAKE_HSA.names[0]}",
         NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"),
     )
-    found = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
-    assert found["XRT"]["found"].startswith("2.25.0 ")
-    assert f"{libraries / FAKE_XRT.names[0]}, by config.xrt_path" in found["XRT"]["found"]
-    assert f"{libraries / FAKE_HSA.names[0]}, by config.libhsa_path" in found["HSA runtime"]["found"]
+    actual = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert actual["XRT"]["found"].startswith("2.25.0 ")
+    assert f"{libraries / FAKE_XRT.names[0]}, by config.xrt_path" in actual["XRT"]["found"]
+    assert f"{libraries / FAKE_HSA.names[0]}, by config.libhsa_path" in actual["HSA runtime"]["found"]
     for directory in (tmp_path / "python", tmp_path):
-        assert f"config.xrt_path: {directory}: import of pyxrt halted" in found["pyxrt"]["found"]
+        assert f"config.xrt_path: {directory}: import of pyxrt halted" in actual["pyxrt"]["found"]

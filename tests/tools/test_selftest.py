@@ -308,9 +308,9 @@ def test_a_report_as_text_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_machine() -> None:
-    found = machine_information("sim:npu2")
-    assert found["npu_tensor"] == nt.__version__
-    assert found["compiler"].startswith("host-")
+    result = machine_information("sim:npu2")
+    assert result["npu_tensor"] == nt.__version__
+    assert result["compiler"].startswith("host-")
     with pytest.raises(DeviceError):
         machine_information("gpu:0")
 

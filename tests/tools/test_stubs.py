@@ -37,17 +37,17 @@ def test_check_reports_a_stale_stub(
 
 def names(stub: str) -> set[str]:
     """What a stub defines at its top level, or in its class."""
-    found = set()
+    result = set()
     body = ast.parse((PACKAGE / stub).read_text("utf-8")).body
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     for node in classes[0].body if classes else body:
         if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            result.add(node.name)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
+            result.add(node.target.id)
         elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname for alias in node.names if alias.asname}
-    return found
+            result |= {alias.asname for alias in node.names if alias.asname}
+    return result
 
 
 def test_every_public_name_is_in_the_stub() -> None:
@@ -130,6 +130,6 @@ def test_a_type_checker_sees_functions_and_methods(tmp_path: Path) -> None:
     # The package's own errors are not the user's: mypy is silent about installed packages.
     options = ["--strict", "--follow-imports=silent", "--cache-dir", os.devnull]
     done = python("-m", "mypy", *options, "program.py", cwd=tmp_path, exit_code=None, MYPYPATH=str(PACKAGE.parent))
-    found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
+    result = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
     marked = [str(number) for number, line in enumerate(PROGRAM.splitlines(), 1) if "# error" in line]
-    assert found == marked, done.stdout + done.stderr
+    assert result == marked, done.stdout + done.stderr

@@ -98,5 +98,5 @@ EXAMPLES: Final = (
 
 def example(id: str) -> Example:
     """The example of that id."""
-    (found,) = [example for example in EXAMPLES if example.id == id]
-    return found
+    (result,) = [example for example in EXAMPLES if example.id == id]
+    return result

@@ -147,11 +147,11 @@ def test_a_source_build_is_known_by_its_commit(site: Path, tmp_path: Path, monke
 
 
 def test_ingredients_are_flags_and_headers_of_each_source() -> None:
-    found = IronBackend().ingredients(negate(flags=("-DA=1", "-DB=2"), header="nt/get_rows.hpp"))
-    assert json.loads(json.dumps(found)) == found
+    result = IronBackend().ingredients(negate(flags=("-DA=1", "-DB=2"), header="nt/get_rows.hpp"))
+    assert json.loads(json.dumps(result)) == result
     names = ("nt/get_rows.hpp", "nt/loops.hpp")
     digests = {name: hashlib.sha256((HEADERS / name).read_bytes()).hexdigest() for name in names}
-    assert found["sources"] == [{"flags": ["-DA=1", "-DB=2"], "headers": digests}]
+    assert result["sources"] == [{"flags": ["-DA=1", "-DB=2"], "headers": digests}]
 
 
 def test_one_build_makes_everything(site: Path, tmp_path: Path) -> None:

@@ -122,9 +122,9 @@ def test_a_configuration_stays_the_same_but_for_its_device_and_names_of_files() 
 
 
 def test_runs_take_their_parts_of_the_arguments() -> None:
-    found = launched(PROGRAM)
-    assert [step.device for step in found[:3]] == ["configuration_0", "configuration_1", "configuration_0"]
-    runs = [made for step in found for made in step.runs]
+    result = launched(PROGRAM)
+    assert [step.device for step in result[:3]] == ["configuration_0", "configuration_1", "configuration_0"]
+    runs = [made for step in result for made in step.runs]
     sequences = [made.sequence for made in runs]
     assert sequences[0] == sequences[3]
     assert len(set(sequences)) == 3
@@ -146,10 +146,10 @@ def test_every_launch_begins_with_a_reset_that_firmware_does_not_skip(
     order: tuple[Design, ...], devices: list[str]
 ) -> None:
     """aiecc resets by two empty PDIs in turns, from the first on; the last must not be the first of the next launch."""
-    found = launched(mixed(*(run(design, (0, 0), (1, 0)) for design in order)))
-    assert [step.device for step in found] == devices
-    assert len(found) % 2 == 0
-    assert sum(len(step.runs) for step in found) == len(order)
+    result = launched(mixed(*(run(design, (0, 0), (1, 0)) for design in order)))
+    assert [step.device for step in result] == devices
+    assert len(result) % 2 == 0
+    assert sum(len(step.runs) for step in result) == len(order)
 
 
 def test_a_configuration_is_in_the_module_once_with_all_of_its_sequences() -> None:

@@ -82,15 +82,15 @@ print(hashlib.sha256("".join(found).encode()).hexdigest())
 
 
 def test_text_is_the_same_in_every_process() -> None:
-    found = set()
+    result = set()
     for seed in ("1", "2"):
         command = [sys.executable, "-c", HASHED, os.path.dirname(__file__)]
         run = subprocess.run(
             command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
         )
-        found.add(run.stdout)
-    assert len(found) == 1
-    assert len(found.pop().strip()) == 2 * hashlib.sha256().digest_size
+        result.add(run.stdout)
+    assert len(result) == 1
+    assert len(result.pop().strip()) == 2 * hashlib.sha256().digest_size
 
 
 @pytest.mark.parametrize("code", ["a = '''b''';\n", "'", "\\", 'a """ b \\n\n', "a\r\nb"])
@@ -157,9 +157,9 @@ def test_device_of_a_number_of_columns(columns: int, device: str) -> None:
 
 
 def test_markers_are_different_int32() -> None:
-    found = [marker(parameter, word) for parameter in range(200) for word in range(200)]
-    assert len(set(found)) == len(found)
-    assert all(0 < value < 2**31 for value in found)
+    result = [marker(parameter, word) for parameter in range(200) for word in range(200)]
+    assert len(set(result)) == len(result)
+    assert all(0 < value < 2**31 for value in result)
     assert marker(4095, 4095) < 2**31
     for parameter, word in ((-1, 0), (0, -1), (4096, 0), (0, 4096)):
         with pytest.raises(ArgumentError, match="markers"):

@@ -41,52 +41,52 @@ RATES = ProcessorRates(
 @pytest.fixture
 def device() -> object:
     """The CPU device with two threads and those rates."""
-    found = opened("cpu")
-    found.__dict__["rates"] = RATES
-    before = found.threads
-    found.set_threads(2)
-    yield found
-    found.set_threads(before)
+    result = opened("cpu")
+    result.__dict__["rates"] = RATES
+    before = result.threads
+    result.set_threads(2)
+    yield result
+    result.set_threads(before)
 
 
 def test_little_work_takes_a_launch(device: object) -> None:
-    found = cost(device, tensor("float32", 16) + tensor("float32", 16))
-    assert found.expense.seconds == pytest.approx(1e-6 + 16 / 1e9)  # one operation per element
-    assert found.nbytes == 3 * 4 * 16
-    assert (found.context, found.reads, found.writes) == (None, (), ())
+    result = cost(device, tensor("float32", 16) + tensor("float32", 16))
+    assert result.expense.seconds == pytest.approx(1e-6 + 16 / 1e9)  # one operation per element
+    assert result.nbytes == 3 * 4 * 16
+    assert (result.context, result.reads, result.writes) == (None, (), ())
 
 
 def test_arithmetic_is_shared_by_the_threads(device: object) -> None:
     n = 1 << 20
-    found = cost(device, tensor("float32", n).exp())  # 16 operations
-    assert found.expense.seconds == pytest.approx(1e-6 + 2e-6 + 16 * n / 1e9 / 2)
-    assert found.expense.processor_seconds == pytest.approx(1e-6 + 2e-6 + 16 * n / 1e9)
-    assert found.expense.joules == pytest.approx(2 * found.expense.processor_seconds)
+    result = cost(device, tensor("float32", n).exp())  # 16 operations
+    assert result.expense.seconds == pytest.approx(1e-6 + 2e-6 + 16 * n / 1e9 / 2)
+    assert result.expense.processor_seconds == pytest.approx(1e-6 + 2e-6 + 16 * n / 1e9)
+    assert result.expense.joules == pytest.approx(2 * result.expense.processor_seconds)
 
 
 def test_memory_has_the_rate_of_the_level_that_holds_what_is_moved(device: object) -> None:
     device.__dict__["rates"] = replace(RATES, flops=1e15)
     inside, beyond = 8192, 1 << 20
-    found = cost(device, tensor("float32", inside) + tensor("float32", inside))
-    assert found.expense.seconds == pytest.approx(1e-6 + 12 * inside / 100e9)  # one thread
-    found = cost(device, tensor("float32", beyond) + tensor("float32", beyond))
-    assert found.expense.seconds == pytest.approx(3e-6 + 12 * beyond / 15e9)  # all that two threads get
+    result = cost(device, tensor("float32", inside) + tensor("float32", inside))
+    assert result.expense.seconds == pytest.approx(1e-6 + 12 * inside / 100e9)  # one thread
+    result = cost(device, tensor("float32", beyond) + tensor("float32", beyond))
+    assert result.expense.seconds == pytest.approx(3e-6 + 12 * beyond / 15e9)  # all that two threads get
 
 
 def test_elements_that_are_apart_are_read_one_by_one(device: object) -> None:
-    found = cost(device, tensor("float32", 3 * 4096)[::3].contiguous())
-    assert found.expense.seconds == pytest.approx(1e-6 + 4096 / 1e8)
+    result = cost(device, tensor("float32", 3 * 4096)[::3].contiguous())
+    assert result.expense.seconds == pytest.approx(1e-6 + 4096 / 1e8)
 
 
 def test_rows_are_shared_by_the_threads_and_have_a_price(device: object) -> None:
-    found = cost(device, tensor("float32", 1024, 64).sum(-1))
-    assert found.expense.seconds == pytest.approx(3e-6 + (1024 * 64 / 1e9 + 1024 * 1e-8) / 2)
+    result = cost(device, tensor("float32", 1024, 64).sum(-1))
+    assert result.expense.seconds == pytest.approx(3e-6 + (1024 * 64 / 1e9 + 1024 * 1e-8) / 2)
     alone = cost(device, nt.softmax(tensor("float32", 1, 4096 * 64), -1))
     assert alone.expense.processor_seconds == alone.expense.seconds  # a single row that is not cut
 
 
 def test_a_product_packs_and_multiplies_padded_panels(device: object) -> None:
-    found = cost(device, tensor("float32", 300, 32) @ tensor("float32", 32, 290))
+    result = cost(device, tensor("float32", 300, 32) @ tensor("float32", 32, 290))
     target = device.target
     most = 14 if target.has_avx512 else 8 if target.is_aarch64 else 6 if target.has_fma else 4
     panels = -(-300 // most)
@@ -95,22 +95,22 @@ def test_a_product_packs_and_multiplies_padded_panels(device: object) -> None:
     tiles, macs = down * across, down * rows * across * columns * 32
     packed = 4 * 32 * (down * rows + across * columns)
     work = macs / 1e9 + tiles * 1e-7
-    assert found.expense.processor_seconds == pytest.approx(3e-6 + 2e-6 + work + packed / 1e9)
-    assert found.expense.seconds == pytest.approx(3e-6 + 2e-6 + work / 2 + packed / 1e9)
+    assert result.expense.processor_seconds == pytest.approx(3e-6 + 2e-6 + work + packed / 1e9)
+    assert result.expense.seconds == pytest.approx(3e-6 + 2e-6 + work / 2 + packed / 1e9)
     assert macs > 300 * 32 * 290
 
 
 def test_a_small_product_is_one_loop(device: object) -> None:
-    found = cost(device, tensor("float32", 64, 32) @ tensor("float32", 32, 48))
-    assert 1e-6 + 64 * 32 * 48 / 1e9 / 2 < found.expense.seconds < 3e-6 + 1.5 * 64 * 32 * 48 / 1e9 / 2
+    result = cost(device, tensor("float32", 64, 32) @ tensor("float32", 32, 48))
+    assert 1e-6 + 64 * 32 * 48 / 1e9 / 2 < result.expense.seconds < 3e-6 + 1.5 * 64 * 32 * 48 / 1e9 / 2
 
 
 def test_columns_past_the_end_cost_what_is_computed_of_them(device: object) -> None:
     target = device.target
     columns = target.lanes // 2
-    found = cost(device, tensor("float32", 3, 4096) @ tensor("float32", columns, 4096).T)
+    result = cost(device, tensor("float32", 3, 4096) @ tensor("float32", columns, 4096).T)
     computed = max(columns, 4 if target.vector_registers == 16 else 8)
-    assert found.expense.seconds == pytest.approx(1e-6 + 3 * computed * 4096 / 1e9 + 1e-7)
+    assert result.expense.seconds == pytest.approx(1e-6 + 3 * computed * 4096 / 1e9 + 1e-7)
 
 
 def test_products_that_share_an_operand_are_one(device: object) -> None:

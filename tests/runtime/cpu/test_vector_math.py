@@ -132,18 +132,18 @@ def test_functions_that_approach_one_reach_it_and_do_not_exceed_it(level: str, n
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_sine_and_cosine_where_the_argument_is_close_to_a_multiple_of_half_pi(level: str, name: str) -> None:
     """Candidates come from continued fractions: x = m 2^k whose remainder is tiny."""
-    found = []
+    result = []
     with mpmath.workprec(400):
         for exponent in range(-20, 105):
             ratio = mpmath.mpf(2) ** exponent / (mpmath.pi / 2)
             previous, denominator, rest = 0, 1, ratio
             while denominator < 1 << 24:
                 if denominator >= 1 << 22:
-                    found.append(float(denominator) * 2.0**exponent)
+                    result.append(float(denominator) * 2.0**exponent)
                 fraction = rest - mpmath.floor(rest)
                 rest = 1 / fraction
                 previous, denominator = denominator, int(mpmath.floor(rest)) * denominator + previous
-        x = np.array(found, np.float32)
+        x = np.array(result, np.float32)
         exact = np.array([float(getattr(mpmath, name)(mpmath.mpf(float(value)))) for value in x])
     assert x.size > 50
     assert np.abs(FLOAT64_REFERENCES["sin"](torch.from_numpy(x.astype(np.float64))).numpy()).min() < 1e-6

@@ -178,9 +178,9 @@ def test_a_target_has_no_more_columns_than_the_array() -> None:
     ],
 )
 def test_an_option_for_uris_that_do_not_have_it(text: str, expected: str) -> None:
-    found = with_default(parse_uri(text), "float32", "emulate")
-    assert found.text == expected
-    assert found == parse_uri(expected)
+    result = with_default(parse_uri(text), "float32", "emulate")
+    assert result.text == expected
+    assert result == parse_uri(expected)
 
 
 def test_option_values() -> None:

@@ -64,10 +64,10 @@ def test_the_table(machine: Machine) -> None:
 
 def test_the_json(machine: Machine) -> None:
     machine.has(PHOENIX, STRIX._replace(broken="no permission"))
-    found = json.loads(invoke("--json").output)
-    assert found["left_out"] == ["XRT's device 1: no permission"]
-    assert found["reason"] == ""
-    everything, npu, *others = found["devices"]
+    result = json.loads(invoke("--json").output)
+    assert result["left_out"] == ["XRT's device 1: no permission"]
+    assert result["reason"] == ""
+    everything, npu, *others = result["devices"]
     assert everything == {
         "uri": "npu",
         "id": "",
@@ -117,9 +117,9 @@ def test_arrays_are_listed_whatever_this_machine_has(machine: Machine) -> None:
     output = invoke().output
     assert [row[:3] for row in rows(output, "arrays")] == [("aie2", "4", "16"), ("aie2p", "8", "32")]
     assert "here: aie2p (pyxrt: " in output
-    found = json.loads(invoke("--json").output)
-    assert [array["arch"] for array in found["arrays"]] == ["aie2", "aie2p"]
-    assert "Strix" in found["arrays"][1]["names"]
+    result = json.loads(invoke("--json").output)
+    assert [array["arch"] for array in result["arrays"]] == ["aie2", "aie2p"]
+    assert "Strix" in result["arrays"][1]["names"]
 
 
 def test_a_bad_mask_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +133,9 @@ def test_without_pyxrt_the_rest_is_listed_with_the_reason() -> None:
     output = invoke().output
     assert rows(output) == HERE
     assert "no NPU: pyxrt was not found. Tried\n  import pyxrt: not found\n`npu-tensor doctor` says" in output
-    found = json.loads(invoke("--json").output)
-    assert found["reason"] == "pyxrt was not found. Tried\n  import pyxrt: not found"
-    assert [device["uri"] for device in found["devices"]] == ["cpu", "sim:npu1", "sim:npu2"]
+    result = json.loads(invoke("--json").output)
+    assert result["reason"] == "pyxrt was not found. Tried\n  import pyxrt: not found"
+    assert [device["uri"] for device in result["devices"]] == ["cpu", "sim:npu1", "sim:npu2"]
 
 
 @pytest.mark.usefixtures("without_pyxrt")

@@ -65,8 +65,8 @@ def test_an_id_belongs_to_a_slot_of_a_machine(machine: Machine) -> None:
 def test_sysfs_and_machine_id_may_be_missing(machine: Machine) -> None:
     machine.has(STRIX._replace(pci="", bdf="0000:01:00.1"))
     (machine.root / "etc/machine-id").unlink()
-    (found,) = discover(machine.root).devices
-    assert (found.pci, found.id) == ("", id_of(Slot("0000:01:00.1", "", ""), ""))
+    (result,) = discover(machine.root).devices
+    assert (result.pci, result.id) == ("", id_of(Slot("0000:01:00.1", "", ""), ""))
     (machine.root / "var/lib/dbus").mkdir(parents=True)
     (machine.root / "var/lib/dbus/machine-id").write_text(MACHINE_ID)
     assert discover(machine.root).devices[0].id == id_of(Slot("0000:01:00.1", "", ""))
@@ -74,18 +74,18 @@ def test_sysfs_and_machine_id_may_be_missing(machine: Machine) -> None:
 
 def test_a_name_that_is_new_is_known_by_its_pci_numbers(machine: Machine) -> None:
     machine.has(STRIX._replace(name="NPU Gorgon Point 1"))
-    (found,) = discover(machine.root).devices
-    assert (found.name, found.arch) == ("NPU Gorgon Point 1", "aie2p")
+    (result,) = discover(machine.root).devices
+    assert (result.name, result.arch) == ("NPU Gorgon Point 1", "aie2p")
 
 
 def test_other_devices_are_left_out_and_have_no_ordinals(machine: Machine) -> None:
     alveo = Slot("0000:03:00.1", "xilinx_u250_gen3x16_xdma_shell_4_1", "10ee:5005:00")
     future = Slot("0000:04:00.1", "RyzenAI-npu3", "1022:17f1:10")
     machine.has(alveo, PHOENIX, STRIX._replace(broken="XRT cannot open NPU 2: Permission denied"), future, STRIX)
-    found = discover(machine.root)
-    assert [(device.index, device.ordinal) for device in found.devices] == [(1, 0), (4, 1)]
-    assert found.present == 2
-    assert [str(device) for device in found.left_out] == [
+    result = discover(machine.root)
+    assert [(device.index, device.ordinal) for device in result.devices] == [(1, 0), (4, 1)]
+    assert result.present == 2
+    assert [str(device) for device in result.left_out] == [
         "XRT's device 0 (xilinx_u250_gen3x16_xdma_shell_4_1, 0000:03:00.1): 'xilinx_u250_gen3x16_xdma_shell_4_1', PCI "
         "10ee:5005:00, is no NPU that kernels are made for",
         "XRT's device 2: XRT cannot open NPU 2: Permission denied",
@@ -114,12 +114,12 @@ def test_the_mask(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, entries: str, left: list[int], reason: str
 ) -> None:
     monkeypatch.setenv("NPU_VISIBLE_DEVICES", entries)
-    found = discover(machine.root)
-    assert [device.index for device in found.devices] == left
-    assert [device.ordinal for device in found.devices] == list(range(len(left)))
-    assert [device.index for device in found.left_out] == sorted({0, 1, 2, 3} - set(left))
-    assert all(device.reason.endswith(reason) for device in found.left_out)
-    assert found.present == 4
+    result = discover(machine.root)
+    assert [device.index for device in result.devices] == left
+    assert [device.ordinal for device in result.devices] == list(range(len(left)))
+    assert [device.index for device in result.left_out] == sorted({0, 1, 2, 3} - set(left))
+    assert all(device.reason.endswith(reason) for device in result.left_out)
+    assert result.present == 4
 
 
 def test_the_variable_of_rocr_counts_if_ours_is_unset(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

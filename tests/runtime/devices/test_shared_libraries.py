@@ -94,9 +94,9 @@ def test_a_variable_names_a_file_or_a_directory(
     file = put(compiled[kind(wanted)], tmp_path / "here/lib" / wanted.names[0])
     named = {"file": file, "directory": file.parent, "above lib": tmp_path / "here"}[place]
     monkeypatch.setenv(variable, str(named))
-    found = wanted.find()
-    assert (found.path, found.named_by) == (file, variable)
-    assert hasattr(found.handle, wanted.symbols[0])
+    result = wanted.find()
+    assert (result.path, result.named_by) == (file, variable)
+    assert hasattr(result.handle, wanted.symbols[0])
 
 
 @BOTH
@@ -110,8 +110,8 @@ def test_places_are_tried_in_order(
     monkeypatch.setenv("PATH", f"{tmp_path / '4'}{os.pathsep}{tmp_path / '5'}")
     by = ["search path"] * 2 + [SETTINGS[wanted.setting].variable] * 2 + ["PATH"] * 2
     for file, named_by in zip(files, by, strict=True):
-        found = explicit.find()
-        assert (found.path, found.named_by) == (file, named_by)
+        result = explicit.find()
+        assert (result.path, result.named_by) == (file, named_by)
         file.unlink()
 
 
@@ -174,8 +174,8 @@ def test_relative_places(compiled: dict[str, Path], tmp_path: Path, monkeypatch:
     """The loader takes what has no slash for a name, not for a file of this directory."""
     file = put(compiled["xrt"], tmp_path / "nt_relative.so")
     monkeypatch.chdir(tmp_path)
-    found = nowhere(XRT)._replace(search_paths=(Path("nt_relative.so"),)).find()
-    assert (found.path, found.named_by) == (file, "search path")
+    result = nowhere(XRT)._replace(search_paths=(Path("nt_relative.so"),)).find()
+    assert (result.path, result.named_by) == (file, "search path")
 
 
 def test_a_longer_text_file_is_no_library(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_a_longer_text_file_is_no_library(tmp_path: Path) -> None:
 def test_what_a_program_sets_is_named_so(compiled: dict[str, Path], tmp_path: Path) -> None:
     file = put(compiled["xrt"], tmp_path / XRT.names[0])
     with config.scope(xrt_path=[tmp_path]):
-        found = XRT.find()
-    assert (found.path, found.named_by) == (file, "config.xrt_path")
+        result = XRT.find()
+    assert (result.path, result.named_by) == (file, "config.xrt_path")
 
 
 def test_build_id(compiled: dict[str, Path]) -> None:

@@ -86,15 +86,15 @@ def _clip(x: Array) -> Array:
 
 def _selection(rows: int, columns: int) -> Array:
     """A matrix with one element of 1 or -1 per column: products with it add nothing up."""
-    found = np.zeros((rows, columns))
+    result = np.zeros((rows, columns))
     generator = np.random.default_rng(rows * 1000 + columns)
-    found[generator.integers(0, rows, columns), np.arange(columns)] = generator.choice((-1, 1), columns)
-    return found
+    result[generator.integers(0, rows, columns), np.arange(columns)] = generator.choice((-1, 1), columns)
+    return result
 
 
 def recipes() -> list[Recipe]:
     """All of them; most are a kernel of their own."""
-    found: list[Recipe] = []
+    result: list[Recipe] = []
     shapes = [(rows, columns) for rows in SIDES for columns in SIDES]
     weights = {shape: _selection(*shape) for shape in shapes}
     ours = {shape: nt.from_numpy(weight.astype(bfloat16)) for shape, weight in weights.items()}
@@ -102,9 +102,9 @@ def recipes() -> list[Recipe]:
         one, two = [(bfloat16, (rows, columns))], [(bfloat16, (rows, columns))] * 2
         for to in SIDES:
             w, right = ours[columns, to], weights[columns, to]
-            found.append(Recipe(one, lambda x, w=w: x @ w, lambda x, w=right: x @ w))
+            result.append(Recipe(one, lambda x, w=w: x @ w, lambda x, w=right: x @ w))
         back, again = (ours[columns, rows], ours[rows, columns]), (weights[columns, rows], weights[rows, columns])
-        found += [
+        result += [
             Recipe(two, lambda x, y: _bounded(x * 2 - y), lambda x, y: _clip(x * 2 - y)),
             Recipe(one, lambda x: x.sum(-1), lambda x: x.sum(-1), chained=False),
             Recipe(one, lambda x: x.transpose(0, 1).contiguous(), lambda x: x.T),
@@ -128,9 +128,9 @@ def recipes() -> list[Recipe]:
     for dtype in INTEGERS:
         for rows in SIDES:
             many = [(dtype, (rows, 64))] * 2
-            found.append(Recipe(many, lambda x, y: _bounded(x - y), lambda x, y: _clip(x - y)))
-            found.append(Recipe(many, lambda x, y: nt.where(x > y, y, x), np.minimum))
-    return found
+            result.append(Recipe(many, lambda x, y: _bounded(x - y), lambda x, y: _clip(x - y)))
+            result.append(Recipe(many, lambda x, y: nt.where(x > y, y, x), np.minimum))
+    return result
 
 
 def programs() -> list[Recipe]:
@@ -285,13 +285,13 @@ class _Soak:
 
     def read(self, value: _Value) -> None:
         """Compare a value. Raises AssertionError if it is not right."""
-        found = value.tensor.numpy().astype(float)
+        result = value.tensor.numpy().astype(float)
         self.report.compared += 1
-        if not np.array_equal(found, value.right):
-            different = np.argwhere(found != value.right)
+        if not np.array_equal(result, value.right):
+            different = np.argwhere(result != value.right)
             raise AssertionError(
-                f"{len(different)} of {found.size} elements are wrong after {self.npu.launches} launches, such as"
-                f" {found[tuple(different[0])]} at {different[0]} instead of {value.right[tuple(different[0])]}"
+                f"{len(different)} of {result.size} elements are wrong after {self.npu.launches} launches, such as"
+                f" {result[tuple(different[0])]} at {different[0]} instead of {value.right[tuple(different[0])]}"
             )
 
     def look(self) -> None:

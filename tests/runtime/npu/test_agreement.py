@@ -268,9 +268,9 @@ N = nt.from_numpy(np.ones((4, 64), np.int16)).realize()
 )
 def test_what_a_task_may_differ_by(make: Callable[[], nt.Tensor], expected: Tolerance | None) -> None:
     """None: integers that a rounded float decides."""
-    found = tolerance(only_task(make()))
+    result = tolerance(only_task(make()))
     if expected is None:
-        assert (found.element, found.nmse) == (0, 0)
-        assert 0 < found.share < 0.1
+        assert (result.element, result.nmse) == (0, 0)
+        assert 0 < result.share < 0.1
     else:
-        assert found == expected
+        assert result == expected

@@ -34,12 +34,12 @@ class Loading:
 
     def taken(self) -> list[tuple[str, int, int]]:
         """What happened since this was asked for last: how many contexts there are afterwards comes last."""
-        found = [
+        result = [
             ("open" if isinstance(event, ContextOpened) else "close", self.names[event.kernel], event.contexts)
             for event in self.seen
         ]
         self.seen = []
-        return found
+        return result
 
 
 def test_the_context_that_was_used_longest_ago_goes(npu: FaultyNpu) -> None:

@@ -42,16 +42,16 @@ TWO = pytest.mark.parametrize("npu", ["sim:npu2x2"], indirect=True)
 @pytest.fixture(autouse=True)
 def faults(monkeypatch: pytest.MonkeyPatch) -> list[events.DeviceFault]:
     """The events of this kind. Listeners would make the scheduler wait after every kernel."""
-    found: list[events.DeviceFault] = []
+    result: list[events.DeviceFault] = []
 
     def emit(event: events.Event) -> None:
         if isinstance(event, events.DeviceFault):
-            found.append(event)
+            result.append(event)
 
-    listening = SimpleNamespace(**{**vars(events), "listeners": [found], "emit": emit})
+    listening = SimpleNamespace(**{**vars(events), "listeners": [result], "emit": emit})
     for module in (npu_engine, notices):
         monkeypatch.setattr(module, "events", listening)
-    return found
+    return result
 
 
 @contextmanager

@@ -154,13 +154,13 @@ def test_a_long_name_is_shortened_and_still_tells_the_ops() -> None:
 def test_words_are_unique() -> None:
     """sign is sgn under another name; everything else has a word of its own."""
     resolution = Resolution(Spec.of((), nt.float32), (), {})
-    found = {
+    result = {
         name: words(Task("map", (0,), (name,), (), (), (), calls=(Call(op, (), resolution),)))[0]
         for name, op in OPS.items()
         if op.kind != "view"
     }
-    assert found.pop("sign") == found["sgn"]
-    assert len(set(found.values())) == len(found)
+    assert result.pop("sign") == result["sgn"]
+    assert len(set(result.values())) == len(result)
 
 
 def test_names_do_not_depend_on_the_process() -> None:
@@ -169,13 +169,13 @@ def test_names_do_not_depend_on_the_process() -> None:
         "print(name_of((zeros(8, 64) * 2 + zeros(64)).softmax(-1)));"
         "print(name_of(nt.rope(zeros(4, 2, 8), zeros(4, dtype='i32'))))"
     )
-    found = {
+    result = {
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(result) == 1
 
 
 # --- what GGML would make of the descriptors
@@ -230,11 +230,11 @@ def test_batches_of_products_are_shared_as_ggml_shares_them(data: st.DataObject)
     output, src0, src1 = described(task)
     assert (output.size, src1.size) == (math.prod(lead) * 12, math.prod(lead) * 8)
     first, second = read(src0, a.numpy().ravel()), read(src1, b.numpy().ravel())
-    found = np.empty(output.shape, np.int32)
+    result = np.empty(output.shape, np.int32)
     for i3, i2 in np.ndindex(output.shape[:2]):
         owner = first[i3 // (output.shape[0] // first.shape[0]), i2 // (output.shape[1] // first.shape[1])]
-        found[i3, i2] = second[i3, i2] @ owner.T
-    np.testing.assert_array_equal(found.ravel(), nt.mul_mat(a, b).numpy().ravel())
+        result[i3, i2] = second[i3, i2] @ owner.T
+    np.testing.assert_array_equal(result.ravel(), nt.mul_mat(a, b).numpy().ravel())
 
 
 def test_a_tensor_that_no_descriptor_can_say_is_described_by_its_memory() -> None:

@@ -34,16 +34,16 @@ def test_a_launch_takes_what_python_and_the_driver_take() -> None:
 
 def test_what_memory_limits_takes_its_bytes() -> None:
     n = 1 << 24
-    found = cost(opened("sim:npu2"), tensor("bfloat16", n) + tensor("bfloat16", n))
-    assert found.nbytes == pytest.approx(3 * 2 * n, rel=1e-3)  # and the padding of the last object
-    assert found.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-3)
+    result = cost(opened("sim:npu2"), tensor("bfloat16", n) + tensor("bfloat16", n))
+    assert result.nbytes == pytest.approx(3 * 2 * n, rel=1e-3)  # and the padding of the last object
+    assert result.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-3)
 
 
 def test_fewer_columns_get_less_from_memory() -> None:
     """Each column has two channels for two operands, 4 bytes a cycle."""
     n = 1 << 24
-    found = cost(opened("sim:npu2?cols=2"), tensor("bfloat16", n) + tensor("bfloat16", n))
-    assert found.expense.seconds == pytest.approx(2 * n / (2 * 4 * 1.8e9), rel=1e-2)
+    result = cost(opened("sim:npu2?cols=2"), tensor("bfloat16", n) + tensor("bfloat16", n))
+    assert result.expense.seconds == pytest.approx(2 * n / (2 * 4 * 1.8e9), rel=1e-2)
 
 
 def test_a_product_takes_its_padded_multiplications() -> None:
@@ -74,10 +74,10 @@ def test_more_never_takes_less(family: str) -> None:
 
 
 def test_the_tensors_own_bytes_have_no_form() -> None:
-    found = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 16) + tensor("bfloat16", 1 << 16))
-    assert [move.form for move in (*found.reads, *found.writes)] == [None, None, None]
-    into, _ = found.reads
-    (back,) = found.writes
+    result = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 16) + tensor("bfloat16", 1 << 16))
+    assert [move.form for move in (*result.reads, *result.writes)] == [None, None, None]
+    into, _ = result.reads
+    (back,) = result.writes
     nbytes = 2 << 16
     assert into.expense.seconds == pytest.approx(nbytes / 20e9 + nbytes * 15e-12)  # copied and synced
     assert back.expense.seconds == pytest.approx(nbytes * 15e-12)  # read where it is
@@ -85,9 +85,9 @@ def test_the_tensors_own_bytes_have_no_form() -> None:
 
 
 def test_a_number_is_not_moved() -> None:
-    found = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 12) * 1.25)
-    assert len(found.reads) == 2
-    assert found.reads[1] == (Expense(0, 0, 0), None)
+    result = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 12) * 1.25)
+    assert len(result.reads) == 2
+    assert result.reads[1] == (Expense(0, 0, 0), None)
 
 
 def test_what_is_converted_has_a_form_that_equal_readers_share() -> None:
@@ -188,11 +188,11 @@ def test_every_kind_of_kernel_has_a_cost(uri: str) -> None:
         if isinstance(answer, Refusal):
             continue
         counted += 1
-        found = answer.cost
-        moves = (*found.reads, *found.writes)
-        for expense in (found.expense, *(move.expense for move in moves)):
+        result = answer.cost
+        moves = (*result.reads, *result.writes)
+        for expense in (result.expense, *(move.expense for move in moves)):
             assert all(0 <= value < math.inf for value in expense), task.name
-        assert found.expense.seconds > 0
+        assert result.expense.seconds > 0
         assert len(moves) == (0 if uri == "cpu" else len(task.inputs) + len(task.outputs))
-        hash((found.context, *(move.form for move in moves)))
+        hash((result.context, *(move.form for move in moves)))
     assert counted > 30

@@ -40,17 +40,17 @@ def test_a_launch_converts_syncs_dispatches_and_runs(npu: FaultyNpu) -> None:
         first = (y + y).realize()
         second = (first + y).realize()
         assert second.tolist() == [[3.0] * 64] * 64
-    found = spans(heard)
-    one, two = found.runs
+    result = spans(heard)
+    one, two = result.runs
     # The operand; the context, what is to be seen there, and the launch. The first result stays where it is.
     assert names(one.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
     assert names(two.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
-    for run in found.runs:
+    for run in result.runs:
         assert run.event.device == "sim:npu2"
         assert 0 < sum(phase.seconds for phase in run.event.phases) <= run.event.seconds
         assert all(run.event.start <= phase.when <= run.event.when for phase in run.event.phases)
-    assert names(found.fetches)[0] == "sync"
-    assert all(phase.when > two.event.when for phase in found.fetches)
+    assert names(result.fetches)[0] == "sync"
+    assert all(phase.when > two.event.when for phase in result.fetches)
 
 
 def test_results_and_syncs_are_the_same_with_and_without_a_listener(npu: FaultyNpu) -> None:

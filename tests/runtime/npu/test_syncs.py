@@ -129,11 +129,11 @@ class Model:
     def realize(self, tensors: list[nt.Tensor], wait: bool = True) -> None:
         """Run a graph, and note what its plan does with each value."""
         nodes = [tensor._node for tensor in tensors if tensor._node.value is None]
-        found = structure_of(nodes)
-        if not found.nodes:
+        result = structure_of(nodes)
+        if not result.nodes:
             return
-        plan = planner.plan(found)
-        values = {item: self.of(leaf.value) for item, leaf in found.leaves if isinstance(leaf, Node)}
+        plan = planner.plan(result)
+        values = {item: self.of(leaf.value) for item, leaf in result.leaves if isinstance(leaf, Node)}
         for placed in plan.placed:
             task = placed.task
             operands = getattr(placed.kernel, "offer", None)
@@ -152,7 +152,7 @@ class Model:
                     values[task.inputs[operand.number].item].read_by_npu(form(operand))
         nt.realize(*tensors, wait=wait) if len(tensors) > 1 else tensors[0].realize(wait=wait)
         bases = dict(plan.aliases)
-        for item, node in found.nodes:
+        for item, node in result.nodes:
             if node.value is not None:
                 self.of_buffer[node.value] = values[bases.get(item, item)]
 
@@ -368,8 +368,8 @@ class Session:
         tensor, expected = self.at(place)
         if view:
             tensor, expected = tensor[16:48], expected[16:48]
-        found = self.model.read(tensor)
-        assert np.array_equal(found.astype(np.float32), expected)
+        result = self.model.read(tensor)
+        assert np.array_equal(result.astype(np.float32), expected)
 
     def drop(self, place: int) -> None:
         """Let go of one; its memory is used again."""

@@ -40,10 +40,10 @@ steps = st.integers(0, 9)
 @given(st.lists(st.tuples(small, steps), min_size=1, max_size=4), st.sampled_from([1, 2, 4, 8]))
 def test_dims_name_elements_in_the_order_of_nested_loops(dims: Dims, itemsize: int) -> None:
     memory = np.arange(max(offsets(dims)) + 1, dtype=f"u{itemsize}")
-    found = object_access([Dim(*dim) for dim in dims], len(memory), itemsize)
-    assert found.view(memory.view(np.uint8)).ravel().tolist() == offsets(dims)
-    assert found.nbytes == len(offsets(dims)) * itemsize
-    assert found.end == len(memory) * itemsize
+    result = object_access([Dim(*dim) for dim in dims], len(memory), itemsize)
+    assert result.view(memory.view(np.uint8)).ravel().tolist() == offsets(dims)
+    assert result.nbytes == len(offsets(dims)) * itemsize
+    assert result.end == len(memory) * itemsize
 
 
 def test_no_dims_means_in_order() -> None:
@@ -72,8 +72,8 @@ def test_pieces_of_a_transfer_are_the_nested_loops(
     places = pattern_offsets(pattern)
     memory = np.arange(max(places) + 1, dtype=f"u{itemsize}")
     pieces = pattern_accesses(pattern, itemsize)
-    found = [piece.view(memory.view(np.uint8)).ravel().tolist() for piece in pieces]
-    assert list(itertools.chain(*found)) == places
+    result = [piece.view(memory.view(np.uint8)).ravel().tolist() for piece in pieces]
+    assert list(itertools.chain(*result)) == places
     assert all(piece.nbytes <= largest or len(piece.sizes) == 1 for piece in pieces)
     assert len(pieces) == 1 or len(places) * itemsize > largest
 
@@ -123,7 +123,7 @@ def test_a_path_through_a_memtile_and_a_core(
     d.drain(third, y, scattered)
 
     values = np.arange(1, x.type.elements + 1, dtype=np.int32)
-    _, (_, found) = run(load(d.build()), values)
+    _, (_, result) = run(load(d.build()), values)
 
     stream = values[pattern_offsets(fill)].reshape(OBJECTS, OBJECT)
     expected = np.full(2 * OBJECT * OBJECTS, -1, np.int32)
@@ -134,7 +134,7 @@ def test_a_path_through_a_memtile_and_a_core(
         sent.append(through(in_core, out_of_core, IN_ORDER))
     for place, value in zip(pattern_offsets(scattered), np.concatenate(sent), strict=True):
         expected[place] = value
-    assert found.tolist() == expected.tolist()
+    assert result.tolist() == expected.tolist()
 
 
 @pytest.mark.usefixtures("_unchecked")
@@ -155,8 +155,8 @@ def test_transfers_of_any_length_make_one_stream(pieces: list[int]) -> None:
     for start, elements in zip(starts, pieces, strict=False):
         d.fill(fx, x, AccessPattern.linear(elements, start))
     values = np.arange(48, dtype=np.int32)
-    _, (_, found) = run(load(d.build()), values)
-    assert found.tolist() == values.tolist()
+    _, (_, result) = run(load(d.build()), values)
+    assert result.tolist() == values.tolist()
 
 
 @pytest.mark.usefixtures("_unchecked")

@@ -111,11 +111,11 @@ def test_products_of_bfloat16_may_be_float32(rows: int) -> None:
     with nt.default_device("sim:npu2"):
         product = nt.mul_mat(weights, x)
         (row,) = [row for row in nt.explain(product) if row.predicted is not None]
-        found = product.numpy()
+        result = product.numpy()
     assert (row.device, row.kernel) == ("sim:npu2", "rowwise" if rows == 1 else "gemm")
     assert product.dtype is nt.float32
     expected = x.float().numpy().astype(np.float64) @ weights.float().numpy().T.astype(np.float64)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 @needs_compiler
@@ -157,9 +157,9 @@ def test_a_rounded_result_may_be_widened_where_float32_is_exact() -> None:
     with nt.default_device("sim:npu1"):
         for widened in (x.tanh().float(), x.softmax(dim=-1).float(), x.float()):
             assert nt.explain(widened)[-1].device == "sim:npu1", nt.explain(widened)
-        found = x.tanh().float().numpy()
+        result = x.tanh().float().numpy()
         assert nt.explain(x.float().tanh())[-1].device == "cpu"
-    np.testing.assert_allclose(found, x.tanh().realize().float().numpy(), rtol=2.0**-7)
+    np.testing.assert_allclose(result, x.tanh().realize().float().numpy(), rtol=2.0**-7)
 
 
 @needs_compiler
@@ -191,8 +191,8 @@ def test_float16_is_as_exact_as_float32_by_default() -> None:
             (x.T.contiguous(), x.T),
         ):
             assert nt.explain(result)[-1].device == "sim:npu2"
-            found = result.realize().to(nt.float64).numpy()
-            np.testing.assert_array_equal(found, expected.realize(device="cpu").to(nt.float64).numpy())
+            actual = result.realize().to(nt.float64).numpy()
+            np.testing.assert_array_equal(actual, expected.realize(device="cpu").to(nt.float64).numpy())
 
 
 @needs_compiler
@@ -201,11 +201,11 @@ def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
     with nt.default_device("sim:npu2"):
         result = nt.linear(x, w) + residual
         rows = nt.explain(result)
-        found = result.float().numpy()
+        actual = result.float().numpy()
     assert [row.kernel for row in rows if row.predicted is not None] == ["gemm", "elementwise"]
     assert {row.device for row in rows if row.predicted is not None} == {"sim:npu2"}
     expected = (nt.linear(x, w) + residual).float().numpy()
-    np.testing.assert_allclose(found, expected, rtol=2.0**-6, atol=0.05)
+    np.testing.assert_allclose(actual, expected, rtol=2.0**-6, atol=0.05)
 
 
 @needs_compiler
@@ -216,13 +216,13 @@ def test_a_row_kernel_gets_no_more_streams_than_a_core_has_channels() -> None:
     with nt.default_device(uri):
         result = nt.soft_max_ext(scores, mask, 0.5, 8.0)
         rows = [row for row in nt.explain(result) if row.predicted is not None]
-        found = result.float().numpy()
+        actual = result.float().numpy()
     assert {row.device for row in rows} == {uri}
     assert rows[-1].kernel == "rowwise"
     slopes = 2.0 ** (-2 * np.arange(1, 5))[:, None, None]
     logits = scores.float().numpy().astype(np.float64) * 0.5 + slopes * mask.float().numpy()
     weights = np.exp(logits - logits.max(-1, keepdims=True))
-    np.testing.assert_allclose(found, weights / weights.sum(-1, keepdims=True), rtol=2.0**-8 + 2.0**-12)
+    np.testing.assert_allclose(actual, weights / weights.sum(-1, keepdims=True), rtol=2.0**-8 + 2.0**-12)
 
 
 @needs_compiler
@@ -268,9 +268,9 @@ def test_several_devices_in_order_of_preference() -> None:
         assert [nt.explain(result)[-1].device for result in results] == [first, second, "cpu"]
         both = nt.index_select(x, 0, nt.tensor([5, 2], dtype=nt.int32)).float() + y[:2].tanh()
         assert {row.device for row in nt.explain(both)} - {"-"} == {first, second}
-        found = both.numpy()
+        actual = both.numpy()
     expected = x.float().numpy()[[5, 2]] + np.tanh(y.numpy()[:2].astype(np.float64))
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)  # the terms may cancel
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)  # the terms may cancel
     with nt.default_device("cpu, sim:npu2"):
         assert nt.explain(x + x)[-1].device == "cpu"
 
@@ -346,9 +346,9 @@ def test_a_number_of_more_than_32_bits_wraps(dtype: nt.DType, number: int) -> No
     x = nt.from_numpy(values).realize()
     with nt.default_device("sim:npu1"):
         assert nt.explain(x + number)[-1].device == "sim:npu1"
-        found = [(x + number).numpy(), (x * number).numpy(), (number - x).numpy(), (x == number).numpy()]
+        result = [(x + number).numpy(), (x * number).numpy(), (number - x).numpy(), (x == number).numpy()]
     expected = [values + wrapped, values * wrapped, wrapped - values, values == wrapped]
-    for got, wanted in zip(found, expected, strict=True):
+    for got, wanted in zip(result, expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
@@ -416,8 +416,8 @@ def test_block_floats_are_chosen_by_the_uri() -> None:
             product = nt.mul_mat(b, a)
             text = str(nt.explain(product))
             assert ("share an exponent" in text) == ("bfp16" in uri)
-            found = np.asarray(product.numpy()).astype(np.float64)
-        errors[uri] = np.abs(found - expected).mean() / np.abs(expected).mean()
+            result = np.asarray(product.numpy()).astype(np.float64)
+        errors[uri] = np.abs(result - expected).mean() / np.abs(expected).mean()
     assert errors["sim:npu2"] == errors["sim:npu2?bfloat16=exact"] < 1e-6
     # 9.3e-3: Xilinx/mlir-air, kernel_registry/details/GEMM_bf16_in_fp32_out.md, normally distributed operands.
     assert errors["sim:npu2?bfloat16=bfp16"] == pytest.approx(9.3e-3, rel=0.05)

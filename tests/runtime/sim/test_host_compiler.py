@@ -319,9 +319,9 @@ def test_a_failed_build_is_tried_again_as_its_message_says(compiler: Path, tmp_p
     assert (compiler / "compiled").read_text() == "\n"
     (compiler / "broken").unlink()
     if way == "clear":
-        found = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
-        assert found
-        clear(tmp_path, found[1])
+        result = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
+        assert result
+        clear(tmp_path, result[1])
     assert kernels.make(request, force=way == "force").origin == "built"
     assert (compiler / "compiled").read_text() == "\n" * 2
 

@@ -46,8 +46,8 @@ def test_a_window_slides_over_the_objects() -> None:
     loaded = load(design)
     for seed in range(3):
         values = np.random.default_rng(seed).integers(0, 1000, (7, 16), np.int32)
-        _, (_, found) = run(loaded, values.ravel())
-        assert found.tolist() == (values[:-2] + values[2:]).ravel().tolist()
+        _, (_, result) = run(loaded, values.ravel())
+        assert result.tolist() == (values[:-2] + values[2:]).ravel().tolist()
 
 
 def test_every_consumer_gets_every_object() -> None:
@@ -64,10 +64,10 @@ def test_every_consumer_gets_every_object() -> None:
     d.fill(fx, x, AccessPattern.linear(64))
     design = d.build()
     assert check(design) == []
-    counters, (_, found) = run(load(design), VALUES[:64])
-    assert found[:64].tolist() == VALUES[:64].tolist()
+    counters, (_, result) = run(load(design), VALUES[:64])
+    assert result[:64].tolist() == VALUES[:64].tolist()
     transposed = VALUES[:64].reshape(4, 4, 4).transpose(0, 2, 1)
-    assert found[64:].tolist() == transposed.ravel().tolist()
+    assert result[64:].tolist() == transposed.ravel().tolist()
     assert counters == count(design)
 
 
@@ -110,14 +110,14 @@ def split_join_design() -> Design:
 def test_split_and_join() -> None:
     design = split_join_design()
     assert check(design) == []
-    counters, (_, found) = run(load(design), VALUES[:96])
+    counters, (_, result) = run(load(design), VALUES[:96])
     expected = []
     for memory in VALUES[:96].reshape(2, 48):
         first, second = np.empty(16, np.int32), np.empty(8, np.int32)
         first[offsets([(2, 8), (8, 1)])] = memory[:16][offsets([(4, 1), (4, 4)])]
         second[offsets([(4, 1), (2, 4)])] = memory[16:24][offsets([(2, 1), (4, 2)])]
         expected += [*first, *second, *memory[24:]]
-    assert found.tolist() == expected
+    assert result.tolist() == expected
     assert counters == count(design)
 
 
@@ -142,9 +142,9 @@ def test_the_dims_of_a_joined_object_are_those_of_each_part() -> None:
     d.drain(fy, y, AccessPattern.linear(64))
     design = d.build()
     assert check(design) == []
-    _, (_, found) = run(load(design), VALUES[:64])
+    _, (_, result) = run(load(design), VALUES[:64])
     order = offsets(dims)
-    assert found.tolist() == [value for part in VALUES[:64].reshape(4, 16) for value in part[order].tolist()]
+    assert result.tolist() == [value for part in VALUES[:64].reshape(4, 16) for value in part[order].tolist()]
 
 
 def forward_design(before: int, after: int, dims_on_input: bool | None = None) -> Design:
@@ -164,8 +164,8 @@ def forward_design(before: int, after: int, dims_on_input: bool | None = None) -
 def test_a_forward_may_change_the_size_of_objects(before: int, after: int) -> None:
     design = forward_design(before, after)
     assert check(design) == []
-    counters, (_, found) = run(load(design), VALUES[:64])
-    assert found.tolist() == VALUES[:64].tolist()
+    counters, (_, result) = run(load(design), VALUES[:64])
+    assert result.tolist() == VALUES[:64].tolist()
     assert counters == count(design)
 
 
@@ -174,14 +174,14 @@ def test_a_forward_applies_dims_to_the_objects_that_the_memtile_holds(on_input: 
     # mlir-aie gives both descriptors of a forward the length of the larger object, and the dims walk through that.
     design = forward_design(32, 16, on_input)
     assert check(design) == []
-    _, (_, found) = run(load(design), VALUES[:64])
+    _, (_, result) = run(load(design), VALUES[:64])
     order = offsets([(4, 1), (8, 4)])
     expected = np.empty((2, 32), np.int32)
     if on_input:
         expected[:, order] = VALUES[:64].reshape(2, 32)
     else:
         expected = VALUES[:64].reshape(2, 32)[:, order]
-    assert found.tolist() == expected.ravel().tolist()
+    assert result.tolist() == expected.ravel().tolist()
 
 
 def chain_design(consumer: Tile, dims: bool = False) -> Design:
@@ -206,16 +206,16 @@ def chain_design(consumer: Tile, dims: bool = False) -> Design:
 )
 def test_neighbours_share_memory(consumer: Tile, travels: bool) -> None:
     design = chain_design(consumer)
-    counters, (_, found) = run(load(design), VALUES[:64])
-    assert found.tolist() == (4 * VALUES[:64]).tolist()
+    counters, (_, result) = run(load(design), VALUES[:64])
+    assert result.tolist() == (4 * VALUES[:64]).tolist()
     assert ("between" in {channel.fifo for channel in counters.stream_bytes}) is travels
     assert counters == count(design)
 
 
 def test_neighbours_use_a_dma_that_changes_the_order() -> None:
     design = chain_design(Tile(0, 3), dims=True)
-    counters, (_, found) = run(load(design), VALUES[:64])
-    assert found.tolist() == (4 * VALUES[:64].reshape(4, 4, 4).transpose(0, 2, 1)).ravel().tolist()
+    counters, (_, result) = run(load(design), VALUES[:64])
+    assert result.tolist() == (4 * VALUES[:64].reshape(4, 4, 4).transpose(0, 2, 1)).ravel().tolist()
     assert counters.stream_bytes[Channel(CORE, "between", "out")] == 256
     assert counters == count(design)
 
@@ -269,8 +269,8 @@ def test_buffers_of_a_core_follow_from_what_it_acquires_not_from_the_depth() -> 
     With two buffers the broadcast stops before the first core has its four objects.
     """
     assert check(reconvergent_design(4)) == []
-    _, (_, found) = run(load(reconvergent_design(4)), VALUES[:64])
-    assert found.tolist() == (VALUES[:64].reshape(4, 16) + VALUES[48:64]).ravel().tolist()
+    _, (_, result) = run(load(reconvergent_design(4)), VALUES[:64])
+    assert result.tolist() == (VALUES[:64].reshape(4, 16) + VALUES[48:64]).ravel().tolist()
     with pytest.raises(LaunchTimeout) as caught:
         run(load(reconvergent_design(1)), VALUES[:64])
     assert str(caught.value).splitlines() == [
@@ -322,11 +322,11 @@ def test_leftovers_are_an_error_and_shift_the_next_run() -> None:
     with pytest.raises(LaunchError, match=r"fifo y0: 1 object and 8 elements in core \(0,2\)"):
         run(load(design), VALUES[:48])
     loaded = load(design, strict=False)
-    _, (_, found) = run(loaded, VALUES[:48])
-    assert found[:24].tolist() == VALUES[:24].tolist()
+    _, (_, result) = run(loaded, VALUES[:48])
+    assert result[:24].tolist() == VALUES[:24].tolist()
     assert [(left.fifo, left.tile, left.objects, left.elements) for left in loaded.leftovers] == [("y0", CORE, 1, 8)]
-    _, (_, found) = run(loaded, -VALUES[:48])
-    assert found[:24].tolist() == VALUES[24:48].tolist()
+    _, (_, result) = run(loaded, -VALUES[:48])
+    assert result[:24].tolist() == VALUES[24:48].tolist()
 
 
 @pytest.mark.usefixtures("_unchecked")

@@ -57,7 +57,7 @@ def operands(op: Op, dtype: DType) -> list[nt.Tensor]:
     """Values in the op's domain; the second operand is one row for all, the third one value per row."""
     rng = np.random.default_rng(len(op.name))
     low, high = op.domain
-    found = []
+    actual = []
     for number, _ in enumerate(op.operands):
         shape = (SHAPE, SHAPE[-1:], (*SHAPE[:-1], 1))[number % 3]
         if dtype.is_floating_point:
@@ -67,8 +67,8 @@ def operands(op: Op, dtype: DType) -> list[nt.Tensor]:
         else:
             least = 0 if dtype is nt.uint8 or low >= 0 else -9
             values = rng.integers(least, 7 if "shift" in op.name else 10, shape)
-        found.append(nt.from_numpy(np.asarray(values)).to(dtype).realize())
-    return found
+        actual.append(nt.from_numpy(np.asarray(values)).to(dtype).realize())
+    return actual
 
 
 def attributes(op: Op, dtype: DType) -> tuple[object, ...]:
@@ -120,9 +120,9 @@ def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> Iterator[
         for dtype in dtypes(op, uri):
             tensor = result(op, dtype)
             assert tensor is not None
-            found = offer(uri, tensor)
-            if isinstance(found, Offer):
-                designs.append(found.design())
+            actual = offer(uri, tensor)
+            if isinstance(actual, Offer):
+                designs.append(actual.design())
     with pytest.MonkeyPatch.context() as patch:
         compile_together(designs, patch)
         yield
@@ -155,15 +155,15 @@ def test_op(op: Op, uri: str) -> None:
         assert tensor is not None
         with nt.default_device(uri):
             row = nt.explain(tensor)[-1]
-            found = tensor.numpy().astype(np.float64)
+            actual = tensor.numpy().astype(np.float64)
         if row.device == "cpu":
             too_long = op.name in TOO_LONG and "bytes of machine code, and a core has" in row.why
             assert too_long or dtype is not nt.bfloat16 or op.name in CPU_ONLY, row.why
             continue
         if tensor.dtype.is_floating_point:
-            assert nmse(found, expected) <= LARGEST_NMSE[tensor.dtype.name], (dtype, row.why)
+            assert nmse(actual, expected) <= LARGEST_NMSE[tensor.dtype.name], (dtype, row.why)
         else:
-            np.testing.assert_array_equal(found, expected, err_msg=f"{dtype}: {row.why}")
+            np.testing.assert_array_equal(actual, expected, err_msg=f"{dtype}: {row.why}")
 
 
 @pytest.mark.parametrize("uri", URIS)
@@ -174,8 +174,8 @@ def test_tiny_and_large(elements: int, uri: str) -> None:
     with nt.default_device(uri):
         assert nt.explain(x * 3 + 1)[-1].device == uri
         result = (x * 3 + 1).realize()  # a conversion here would become part of the kernel
-    found = result.float().numpy()
-    np.testing.assert_array_equal(found, (x * 3 + 1).float().numpy())
+    actual = result.float().numpy()
+    np.testing.assert_array_equal(actual, (x * 3 + 1).float().numpy())
 
 
 @pytest.mark.parametrize("uri", URIS)
@@ -190,7 +190,7 @@ def test_special_values(uri: str) -> None:
         with nt.default_device(uri):
             assert nt.explain(function(x))[-1].device == uri, name
             result = function(x).realize()
-        found, expected = result.float().numpy(), function(x).float().numpy()
-        np.testing.assert_allclose(found, expected, rtol=2.0**-7, err_msg=name)
+        actual, expected = result.float().numpy(), function(x).float().numpy()
+        np.testing.assert_allclose(actual, expected, rtol=2.0**-7, err_msg=name)
         if name not in ("relu", "maximum"):  # NumPy leaves the sign of max(0, -0) open
-            np.testing.assert_array_equal(np.signbit(found[3:5]), np.signbit(expected[3:5]), err_msg=name)
+            np.testing.assert_array_equal(np.signbit(actual[3:5]), np.signbit(expected[3:5]), err_msg=name)

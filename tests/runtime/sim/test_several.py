@@ -105,13 +105,13 @@ def test_several_give_what_one_gives() -> None:
         results = [hidden.softmax(dim=-1), hidden.tanh(), x.sum(dim=-1), x * 2 + 1]
         return [result.float().numpy() for result in results]
 
-    found = []
+    actual = []
     for uri in ("sim:npu1", "sim:npu1x3"):
         with nt.default_device(uri):
-            found.append(compute())
+            actual.append(compute())
             on = simulated_on(compute)
     assert len(set(on)) == 3
-    for one, several in zip(*found, strict=True):
+    for one, several in zip(*actual, strict=True):
         np.testing.assert_array_equal(one, several)
 
 

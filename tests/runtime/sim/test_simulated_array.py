@@ -89,8 +89,8 @@ def test_a_run_of_a_whole_array() -> None:
     loaded = load(design)
     for seed in range(2):
         values = np.random.default_rng(seed).integers(-1000, 1000, n, np.int32)
-        counters, (_, found) = run(loaded, values)
-        assert found.reshape(8, -1)[::-1].ravel().tolist() == values.tolist()
+        counters, (_, actual) = run(loaded, values)
+        assert actual.reshape(8, -1)[::-1].ravel().tolist() == values.tolist()
         assert counters == count(design)
 
 
@@ -136,8 +136,8 @@ def test_runtime_parameters_are_written_before_every_run() -> None:
     body = each(lambda a, b, names, words: names.affine(words, a, b, 16))
     loaded = load(one_core(body, declare=lambda d: [d.parameter("words", CORE, 2)]))
     for factor, summand in [(3, 5), (-7, 0), (1, -(1 << 31))]:
-        _, (_, found) = run(loaded, VALUES[:32], words=[factor, summand])
-        assert found.tolist() == (factor * VALUES[:32].astype(np.int64) + summand).tolist()
+        _, (_, result) = run(loaded, VALUES[:32], words=[factor, summand])
+        assert result.tolist() == (factor * VALUES[:32].astype(np.int64) + summand).tolist()
     for words, message in [([1], "takes 2 words, but 1 were given"), ([1, 1 << 32], "no|not a 32-bit")]:
         with pytest.raises(ArgumentError, match=message):
             run(loaded, VALUES[:32], words=words)
@@ -153,8 +153,8 @@ def test_numbers_are_passed_by_value() -> None:
     d.fill(fx, x, AccessPattern.linear(16))
     d.drain(fy, y, AccessPattern.linear(16))
     values = np.linspace(-1, 1, 16, dtype=np.float32)
-    _, (_, found) = run(load(d.build()), values.view(np.int32))
-    assert found.view(np.float32).tolist() == (values * np.float32(0.375)).tolist()
+    _, (_, result) = run(load(d.build()), values.view(np.int32))
+    assert result.view(np.float32).tolist() == (values * np.float32(0.375)).tolist()
 
 
 def test_core_buffers_keep_their_contents_between_runs() -> None:
@@ -167,15 +167,15 @@ def test_core_buffers_keep_their_contents_between_runs() -> None:
     initial = np.full(16, 100, np.int32).tobytes()
     loaded = load(one_core(body, objects=1, declare=lambda d: [d.core_buffer("total", CORE, TYPE, initial)]))
     for runs in (1, 2, 3):
-        _, (_, found) = run(loaded, VALUES[:16])
-        assert found.tolist() == (100 + runs * VALUES[:16]).tolist()
+        _, (_, actual) = run(loaded, VALUES[:16])
+        assert actual.tolist() == (100 + runs * VALUES[:16]).tolist()
 
 
 def test_memory_that_nothing_was_written_to_is_noticed() -> None:
     body = each(lambda a, b, names, buffer: names.copy(buffer, b, 64))
     loaded = load(one_core(body, declare=lambda d: [d.core_buffer("buffer", CORE, TYPE)]))
-    _, (_, found) = run(loaded, VALUES[:32])
-    assert np.isnan(found.view(np.float32)).all()
+    _, (_, result) = run(loaded, VALUES[:32])
+    assert np.isnan(result.view(np.float32)).all()
 
 
 def test_workers_stand_where_they_stopped() -> None:
@@ -192,8 +192,8 @@ def test_workers_stand_where_they_stopped() -> None:
     initial = bytes(64)
     loaded = load(one_core(body, objects=1, declare=lambda d: [d.core_buffer("total", CORE, TYPE, initial)]))
     for runs in (1, 2, 3):
-        counters, (_, found) = run(loaded, VALUES[:16])
-        assert found.tolist() == (runs * VALUES[:16]).tolist()
+        counters, (_, actual) = run(loaded, VALUES[:16])
+        assert actual.tolist() == (runs * VALUES[:16]).tolist()
         assert counters == count(loaded.design)
 
 
@@ -201,8 +201,8 @@ def test_a_failed_assertion_ends_the_run_and_resets_the_array() -> None:
     loaded = load(one_core(each(lambda a, b, names: names.refuse_negative(a, b, 16))))
     with pytest.raises(LaunchError, match=r"nt_refuse_negative in core \(0,2\): a negative number"):
         run(loaded, VALUES[:32] - 20)
-    _, (_, found) = run(loaded, VALUES[:32])
-    assert found.tolist() == VALUES[:32].tolist()
+    _, (_, result) = run(loaded, VALUES[:32])
+    assert result.tolist() == VALUES[:32].tolist()
 
 
 @pytest.mark.parametrize(("nbytes", "owner"), [(68, "object 0 of fifo y0 in core"), (64, None)])
@@ -260,8 +260,8 @@ def test_designs_take_turns_on_an_array_and_threads_do_too() -> None:
             for _ in range(20):
                 design = loaded[random.integers(3)]
                 values = random.integers(0, 1000, design.design.host_buffers[0].type.elements, np.int32)
-                _, (_, found) = run(design, values)
-                assert found.tolist() == values.tolist()
+                _, (_, result) = run(design, values)
+                assert result.tolist() == values.tolist()
         except BaseException as error:
             errors.append(error)
 
@@ -302,8 +302,8 @@ def test_a_forked_process_starts_the_design_anew() -> None:
     loaded = load(copy_design(2))
     run(loaded, VALUES[:32])
     assert in_child(lambda: run(loaded, VALUES[32:64])[1][1].tolist()) == VALUES[32:64].tolist()
-    _, (_, found) = run(loaded, VALUES[64:96])
-    assert found.tolist() == VALUES[64:96].tolist()
+    _, (_, result) = run(loaded, VALUES[64:96])
+    assert result.tolist() == VALUES[64:96].tolist()
 
 
 def test_importing_the_package_does_not_import_greenlet() -> None:
@@ -326,5 +326,5 @@ def test_functions_of_two_sources() -> None:
     d.fill(fx, x, AccessPattern.linear(32))
     d.drain(fy, y, AccessPattern.linear(32))
     loaded: LoadedDesign = load(d.build())
-    _, (_, found) = run(loaded, VALUES[:32])
-    assert found.tolist() == (2 * VALUES[:32]).tolist()
+    _, (_, result) = run(loaded, VALUES[:32])
+    assert result.tolist() == (2 * VALUES[:32]).tolist()

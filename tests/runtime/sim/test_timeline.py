@@ -25,9 +25,9 @@ from npu_tensor.runtime.sim.timeline import Span, Timeline, recorded
 
 
 def test_one_object_goes_through_step_by_step() -> None:
-    found = timeline(one_core(1, 16))
-    assert found.cycles == 99
-    assert found.spans == (
+    result = timeline(one_core(1, 16))
+    assert result.cycles == 99
+    assert result.spans == (
         Span(SHIM, "x0 out", "out", "x0", 0, 16),
         Span(SHIM, "y0 in", "in", "y0", 83, 99),
         Span(CORE, "core", "wait", "x0", 0, 16),
@@ -35,71 +35,71 @@ def test_one_object_goes_through_step_by_step() -> None:
         Span(CORE, "x0 in", "in", "x0", 0, 16),
         Span(CORE, "y0 out", "out", "y0", 83, 99),  # after two releases
     )
-    assert found.seconds == 99 / 1.8e9
+    assert result.seconds == 99 / 1.8e9
 
 
 def test_a_core_that_computes_longer_than_the_data_takes_works_without_a_pause() -> None:
-    found = timeline(one_core(5, 16))
-    assert found.cycles == 16 + 5 * 67 + 16
-    calls = [span for span in found.spans if span.kind == "compute"]
+    result = timeline(one_core(5, 16))
+    assert result.cycles == 16 + 5 * 67 + 16
+    calls = [span for span in result.spans if span.kind == "compute"]
     assert [span.start for span in calls] == [36 + 67 * number for number in range(5)]
-    assert [span.what for span in found.spans if span.kind == "wait"] == ["x0"]
+    assert [span.what for span in result.spans if span.kind == "wait"] == ["x0"]
 
 
 def test_a_channel_that_takes_longer_than_the_core_moves_without_a_pause() -> None:
-    found = timeline(one_core(4, 256))
-    assert found.cycles == 4 * 256 + 67 + 256
+    result = timeline(one_core(4, 256))
+    assert result.cycles == 4 * 256 + 67 + 256
     # One piece for the host; objects for the core.
-    assert [(span.start, span.end) for span in found.lanes()[SHIM, "x0 out"]] == [(0, 1024)]
-    assert [span.start for span in found.lanes()[CORE, "x0 in"]] == [0, 256, 512, 768]
-    assert sum(span.cycles for span in found.spans if span.kind == "wait") == 256 + 3 * (256 - 67)
+    assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 1024)]
+    assert [span.start for span in result.lanes()[CORE, "x0 in"]] == [0, 256, 512, 768]
+    assert sum(span.cycles for span in result.spans if span.kind == "wait") == 256 + 3 * (256 - 67)
 
 
 def test_without_a_second_buffer_data_waits_for_the_core() -> None:
     # The buffer is free 57 cycles after it was full: two acquires, the call, one release.
-    found = timeline(one_core(3, 256, depth=1))
-    assert [span.start for span in found.lanes()[CORE, "x0 in"]] == [0, 313, 626]
-    assert [(span.start, span.end) for span in found.lanes()[SHIM, "x0 out"]] == [(0, 256), (313, 569), (626, 882)]
-    assert found.cycles == 626 + 256 + 67 + 256
+    result = timeline(one_core(3, 256, depth=1))
+    assert [span.start for span in result.lanes()[CORE, "x0 in"]] == [0, 313, 626]
+    assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 256), (313, 569), (626, 882)]
+    assert result.cycles == 626 + 256 + 67 + 256
 
 
 def test_the_host_starts_what_follows_a_wait_when_that_has_ended() -> None:
-    found = timeline(one_core(2, 16, in_turn=True))
-    assert [(span.start, span.end) for span in found.lanes()[SHIM, "x0 out"]] == [(0, 16), (99, 115)]
-    assert found.cycles == 198
+    result = timeline(one_core(2, 16, in_turn=True))
+    assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 16), (99, 115)]
+    assert result.cycles == 198
 
 
 def test_a_second_run_begins_anew_with_what_the_first_has_done_ahead() -> None:
     design = loaded(one_core(1, 16, result_first=True))
     cycles = []
     for _ in range(2):
-        with recorded() as found:
+        with recorded() as result:
             run(design)
-        cycles.append(found[0].cycles)
+        cycles.append(result[0].cycles)
     # The core has asked for room before the object comes.
     assert cycles == [89, 89]
 
 
 def test_halves_go_different_ways() -> None:
-    found = timeline(split())
-    lanes = {(tile, lane): [(span.start, span.end) for span in spans] for (tile, lane), spans in found.lanes().items()}
+    result = timeline(split())
+    lanes = {(tile, lane): [(span.start, span.end) for span in spans] for (tile, lane), spans in result.lanes().items()}
     # Each half has locks of its own in the memtile.
     assert lanes[MEMTILE, "a0 out"] == lanes[CORE, "a0 in"] == [(64, 128)]
     assert lanes[MEMTILE, "a1 out"] == lanes[OTHER, "a1 in"] == [(128, 192)]
     assert lanes[CORE, "b0 out"] == [(128 + 67, 259)]
     assert lanes[OTHER, "b1 out"] == [(192 + 67, 323)]
     assert lanes[MEMTILE, "y0 out"] == [(259, 323), (323, 387)]
-    assert found.cycles == 387
+    assert result.cycles == 387
 
 
 @pytest.mark.parametrize("arch", ["aie2", "aie2p"])
 @pytest.mark.parametrize("runs_of", [256, 8])
 def test_transfers_share_the_host_memory(arch: str, runs_of: int) -> None:
-    found = timeline(all_columns(arch, 8, runs_of=runs_of))
+    result = timeline(all_columns(arch, 8, runs_of=runs_of))
     predicted = predict(count(all_columns(arch, 8, runs_of=runs_of)), ARRAYS[arch])
     assert predicted.ddr == predicted.seconds > 1.5 * predicted.stream
     # One object in and one out, with all others at the same time, come on top of the bandwidth.
-    assert predicted.ddr <= found.seconds <= 1.4 * predicted.ddr
+    assert predicted.ddr <= result.seconds <= 1.4 * predicted.ddr
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_transfers_share_the_host_memory(arch: str, runs_of: int) -> None:
     [one_core(1, 16), one_core(9, 16), one_core(9, 256), one_core(9, 64, depth=1), split(), all_columns("aie2", 2)],
 )
 def test_a_run_takes_no_less_than_each_resource_alone(design: Design) -> None:
-    found, predicted = timeline(design), predict(count(design), design.array)
-    assert found.seconds >= predicted.seconds * (1 - 1e-9)
-    assert found.seconds <= 3 * (predicted.compute + predicted.stream + predicted.ddr)
+    result, predicted = timeline(design), predict(count(design), design.array)
+    assert result.seconds >= predicted.seconds * (1 - 1e-9)
+    assert result.seconds <= 3 * (predicted.compute + predicted.stream + predicted.ddr)
 
 
 def test_lanes_do_one_thing_at_a_time() -> None:
@@ -141,18 +141,18 @@ def test_recording_is_of_first_runs_and_ends_with_the_block() -> None:
 
 
 def test_runs_of_other_threads_are_recorded() -> None:
-    with recorded() as found:
+    with recorded() as result:
         threads = [threading.Thread(target=run, args=(loaded(one_core(number, 16)),)) for number in (1, 2, 3)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(each.cycles for each in found) == [99, 166, 233]
+    assert sorted(each.cycles for each in result) == [99, 166, 233]
 
 
 def test_rows_and_text() -> None:
-    found = timeline(one_core(1, 16))
-    assert found.rows[2] == {
+    result = timeline(one_core(1, 16))
+    assert result.rows[2] == {
         "column": 0,
         "row": 2,
         "tile": "core (0,2)",
@@ -162,15 +162,15 @@ def test_rows_and_text() -> None:
         "start": 0,
         "end": 16,
     }
-    assert found.columns() == {0: 27}
-    lines = str(found).splitlines()
+    assert result.columns() == {0: 27}
+    lines = str(result).splitlines()
     assert lines[0] == "one core on npu2: 99 simulated cycles, 0.1 us"
     assert lines[3].split() == ["core", "(0,2)", "core", "2", "spans", "wait", "16%,", "compute", "27%"]
 
 
 def test_the_drawing_is_well_formed_and_in_proportion() -> None:
-    found = timeline(one_core(1, 16))
-    root = ElementTree.fromstring(found.svg(width=190 + 99 * 4))
+    result = timeline(one_core(1, 16))
+    root = ElementTree.fromstring(result.svg(width=190 + 99 * 4))
     name = "{http://www.w3.org/2000/svg}"
     spans = {
         rect.findtext(f"{name}title"): (float(rect.attrib["x"]), float(rect.attrib["width"]))
@@ -182,7 +182,7 @@ def test_the_drawing_is_well_formed_and_in_proportion() -> None:
     assert "simulated" in str(root.findtext(f"{name}title"))
     labels = [text.text for text in root.iter(f"{name}text")]
     assert labels.count("core (0,2)") == 1
-    assert found._repr_html_() == found.svg()
+    assert result._repr_html_() == result.svg()
 
 
 def test_names_in_the_drawing_are_escaped_and_many_narrow_spans_are_few() -> None:
@@ -202,13 +202,13 @@ def test_kernels_of_the_families_have_timelines() -> None:
         pytest.skip(missing)
     heard: list[events.Event] = []
     x = nt.randn(64, 64).to(nt.bfloat16).realize()
-    with nt.default_device("sim:npu2?cols=1", policy="always"), events.listen(heard.append), recorded() as found:
+    with nt.default_device("sim:npu2?cols=1", policy="always"), events.listen(heard.append), recorded() as result:
         (x @ x).realize()
         (x * x).realize()
         (x * x).realize()
     counted = [event.simulated for event in heard if isinstance(event, events.KernelRan) and event.simulated]
-    assert [event.timeline for event in counted] == [*found, found[1]]
-    for event, each in zip(counted, found, strict=False):
+    assert [event.timeline for event in counted] == [*result, result[1]]
+    for event, each in zip(counted, result, strict=False):
         clock = each.array.clock_hz
         assert each.cycles >= event.cycles
         assert each.cycles >= event.stream_bytes / 4
@@ -223,7 +223,7 @@ def test_a_run_that_memory_limits_takes_as_long_as_predicted(uri: str) -> None:
     if (missing := reason()) is not None:
         pytest.skip(missing)
     x = nt.ones(1 << 19, dtype=nt.bfloat16).realize()
-    with nt.default_device(uri, policy="always"), recorded() as found:
+    with nt.default_device(uri, policy="always"), recorded() as result:
         (x + 1).realize()
         (device,) = selection.accelerators(selection.current())
         rates = npu_rates(uri[4:8])
@@ -231,4 +231,4 @@ def test_a_run_that_memory_limits_takes_as_long_as_predicted(uri: str) -> None:
     # An operand and a result, by what the host memory gives and what a channel each way takes.
     array, columns = device.target.array, device.target.columns
     moved = x.nbytes * max(2 / rates.bytes_per_second, 1 / (4 * array.clock_hz * columns))
-    assert moved <= found[0].seconds <= 1.4 * moved
+    assert moved <= result[0].seconds <= 1.4 * moved

@@ -125,7 +125,7 @@ def run(design: LoadedDesign) -> None:
 
 def timeline(design: Design) -> Timeline:
     """Of the first run."""
-    with recorded() as found:
+    with recorded() as result:
         run(loaded(design))
-    (only,) = found
+    (only,) = result
     return only

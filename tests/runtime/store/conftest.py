@@ -43,9 +43,9 @@ def store(root: Path, own_temporary_directory: Path) -> Store:
 
 @pytest.fixture
 def emitted() -> Iterator[list[events.Event]]:
-    found: list[events.Event] = []
-    with events.listen(found.append):
-        yield found
+    result: list[events.Event] = []
+    with events.listen(result.append):
+        yield result
 
 
 @pytest.fixture

@@ -35,40 +35,40 @@ def pending(library: KernelLibrary, wanted: AnyRequest) -> bool:
 
 
 def test_a_kernel_is_pending_until_it_is_built(backend: HeldBackend, library: KernelLibrary) -> None:
-    wanted = request()
-    library.prepare([wanted])
-    assert backend.begun.get(timeout=SECONDS) == wanted.name
+    kernel = request()
+    library.prepare([kernel])
+    assert backend.begun.get(timeout=SECONDS) == kernel.name
     with pytest.raises(BuildError, match="neg-64i32-64i32 is being built in the background") as caught:
-        library.find(wanted)
+        library.find(kernel)
     assert caught.value.pending
     backend.go.set()
     finish_builds()
-    found = library.find(wanted)
-    assert (found.origin, found.files[".bin"].read_text()) == ("built", wanted.name)
-    assert library.find(wanted).origin == "memory"
+    result = library.find(kernel)
+    assert (result.origin, result.files[".bin"].read_text()) == ("built", kernel.name)
+    assert library.find(kernel).origin == "memory"
     # Another design of this configuration.
     assert library.find(request()).origin == "memory"
-    assert backend.built == [wanted.name]
+    assert backend.built == [kernel.name]
 
 
 def test_a_program_is_pending_until_it_is_built(backend: HeldBackend, library: KernelLibrary) -> None:
     """And, unlike a kernel, serves nothing else."""
     program, other = (ArrayProgram.of(request().design, arguments=(size, size)) for size in (256, 512))
-    wanted = ProgramRequest("neg", program)
-    assert pending(library, wanted)
+    kernel = ProgramRequest("neg", program)
+    assert pending(library, kernel)
     backend.go.set()
     finish_builds()
-    assert library.find(wanted).origin == "built"
-    assert library.find(wanted).origin == "memory"
+    assert library.find(kernel).origin == "built"
+    assert library.find(kernel).origin == "memory"
     assert pending(library, ProgramRequest("neg", other))
 
 
 def test_who_finds_without_preparing_does_not_wait_either(backend: HeldBackend, library: KernelLibrary) -> None:
-    wanted = request()
-    assert pending(library, wanted)
+    kernel = request()
+    assert pending(library, kernel)
     backend.go.set()
     finish_builds()
-    assert library.find(wanted).origin == "built"
+    assert library.find(kernel).origin == "built"
 
 
 def test_a_kernel_is_built_once_whoever_asks(backend: HeldBackend) -> None:
@@ -77,10 +77,10 @@ def test_a_kernel_is_built_once_whoever_asks(backend: HeldBackend) -> None:
     barrier = threading.Barrier(count)
 
     def ask(number: int) -> bool:
-        own, wanted = KernelLibrary(backend), request()
+        own, kernel = KernelLibrary(backend), request()
         barrier.wait(SECONDS)
-        own.prepare([wanted])
-        return pending(own, wanted)
+        own.prepare([kernel])
+        return pending(own, kernel)
 
     with ThreadPoolExecutor(count) as threads:
         assert all(threads.map(ask, range(count)))
@@ -130,10 +130,10 @@ def test_what_is_there_already_is_not_built(backend: HeldBackend, library: Kerne
 
 def test_without_a_compiler_nothing_is_pending(backend: HeldBackend, library: KernelLibrary) -> None:
     backend.absent = "no compiler: No module named 'aie'"
-    wanted = request()
-    library.prepare([wanted])
+    kernel = request()
+    library.prepare([kernel])
     with pytest.raises(BuildError, match="no compiler") as caught:
-        library.find(wanted)
+        library.find(kernel)
     assert not caught.value.pending
     assert backend.begun.empty()
 
@@ -145,21 +145,21 @@ def test_a_failure_is_a_warning_once_and_is_not_tried_again(
     backend: HeldBackend, library: KernelLibrary, failure: Exception, said: str
 ) -> None:
     backend.failure = failure
-    wanted = request()
+    kernel = request()
     backend.go.set()
-    assert pending(library, wanted)
+    assert pending(library, kernel)
     finish_builds()
     with pytest.warns(RuntimeWarning, match=f"neg-64i32-64i32 could not be built in the background: {said}") as caught:
-        library.prepare([wanted])
+        library.prepare([kernel])
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for asked in (wanted, request()):
+        for asked in (kernel, request()):
             library.prepare([asked])
             with pytest.raises(BuildError, match=said) as failed:
                 library.find(asked)
             assert not failed.value.pending
-    assert backend.built == [wanted.name]
+    assert backend.built == [kernel.name]
 
 
 def test_one_failure_keeps_no_other_kernel_from_being_built(
@@ -184,21 +184,21 @@ def test_one_failure_keeps_no_other_kernel_from_being_built(
 
 
 def test_who_waits_gets_the_kernel_of_the_build_that_runs(backend: HeldBackend, library: KernelLibrary) -> None:
-    wanted = request()
-    library.prepare([wanted])
+    kernel = request()
+    library.prepare([kernel])
     backend.begun.get(timeout=SECONDS)
     with config.scope(jit="wait"), ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(library.find, wanted)
+        waiting = thread.submit(library.find, kernel)
         backend.go.set()
         assert waiting.result(SECONDS).origin == "cache"
-    assert backend.built == [wanted.name]
+    assert backend.built == [kernel.name]
 
 
 def test_with_building_off_a_build_that_runs_is_of_no_interest(backend: HeldBackend, library: KernelLibrary) -> None:
-    wanted = request()
-    library.prepare([wanted])
+    kernel = request()
+    library.prepare([kernel])
     with config.scope(jit="off"), pytest.raises(BuildError, match="building is off") as caught:
-        library.find(wanted)
+        library.find(kernel)
     assert not caught.value.pending
 
 
@@ -232,12 +232,12 @@ def test_a_recompilation_that_is_forced_happens_in_the_background_once(
 
 def test_what_is_found_keeps_no_design(backend: HeldBackend, library: KernelLibrary) -> None:
     backend.go.set()
-    wanted = request()
-    alive = weakref.ref(wanted.design)
-    assert pending(library, wanted)
+    kernel = request()
+    alive = weakref.ref(kernel.design)
+    assert pending(library, kernel)
     finish_builds()
-    assert library.find(wanted).origin == "built"
-    del wanted
+    assert library.find(kernel).origin == "built"
+    del kernel
     gc.collect()
     assert alive() is None
 

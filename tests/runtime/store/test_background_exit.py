@@ -65,9 +65,9 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def started(place: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    found: list[subprocess.Popen[str]] = []
-    yield found
-    for process in found:
+    result: list[subprocess.Popen[str]] = []
+    yield result
+    for process in result:
         process.kill()
         process.communicate()
 
@@ -118,11 +118,11 @@ def test_a_program_that_ends_ends_its_builds(
     place: Path, started: list[subprocess.Popen[str]], end: str, code: int
 ) -> None:
     process = start(f"sys.stdin.read()\n{end}", place, started)
-    found = compilers(place)
+    result = compilers(place)
     output, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, output) == (code, "pending\n"), errors
     assert "BuildError" not in errors
-    assert not any(map(runs, found))
+    assert not any(map(runs, result))
     assert left_over(place) == []
 
 
@@ -131,7 +131,7 @@ def test_an_interrupt_ends_the_program_and_its_builds(
     place: Path, started: list[subprocess.Popen[str]], program: str
 ) -> None:
     process = start(f"print('now', flush=True)\n{program}", place, started)
-    found = compilers(place)
+    result = compilers(place)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["pending\n", "now\n"]
     process.send_signal(signal.SIGINT)
@@ -139,7 +139,7 @@ def test_an_interrupt_ends_the_program_and_its_builds(
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert output == ""
-    assert not any(map(runs, found))
+    assert not any(map(runs, result))
     assert left_over(place) == []
 
 

@@ -61,9 +61,9 @@ def test_kernels_of_the_package_are_found_without_a_compiler(place: Path, tmp_pa
     assert done.stdout == f"{place}: 2 of 2 kernels for aie2, aie2p\n"
     with config.scope(jit=False, cache_path=str(tmp_path / "empty")):
         for arch in ("aie2", "aie2p"):
-            found = KernelLibrary(HostBackend()).find(wanted(arch).request()[-1])
-            assert found.origin == "precompiled"
-            assert found.files[".so"].parent == place / arch
+            result = KernelLibrary(HostBackend()).find(wanted(arch).request()[-1])
+            assert result.origin == "precompiled"
+            assert result.files[".so"].parent == place / arch
 
 
 @needs_compiler
@@ -71,8 +71,8 @@ def test_directories_of_the_user_come_first(place: Path, tmp_path: Path) -> None
     assert make().exit_code == 0
     shutil.copytree(place, tmp_path / "mine")
     with config.scope(kernel_dirs=(tmp_path / "mine",), jit=False):
-        found = KernelLibrary(HostBackend()).find(wanted("aie2").request()[-1])
-    assert found.files[".so"].parent == tmp_path / "mine" / "aie2"
+        result = KernelLibrary(HostBackend()).find(wanted("aie2").request()[-1])
+    assert result.files[".so"].parent == tmp_path / "mine" / "aie2"
 
 
 @needs_compiler

@@ -134,38 +134,38 @@ def publish(artifact: Artifact, root: Path, exported: str, manifest: bool = True
 
 
 def test_places_are_asked_in_order(tmp_path: Path) -> None:
-    backend, wanted = FakeBackend(), request()
-    built = KernelLibrary(backend).find(wanted)
+    backend, kernel = FakeBackend(), request()
+    built = KernelLibrary(backend).find(kernel)
     assert built.origin == "built"
     publish(built, tmp_path / "ready", "free_name")
     again = KernelLibrary(backend)
-    assert again.find(wanted).origin == "cache"
-    assert again.find(wanted).origin == "memory"
+    assert again.find(kernel).origin == "cache"
+    assert again.find(kernel).origin == "memory"
     with config.scope(kernel_dirs=(tmp_path / "ready",)):
-        ready = KernelLibrary(backend).find(wanted)
+        ready = KernelLibrary(backend).find(kernel)
     assert ready.origin == "precompiled"
     assert ready.files[".bin"] == tmp_path / "ready" / "aie2p" / "free_name.bin"
-    assert ready.files[".bin"].read_text() == f"made from {digest(wanted.design.configuration)}"
+    assert ready.files[".bin"].read_text() == f"made from {digest(kernel.design.configuration)}"
     assert backend.built == [NAME]
 
 
 def test_an_earlier_directory_wins_and_a_later_one_is_asked_too(tmp_path: Path) -> None:
-    backend, wanted = FakeBackend(), request()
-    built = KernelLibrary(backend).find(wanted)
+    backend, kernel = FakeBackend(), request()
+    built = KernelLibrary(backend).find(kernel)
     for name in ("one", "two"):
         publish(built, tmp_path / name, name)
     (tmp_path / "empty").mkdir()
     for order, expected in ((("one", "two"), "one"), (("two", "one"), "two"), (("empty", "two"), "two")):
         with config.scope(kernel_dirs=tuple(tmp_path / name for name in order)):
-            assert KernelLibrary(backend).find(wanted).files[".bin"].stem == expected
+            assert KernelLibrary(backend).find(kernel).files[".bin"].stem == expected
 
 
 def test_ready_kernels_need_no_manifest_no_compiler_and_no_building(tmp_path: Path) -> None:
-    backend, wanted = FakeBackend(), request()
-    publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", NAME, manifest=False)
+    backend, kernel = FakeBackend(), request()
+    publish(KernelLibrary(backend).find(kernel), tmp_path / "ready", NAME, manifest=False)
     backend.absent, backend.version = "no compiler: No module named 'aie'", "none"
     with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
-        assert KernelLibrary(backend).find(wanted).origin == "precompiled"
+        assert KernelLibrary(backend).find(kernel).origin == "precompiled"
 
 
 def test_without_compiler_or_with_building_off_every_place_is_named(tmp_path: Path) -> None:
@@ -193,33 +193,33 @@ def test_a_ready_kernel_of_another_design_is_not_used(tmp_path: Path) -> None:
 
 
 def test_every_flipped_byte_of_a_ready_kernel_is_noticed(tmp_path: Path) -> None:
-    backend, wanted = FakeBackend(), request()
-    path = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k") / "k.bin"
+    backend, kernel = FakeBackend(), request()
+    path = publish(KernelLibrary(backend).find(kernel), tmp_path / "ready", "k") / "k.bin"
     whole = path.read_bytes()
     with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
         for position in range(len(whole)):
             path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
             with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="is damaged"):
-                KernelLibrary(backend).find(wanted)
+                KernelLibrary(backend).find(kernel)
         path.unlink()
         with pytest.raises(BuildError, match="cannot be read"):
-            KernelLibrary(backend).find(wanted)
+            KernelLibrary(backend).find(kernel)
 
 
 @pytest.mark.parametrize("manifest", [True, False])
 def test_a_changed_description_is_never_taken_for_the_kernel(tmp_path: Path, manifest: bool) -> None:
-    backend, wanted = FakeBackend(), request()
-    directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k", manifest)
+    backend, kernel = FakeBackend(), request()
+    directory = publish(KernelLibrary(backend).find(kernel), tmp_path / "ready", "k", manifest)
     path = directory / ("manifest.json" if manifest else "k.json")
     whole = json.loads(path.read_text())
     described = whole["kernels"]["k"] if manifest else whole
     with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
-        assert KernelLibrary(backend).find(wanted).origin == "precompiled"
+        assert KernelLibrary(backend).find(kernel).origin == "precompiled"
         for change in ({"name": "abs-256i32-256i32"}, {"columns": 2}, {"tensors": []}, {"op_params": "00"}):
             changed = {**described, "made_from": {**described["made_from"], **change}}
             path.write_text(json.dumps({"format": 1, "kernels": {"k": changed}} if manifest else changed))
             with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="its key is not"):
-                KernelLibrary(backend).find(wanted)
+                KernelLibrary(backend).find(kernel)
 
 
 @pytest.mark.parametrize(
@@ -234,15 +234,15 @@ def test_a_changed_description_is_never_taken_for_the_kernel(tmp_path: Path, man
 def test_a_ready_kernel_has_all_files_of_one_format(
     tmp_path: Path, formats: tuple[tuple[str, ...], ...], reason: str
 ) -> None:
-    backend, wanted = FakeBackend(), request()
-    directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k")
+    backend, kernel = FakeBackend(), request()
+    directory = publish(KernelLibrary(backend).find(kernel), tmp_path / "ready", "k")
     backend.formats = formats
-    found = KernelDirectory(directory.parent).look_up(wanted, backend)
+    result = KernelDirectory(directory.parent).look_up(kernel, backend)
     if reason:
-        assert isinstance(found, str)
-        assert re.fullmatch(reason, found)
+        assert isinstance(result, str)
+        assert re.fullmatch(reason, result)
     else:
-        assert isinstance(found, Artifact)
+        assert isinstance(result, Artifact)
 
 
 def test_a_kernel_for_another_processor_is_not_loaded(tmp_path: Path) -> None:
@@ -257,9 +257,9 @@ def test_a_kernel_for_another_processor_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_build_can_be_forced() -> None:
-    backend, wanted = FakeBackend(), request()
+    backend, kernel = FakeBackend(), request()
     library = KernelLibrary(backend)
-    assert [library.make(wanted, force).origin for force in (False, False, True, True)] == [
+    assert [library.make(kernel, force).origin for force in (False, False, True, True)] == [
         "built",
         "cache",
         "built",
@@ -380,12 +380,12 @@ def test_a_failed_build_is_remembered_until_the_key_changes() -> None:
 
 
 def test_threads_build_once_and_get_the_same_files() -> None:
-    backend, wanted = FakeBackend(), request()
+    backend, kernel = FakeBackend(), request()
     library = KernelLibrary(backend)
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda _: library.find(wanted), range(64)))
+        result = list(pool.map(lambda _: library.find(kernel), range(64)))
     assert backend.built == [NAME]
-    assert len({artifact.files[".bin"] for artifact in found}) == 1
+    assert len({artifact.files[".bin"] for artifact in result}) == 1
 
 
 def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
@@ -398,19 +398,19 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
 
     with config.scope(build_jobs=2):
         library = KernelLibrary(Slow())
-        wanted = [request(design(f"// {number}")) for number in range(2)]
-        library.prepare(wanted)
-        assert [library.find(one).origin for one in wanted] == ["built", "built"]
-        assert [library.find(one).origin for one in wanted] == ["memory", "memory"]
+        kernel = [request(design(f"// {number}")) for number in range(2)]
+        library.prepare(kernel)
+        assert [library.find(one).origin for one in kernel] == ["built", "built"]
+        assert [library.find(one).origin for one in kernel] == ["memory", "memory"]
 
 
 def test_what_cannot_be_prepared_fails_where_it_is_asked_for() -> None:
     backend = FakeBackend()
     backend.failure = "negate.cc:1: error: no"
     library = KernelLibrary(backend)
-    wanted = [request(design(f"// {number}")) for number in range(3)]
-    library.prepare(wanted)
-    for one in (*wanted, *wanted):  # a plan may need a kernel several times
+    kernel = [request(design(f"// {number}")) for number in range(3)]
+    library.prepare(kernel)
+    for one in (*kernel, *kernel):  # a plan may need a kernel several times
         with pytest.raises(BuildError, match="error: no"):
             library.find(one)
     assert len(backend.built) == 3
@@ -424,14 +424,14 @@ def test_an_accident_counts_until_the_next_plan() -> None:
                 raise BuildError("killed", transient=True)
             return super().build(request, directory, force)
 
-    backend, wanted = Unlucky(), request()
+    backend, kernel = Unlucky(), request()
     library = KernelLibrary(backend)
-    library.prepare([wanted])
+    library.prepare([kernel])
     for _ in range(2):
         with pytest.raises(BuildError, match="killed"):
-            library.find(wanted)
-    library.prepare([wanted])
-    assert library.find(wanted).origin == "built"
+            library.find(kernel)
+    library.prepare([kernel])
+    assert library.find(kernel).origin == "built"
 
 
 def test_an_interrupt_ends_builds_and_begins_no_others(tmp_path: Path) -> None:
@@ -553,14 +553,14 @@ exec {compiler} "$@"
     text = """#include <cstdint>
 extern "C" void nt_negate(const std::int32_t* x, std::int32_t* y) { for (int i = 0; i < 64; ++i) y[i] = -x[i]; }
 """
-    wanted = request(design(text), "neg-[1]-256i32")
+    kernel = request(design(text), "neg-[1]-256i32")
     with pytest.raises(BuildError, match="out of licences"):
-        KernelLibrary(HostBackend()).find(wanted)
+        KernelLibrary(HostBackend()).find(kernel)
     broken.unlink()
     with pytest.raises(BuildError, match="is not tried again") as raised:
-        KernelLibrary(HostBackend()).find(wanted)
+        KernelLibrary(HostBackend()).find(kernel)
     command = re.search(r"to try again: npu-tensor (.*), or NPU_TENSOR_FORCE_RECOMPILE=1", str(raised.value))
     assert command is not None
     done = CliRunner().invoke(main, shlex.split(command[1]))
     assert done.exit_code == 0, done.output
-    assert KernelLibrary(HostBackend()).find(wanted).origin == "built"
+    assert KernelLibrary(HostBackend()).find(kernel).origin == "built"

@@ -79,9 +79,9 @@ def test_keys_are_compared_in_full(store: Store, root: Path) -> None:
     path = write_by_hand(root, NAME, other, b"of another key")
     assert store.load(FOLDER, NAME, KEY) is None
     assert put(store, content=b"of this key") == path
-    found = store.load(FOLDER, NAME, KEY)
-    assert found is not None
-    assert found.files[".so"].read_bytes() == b"of this key"
+    result = store.load(FOLDER, NAME, KEY)
+    assert result is not None
+    assert result.files[".so"].read_bytes() == b"of this key"
     assert store.load(FOLDER, NAME, other) is None
     assert leftovers(root) == set()
 
@@ -116,9 +116,9 @@ def test_any_name_makes_a_legal_file_name(store: Store, root: Path, name: str) -
     # A temporary file has the longest name; 143 bytes are what an eCryptfs home directory takes.
     assert len(path.name) + len(".01234567.temporary") <= 143
     assert len(scan(root).items) == 1
-    found = store.load(FOLDER, name, KEY)
-    assert found is not None
-    assert found.name == name
+    result = store.load(FOLDER, name, KEY)
+    assert result is not None
+    assert result.name == name
 
 
 @pytest.mark.parametrize("pair", [("n" * 300 + "1", "n" * 300 + "2"), ("a/b", "a:b"), ("a_b", "a/b"), (".a", "a")])
@@ -165,8 +165,8 @@ def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list
             assert not sidecar.exists()
             for original, bytes_ in good.items():
                 original.write_bytes(bytes_)
-    found = [event for event in emitted if isinstance(event, events.CacheDamaged)]
-    assert len(found) == sum(map(len, good.values()))
+    result = [event for event in emitted if isinstance(event, events.CacheDamaged)]
+    assert len(result) == sum(map(len, good.values()))
     assert store.load(FOLDER, NAME, KEY) is not None
 
 
@@ -253,10 +253,10 @@ def test_a_reader_never_takes_a_rebuild_for_damage(store: Store, root: Path, emi
 
     writer = threading.Thread(target=rewrite)
     writer.start()
-    found = 0
+    result = 0
     try:
-        while found < 200:
-            found += store.load(FOLDER, NAME, KEY) is not None
+        while result < 200:
+            result += store.load(FOLDER, NAME, KEY) is not None
     finally:
         stop.set()
         writer.join()
@@ -285,9 +285,9 @@ def test_the_message_of_a_failed_build_names_a_command_that_works(store: Store, 
     for _ in range(2):
         with pytest.raises(BuildError) as caught:
             store.get_or_build(FOLDER, name, KEY, Failing(BuildError("no")), {})
-    found = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
-    assert found
-    (pattern,) = shlex.split(found[1])
+    result = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
+    assert result
+    (pattern,) = shlex.split(result[1])
     assert clear(root, pattern).entries == 1
     assert store.get_or_build(FOLDER, name, KEY, Builder(), {})[1]
     assert store.failure(FOLDER, name, KEY) is None
@@ -305,9 +305,9 @@ def test_what_fails_because_of_another_build_is_not_remembered_too(store: Store,
             store.get_or_build(FOLDER, NAME, KEY, outer, {})
     assert inner.calls == 1
     assert [path.name[:8] for path in (root / FOLDER).glob("*.json")] == ["library_"]
-    found = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
-    assert found
-    assert clear(root, found[1]).entries == 1
+    result = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
+    assert result
+    assert clear(root, result[1]).entries == 1
     inner = Builder()
     assert store.get_or_build(FOLDER, NAME, KEY, outer, {})[1]
 

@@ -118,9 +118,9 @@ def test_a_cache_of_others_is_refused_unless_it_is_trusted(
     object_file = root / "cpu" / f"{KEY}.object"
     object_file.write_bytes(hashlib.sha256(b"evil").digest() + b"evil")
     with config.scope(trust_cache=True):
-        found = Store(root).load(FOLDER, NAME, KEY)
-        assert found is not None
-        assert found.files[".so"].read_bytes() == b"evil"
+        result = Store(root).load(FOLDER, NAME, KEY)
+        assert result is not None
+        assert result.files[".so"].read_bytes() == b"evil"
         assert ObjectCache(root / "cpu").load(KEY) == b"evil"
     with pytest.warns(RuntimeWarning, match=r"would run as this user.*NPU_TENSOR_TRUST_CACHE") as caught:
         entry, built = Store(root).get_or_build(FOLDER, NAME, KEY, Builder(), {})
@@ -141,13 +141,13 @@ def test_a_group_of_one_user_may_write(tmp_path: Path, monkeypatch: pytest.Monke
     root.chmod(0o775)
     user, group = pwd.getpwuid(os.geteuid()).pw_name, root.stat().st_gid
     groups = {"own": (user, []), "named by others": ("users", []), "shared": (user, [user, "somebody"])}
-    found = {}
+    result = {}
     for name, (of_group, members) in groups.items():
         entry = grp.struct_group((of_group, "x", group, members))
         monkeypatch.setattr(grp, "getgrgid", lambda number, entry=entry: entry)
-        found[name] = store_directories.untrusted(root)
+        result[name] = store_directories.untrusted(root)
     others = "can be written by other users"
-    assert found == {"own": None, "named by others": others, "shared": others}
+    assert result == {"own": None, "named by others": others, "shared": others}
 
 
 def test_a_full_disk_does_not_stop_the_work(small_disk: Path) -> None:

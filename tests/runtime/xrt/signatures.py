@@ -74,9 +74,9 @@ _SAME: Final = (
 
 def documented(module: ModuleType) -> dict[str, list[str]]:
     """The overloads of every function by its name without the module's, as the docstrings list them."""
-    found: dict[str, list[str]] = {}
-    _collect(module, "", found)
-    return found
+    result: dict[str, list[str]] = {}
+    _collect(module, "", result)
+    return result
 
 
 def _collect(owner: Any, prefix: str, found: dict[str, list[str]]) -> None:
@@ -90,21 +90,21 @@ def _collect(owner: Any, prefix: str, found: dict[str, list[str]]) -> None:
 
 
 def _overloads(name: str, text: str) -> list[str]:
-    found = []
+    result = []
     for line in text.splitlines():
         line = re.sub(r"^\d+\. ", "", line.strip())
         if re.match(rf"{re.escape(name)}\(.*\) -> ", line) and "*args, **kwargs" not in line:
             for pattern, same in _SAME:
                 line = re.sub(pattern, same, line)
-            found.append(line)
-    return found
+            result.append(line)
+    return result
 
 
 def enumerations(module: ModuleType) -> dict[str, dict[str, int]]:
     """The members of every enumeration with their values."""
-    found: dict[type[Any], str] = {}
+    result: dict[type[Any], str] = {}
     for prefix, owner in (("bo.", module.bo), ("", module)):
         for name, member in vars(owner).items():
             if hasattr(member, "__members__") and member.__module__.partition(".")[0] == "pyxrt":
-                found.setdefault(member, f"{prefix}{name}")
-    return {name: {key: int(value) for key, value in kind.__members__.items()} for kind, name in found.items()}
+                result.setdefault(member, f"{prefix}{name}")
+    return {name: {key: int(value) for key, value in kind.__members__.items()} for kind, name in result.items()}

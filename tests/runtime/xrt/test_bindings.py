@@ -272,18 +272,18 @@ def test_threads_share_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
     made = Slow()
     monkeypatch.setitem(sys.modules, "pyxrt", made)
-    found: list[object] = []
+    result: list[object] = []
 
     def ask() -> None:
         entered.wait()
-        found.append(open_device(0))
+        result.append(open_device(0))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(map(id, found))) == len(made.opened) == 1
+    assert len(set(map(id, result))) == len(made.opened) == 1
 
 
 BUSY = "Open /dev/accel/accel0 failed (err=-19): No such device"

@@ -85,10 +85,10 @@ def test_an_npu_is_measured_and_the_figures_are_used(fixture: str, request: pyte
         kind, identity = device.target.array.device, device.identity
         done = CliRunner().invoke(command, ["--device", "npu", "--quick", "--force", "--json"])
     assert done.exit_code == 0, done.output
-    (found,) = json.loads(done.stdout)["devices"]
-    assert found["identity"] == identity
-    assert found["file"].endswith(str(rates.calibration_path(kind, identity)))
-    figures = {name: figure["measured"] for name, figure in found["figures"].items()}
+    (result,) = json.loads(done.stdout)["devices"]
+    assert result["identity"] == identity
+    assert result["file"].endswith(str(rates.calibration_path(kind, identity)))
+    figures = {name: figure["measured"] for name, figure in result["figures"].items()}
     assert figures["watts"] is None
     # Without a program that packs their files, launches of the first generation have one configuration.
     expected = {n: s for n, s in TAKES.items() if fixture == "machine" or n != "change_seconds"}

@@ -78,8 +78,8 @@ def test_a_launch_of_two_kernels_that_fails(machine: Machine, run: str) -> None:
     assert device().costs.change is not None
     # Two launches by themselves, and a chain of two with one more, come before.
     machine.inject(Fault.GARBAGE, after=4 if run == "first" else 5)
-    found = asked()["kernels in one launch"]
-    assert found == f"wrong in the {run} run, so that each is a launch of its own"
+    result = asked()["kernels in one launch"]
+    assert result == f"wrong in the {run} run, so that each is a launch of its own"
     assert device().checked.findings["several"] == "fail"
     assert device().costs.change is None
 

@@ -36,10 +36,10 @@ def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path, monkeypat
     finished = CliRunner().invoke(launch.main, ["--quick", "--json", str(path)], catch_exceptions=False)
     assert finished.exit_code == 0, finished.output
     assert "Nothing here ran on an NPU" in finished.output
-    found = json.loads(path.read_text())
-    assert found["device"] == "stand-in"
-    assert {"date", "processor", "others"} <= set(found["machine"])
-    assert [(row["kernels"], row["contexts"], row["asked_us"]) for row in found["rows"]] == [
+    result = json.loads(path.read_text())
+    assert result["device"] == "stand-in"
+    assert {"date", "processor", "others"} <= set(result["machine"])
+    assert [(row["kernels"], row["contexts"], row["asked_us"]) for row in result["rows"]] == [
         (1, 1, 15),
         (1, 1, 15),
         (12, 1, 6),
@@ -48,7 +48,7 @@ def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path, monkeypat
     ]
     # One context for relu, and one for each of the four kinds of products, once they were needed.
     assert counted == [(1, 1), (1, 1), (12, 2), (12, 5), (12, 5)]
-    for row in found["rows"]:
+    for row in result["rows"]:
         assert row["us"] > 0
         assert row["driver_us"] > 0
         assert row["met"] == (row["us"] <= row["asked_us"])
