@@ -145,9 +145,9 @@ E = TypeVar("E", bound=Exception)
 
 def reworded(error: E, text: str) -> E:
     """The same error in other words, with its class and its attributes. Raise it from the cause of the first."""
-    copied = copy.copy(error)
-    copied.args = (text,)
-    return copied
+    other = copy.copy(error)
+    other.args = (text,)
+    return other
 
 
 def no_such_name(place: str, name: str, names: Iterable[str]) -> AttributeError:

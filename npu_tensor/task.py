@@ -278,8 +278,8 @@ class Accelerator(Device, Protocol):
         ...
 
     @property
-    def one_context(self) -> bool:
-        """Whether all launches of a plan run in one hardware context."""
+    def shared_contexts(self) -> int:
+        """How many contexts of a plan can be one in the hardware, for all launches; 1 if each launch has its own."""
         ...
 
     def settle(self, kernels: Sequence[Kernel], once: bool) -> None:

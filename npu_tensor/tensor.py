@@ -393,8 +393,8 @@ class Tensor(Methods):
     def grad(self, value: Tensor | None) -> None:
         leaf = leaf_of(self._node)
         if value is not None and (not isinstance(value, Tensor) or value._node.spec is not self._node.spec):
-            shown = value._node.spec if isinstance(value, Tensor) else type(value).__name__
-            raise ArgumentError(f"the gradient of {self._node.spec} cannot be {shown}")
+            other = value._node.spec if isinstance(value, Tensor) else type(value).__name__
+            raise ArgumentError(f"the gradient of {self._node.spec} cannot be {other}")
         if leaf is not None:
             if watches and (watch := watches.get(get_ident())) is not None:
                 watch.gradients.setdefault(leaf, (leaf.gradient, False))

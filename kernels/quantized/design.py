@@ -267,14 +267,14 @@ def design(problem: QuantizedProblem) -> Design:
     for number, parameter in enumerate(shared.parameters):
         part = parts[number // CORES]
         sequence.write(parameter, [more, part.units, part.objects, share, blocks, share * blocks])
-    drained = problem.results_of(parts)
-    assert drained is not None
+    result_patterns = problem.results_of(parts)
+    assert result_patterns is not None
     ends = [
         [shared.fifo(f"{name}{channel}_{column}") for name in ("objects", "result")]
         for column in range(problem.columns)
         for channel in range(CHANNELS)
     ]
-    streams = list(zip(ends, problem.weights_of(parts), drained, strict=True))
+    streams = list(zip(ends, problem.weights_of(parts), result_patterns, strict=True))
 
     def turn(start: int) -> Iterator[Step]:
         rows = problem.x.moved(start * problem.words(problem.features))

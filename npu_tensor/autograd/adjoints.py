@@ -127,19 +127,19 @@ def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, sl
         depends.append((load and value == slot) or any(depends[i] for i in arguments))
     (result,) = program.outputs
     gradients: dict[int, Value] = {result: gradient}
-    of_slot: Value | None = None
+    slot_gradient: Value | None = None
     for index in range(result, -1, -1):
-        of_value = gradients.pop(index, None)
-        if of_value is None or not depends[index]:
+        value_gradient = gradients.pop(index, None)
+        if value_gradient is None or not depends[index]:
             continue
         primitive, arguments, _, value = program.instructions[index]
         if primitive == "load":
-            of_slot = of_value
+            slot_gradient = value_gradient
         rule = ADJOINTS.get(primitive)
         if rule is None:
             continue
         parts = [values[argument] for argument in arguments]
-        for argument, part in zip(arguments, rule(of_value, values[index], *parts), strict=True):
+        for argument, part in zip(arguments, rule(value_gradient, values[index], *parts), strict=True):
             if part is None or not depends[argument] or not part.dtype.startswith("float"):
                 continue
             if primitive == "sqrt" and not varies[index]:  # The length of a row of zeros: as in PyTorch.
@@ -147,4 +147,4 @@ def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, sl
             if not varies[argument] and (varies[index] or PRIMITIVES[primitive].reduces):
                 part = row_sum(part)
             gradients[argument] = gradients[argument] + part if argument in gradients else part
-    return of_slot
+    return slot_gradient

@@ -61,6 +61,7 @@ __all__ = [
     "FunctionCall",
     "HostBuffer",
     "KernelFunction",
+    "LastWords",
     "Link",
     "Loop",
     "ObjectFifo",
@@ -433,15 +434,19 @@ _configurations: Final[WeakKeyDictionary[Configuration, ref[Configuration]]] = W
 _lock = new_lock()
 
 
+class LastWords(NamedTuple):
+    """What the last words of a runtime parameter are in every run of a design."""
+
+    parameter: str
+    values: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Design(Configuration):
-    """Everything about a kernel but its data: a configuration, and what the host does in a run.
-
-    values: of runtime parameters by name, of their last words, those that no run gives.
-    """
+    """Everything about a kernel but its data: a configuration, and what the host does in a run."""
 
     host_buffers: tuple[HostBuffer, ...]
-    values: tuple[tuple[str, tuple[int, ...]], ...]
+    values: tuple[LastWords, ...]
     sequence: tuple[Transfer | Finish, ...]
 
     @cached_property
@@ -453,12 +458,15 @@ class Design(Configuration):
     def run_words(self) -> int:
         """How many words of each runtime parameter are given with every run."""
         values = dict(self.values)
-        return max([p.words - len(values.get(p.name, ())) for p in self.parameters], default=0)
+        return max([0, *[p.words - len(values.get(p.name, ())) for p in self.parameters]])
+
+
+_FIELDS: Final = tuple([field.name for field in fields(Configuration)])
 
 
 def _parts(configuration: Configuration) -> dict[str, Any]:
     """The arguments of `Configuration`."""
-    return {name: getattr(configuration, name) for name in Configuration.__dataclass_fields__}
+    return {name: getattr(configuration, name) for name in _FIELDS}
 
 
 # --- making one
@@ -557,7 +565,13 @@ class SequenceBuilder:
         return buffer
 
     def write(self, parameter: RuntimeParameter, values: Sequence[int]) -> None:
-        """Give the last words of a runtime parameter the values that they have in every run of this sequence."""
+        """Give the last words of a runtime parameter the values that they have in every run of this sequence.
+
+        Raises ArgumentError if it has fewer words, or got its values before.
+        """
+        if len(values) > parameter.words or parameter.name in self._values:
+            again = "again" if parameter.name in self._values else f"of its {parameter.words}"
+            raise ArgumentError(f"{len(values)} words of parameter {parameter.name} are written {again}")
         self._values[parameter.name] = tuple(values)
 
     def group(self) -> int:
@@ -613,7 +627,7 @@ class SequenceBuilder:
         design = Design(
             **parts,
             host_buffers=tuple(self._host_buffers),
-            values=tuple(self._values.items()),
+            values=tuple(map(LastWords, self._values.keys(), self._values.values())),
             sequence=tuple(sequence),
         )
         vars(design)["configuration"] = configuration.shared()  # To compare takes as long as to make many a sequence.

@@ -159,11 +159,11 @@ def located(error: E, text: str, where: tuple[CodeType, int] | str | None, reaso
     reason: the part of the text that says what is wrong, see `NpuTensorError`.
     """
     line = source_line(*where) if isinstance(where, tuple) else where
-    copied = reworded(error, f"{text} (recorded at {line})" if line else text)
-    copied.reason = reason  # type: ignore[attr-defined]  # also of TypeError and the like
+    other = reworded(error, f"{text} (recorded at {line})" if line else text)
+    other.reason = reason  # type: ignore[attr-defined]  # also of TypeError and the like
     if line:
-        copied.recorded_at = line  # type: ignore[attr-defined]
-    return copied
+        other.recorded_at = line  # type: ignore[attr-defined]
+    return other
 
 
 @lru_cache(maxsize=4096)  # A loop records the ops of its lines again and again.

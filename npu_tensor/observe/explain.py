@@ -51,7 +51,7 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
             device.launch.seconds,
             device.switch.seconds,
             device.change and device.change.seconds,
-            device.one_context,
+            device.shared_contexts,
         )
         for device in accelerators
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,7 +75,7 @@ class Total(NamedTuple):
     copies: predicted seconds of copying operands to the device and results back, unless they can stay there.
     launches: how many in a run, of an NPU. launching: predicted seconds of these besides their kernels.
     switches: changes of the configuration in a run. switching: predicted seconds of these.
-    context_switches: changes of the hardware context in a run; 0 where all launches share one.
+    context_switches: changes of the hardware context in a run.
     """
 
     device: str
@@ -93,13 +94,13 @@ class Total(NamedTuple):
 class Overheads(NamedTuple):
     """Of an NPU: predicted seconds of a launch, and of a change of the context between launches and within one.
 
-    one_context: whether all launches of a plan run in one hardware context.
+    shared_contexts: how many contexts of a plan can be one in the hardware; 1 if each launch has its own.
     """
 
     launch: float = 0.0
     switch: float = 0.0
     change: float | None = None
-    one_context: bool = False
+    shared_contexts: int = 1
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,8 @@ class Explanation(Sequence[Row]):
         """What all kernels of a device take together, for each device that has any."""
         placed, seconds = self._placed, self._seconds
         launched = [
-            (entries[0].kernel.device, [entry.kernel.cost.context for entry in entries])
-            for plan in self._work.plans
+            (number, entries[0].kernel.device, [entry.kernel.cost.context for entry in entries])
+            for number, plan in enumerate(self._work.plans)
             for entries in plan.launches
         ]
         rows = []
@@ -185,13 +186,22 @@ class Explanation(Sequence[Row]):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
             costs = [placed[step].kernel.cost for step in steps]
             times = [time for step in steps if (time := seconds[step]) is not None]
-            launches = [contexts for uri, contexts in launched if uri == device and device in self._work.overheads]
-            launching, switch, change, one_context = self._work.overheads.get(device, Overheads())
+            here = [launch for launch in launched if launch[1] == device and device in self._work.overheads]
+            launches = [contexts for _, _, contexts in here]
+            launching, switch, change, shared_contexts = self._work.overheads.get(device, Overheads())
             switches = _changes([context for contexts in launches for context in contexts])
             inside = sum(a != b for contexts in launches for a, b in pairwise(contexts))
             if len(launches) == 1 and change is not None:
                 inside = switches  # It follows itself.
-            own = [contexts[0] if len({*contexts}) == 1 else tuple(contexts) for contexts in launches]
+            of_plan = defaultdict[int, set[Hashable]](set)
+            for number, _, contexts in here:
+                of_plan[number].update(contexts)
+            own = [
+                ("plan", number)
+                if 1 < len(of_plan[number]) <= shared_contexts
+                else (contexts[0] if len({*contexts}) == 1 else tuple(contexts))
+                for number, _, contexts in here
+            ]
             rows.append(
                 Total(
                     device,
@@ -204,7 +214,7 @@ class Explanation(Sequence[Row]):
                     len(launches) * launching,
                     switches,
                     inside * (change or 0.0) + (switches - inside) * switch,
-                    0 if one_context else _changes(own),
+                    _changes(own),
                 )
             )
         return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from npu_tensor.dataflow.design import (
     Finish,
     FunctionCall,
     HostBuffer,
+    LastWords,
     Loop,
     ObjectFifo,
     Release,
@@ -354,6 +356,11 @@ def parameter_read(early: bool) -> Design:
     design = with_worker(design, body=body)
     read = replace(design.functions[0], symbol="read", arguments=(words,))
     return replace(design, functions=(read,), parameters=(RuntimeParameter("words", CORE, 4),))
+
+
+def with_values(**values: tuple[int, ...]) -> Design:
+    """The sequence writes the last words of runtime parameters."""
+    return replace(parameter_read(early=False), values=tuple(itertools.starmap(LastWords, values.items())))
 
 
 def strided(position: int, stride: int) -> Design:

@@ -20,6 +20,7 @@ from limit_designs import (
     split_join,
     with_fifo,
     with_function,
+    with_values,
     with_worker,
 )
 
@@ -500,8 +501,9 @@ def variants(value: Any, rng: random.Random) -> Iterator[Any]:
         split_join(2),
         neighbours(2),
         elementwise("aie2", 2),
+        with_values(words=(1, 2)),
     ],
-    ids=["copy", "forward", "split and join", "neighbours", "elementwise"],
+    ids=["copy", "forward", "split and join", "neighbours", "elementwise", "parameter"],
 )
 def test_never_raises(design: Design) -> None:
     """Broken in one to four places at random, a design is judged: nothing is raised, and names are not empty."""

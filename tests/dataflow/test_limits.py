@@ -34,6 +34,7 @@ from limit_designs import (
     with_function,
     with_host_buffers,
     with_transfers,
+    with_values,
     with_worker,
     without_finish,
 )
@@ -559,6 +560,19 @@ WORKERS = [
     ),
     Case("two objects on a core", two_sources),
     Case("runtime parameter after an acquire", lambda: parameter_read(early=False)),
+    Case("all words of a runtime parameter", lambda: with_values(words=(1, 2, 3, 4))),
+    Case(
+        "more words than a runtime parameter has",
+        lambda: with_values(words=(1, 2, 3, 4, 5)),
+        "runtime parameter",
+        ("writes 5 of the 4 words", "parameter words"),
+    ),
+    Case(
+        "words of an unknown runtime parameter",
+        lambda: with_values(words=(1,), other=(2,)),
+        "unknown name",
+        ("'other'",),
+    ),
     Case(
         "runtime parameter before it",
         lambda: parameter_read(early=True),

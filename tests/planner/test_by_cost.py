@@ -33,7 +33,7 @@ class Accelerator:
     """
 
     fusion = Fusion(inputs=4, prologues=False, residuals=False)
-    one_context = False
+    shared_contexts = 1
 
     def __init__(
         self,

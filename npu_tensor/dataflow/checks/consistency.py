@@ -127,15 +127,15 @@ def counts(index: Index) -> Iterator[Violation]:
         if entries not in (0, len(fifo.consumers)):
             message = f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers."
             yield Violation("dims", fifo.name, entries, len(fifo.consumers), message)
-    given, values = index.design.run_words, dict(index.design.values)
+    run_words, values = index.design.run_words, dict(index.design.values)
     for parameter in index.design.parameters:
         written = len(values.get(parameter.name, ()))
-        if written != parameter.words - given:
+        if written != parameter.words - run_words:
             message = (
                 f"the sequence writes {written} of the {parameter.words} words of parameter {parameter.name}; it must"
-                f" write all but the first {given}, which every run gives to all parameters."
+                f" write all but the first {run_words}, which every run gives to all parameters."
             )
-            yield Violation("runtime parameter", parameter.name, written, parameter.words - given, message)
+            yield Violation("runtime parameter", parameter.name, written, parameter.words - run_words, message)
     counts = {
         statement.rounds
         for worker in index.design.workers
@@ -202,11 +202,13 @@ def references(index: Index) -> Iterator[Violation]:
     for transfer in index.transfers:
         yield from known("a transfer", "fifo", transfer.fifo, index.fifos)
         yield from known("a transfer", "host buffer", transfer.buffer, index.host_buffers)
+    parameters = {parameter.name for parameter in index.design.parameters}
+    for name, _ in index.design.values:
+        yield from known("the sequence", "runtime parameter", name, parameters)
     for worker in index.design.workers:
         where = str(worker.tile)
         numbers: set[int] = set()
-        own = [parameter for parameter in index.design.parameters if parameter.tile == worker.tile]
-        words = {parameter[number] for parameter in own for number in range(parameter.words)}
+        sizes = {item.name: item.words for item in index.design.parameters if item.tile == worker.tile}
         for name in worker.fifos:
             yield from known(where, "fifo", name, index.fifos)
         for statement, _ in walk(worker.body):
@@ -223,9 +225,11 @@ def references(index: Index) -> Iterator[Violation]:
                     if isinstance(argument, str):
                         yield from known(where, "buffer", argument, index.memory)
                     elif isinstance(argument, Word):
-                        yield from known(where, "word of its parameters", argument, words)
+                        own = 0 <= argument.number < sizes.get(argument.parameter, 0)
+                        yield from known(where, "word of its parameters", argument, [argument] * own)
             elif isinstance(statement, Loop) and isinstance(statement.rounds, Word):
-                yield from known(where, "word that the sequence writes", statement.rounds, words & index.words.keys())
+                words = index.words if statement.rounds.parameter in sizes else ()
+                yield from known(where, "word that the sequence writes", statement.rounds, words)
         for number in _unseen(worker.body, frozenset()):
             yield from known(where, "acquire", number, ())
 

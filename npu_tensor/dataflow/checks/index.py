@@ -114,11 +114,11 @@ class Index:
         items: list[CoreBuffer | RuntimeParameter] = [*design.core_buffers, *design.parameters]
         self.memory = {item.name: item for item in items}
         self.workers = {worker.tile: worker for worker in design.workers}
-        words, values = {p.name: p.words for p in design.parameters}, dict(design.values)
+        sizes = {parameter.name: parameter.words for parameter in design.parameters}
         self.words = {
-            Word(name, words[name] - len(last) + number): value
-            for name, last in values.items()
-            for number, value in enumerate(last)
+            Word(name, sizes.get(name, 0) - len(values) + number): value
+            for name, values in design.values
+            for number, value in enumerate(values)
         }
         self.transfers = [step for step in design.sequence if isinstance(step, Transfer)]
 

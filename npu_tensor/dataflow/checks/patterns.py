@@ -96,7 +96,7 @@ class _AccessPattern:
             text = f"strides[3] is {strides[3]}, and must be 1 for elements of {self.itemsize} bytes."
             yield self.violation("stride", strides[3], 1, text)
         elif sizes[1:3] == (1, 1):
-            # mlir-aie moved neighbours instead (its issue 2930); the words that it makes since have not been seen.
+            # Older releases of mlir-aie moved neighbours instead (its issue 2930). Not tried with 1.4.
             text = f"strides[3] is {strides[3]}, and can only be 1 after two sizes of 1; use sizes[2] and strides[2]."
             yield self.violation("stride", strides[3], 1, text)
 

@@ -56,9 +56,9 @@ def marker(parameter: int, word: int) -> int:
 
 def parameter_words(design: Design) -> list[list[int]]:
     """What the instruction stream writes to each runtime parameter: markers for what a run gives, then values."""
-    values, given = dict(design.values), range(design.run_words)
+    values, of_run = dict(design.values), range(design.run_words)
     return [
-        [*[marker(number, word) for word in given], *values.get(parameter.name, ())]
+        [*[marker(number, word) for word in of_run], *values.get(parameter.name, ())]
         for number, parameter in enumerate(design.parameters)
     ]
 

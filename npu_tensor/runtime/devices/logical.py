@@ -86,9 +86,9 @@ class LogicalDevice:
         return self.members[0].change
 
     @property
-    def one_context(self) -> bool:
-        """Whether all launches of a plan on a member run in one hardware context."""
-        return self.members[0].one_context
+    def shared_contexts(self) -> int:
+        """How many contexts of a plan can be one in the hardware, on each member; 1 if each launch has its own."""
+        return self.members[0].shared_contexts
 
     def launches(
         self,

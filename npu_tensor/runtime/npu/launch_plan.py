@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Design, LastWords
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand, room
 from npu_tensor.ops.declare import Call, Layout
@@ -91,9 +91,9 @@ def launch_plans(
     """The launches of kernels that follow each other, as few as possible.
 
     dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations.
-    numbers: by item, those for which such a launch is made: a full ELF has no instructions of ours, into which a run
-    could write its own. None where it has. A launch ends before a kernel that reads what the host must look at or
-    convert first, and where it would have more arguments or take longer than a launch may.
+    numbers: by item, what a launch of several configurations is made for if it is a full ELF, whose instructions a run
+    cannot change; None if a run writes its own numbers. A launch ends before a kernel that reads what the host must
+    look at or convert first, and where it would have more arguments or take longer than a launch may.
     """
     plans: list[LaunchPlan] = []
     builder = _Builder(mixes, numbers)
@@ -221,7 +221,8 @@ def _with_words(design: Design, words: Sequence[int]) -> Design:
     if not words:
         return design
     values = dict(design.values)
-    return replace(design, values=tuple([(p.name, (*words, *values.get(p.name, ()))) for p in design.parameters]))
+    every = [LastWords(each.name, (*words, *values.get(each.name, ()))) for each in design.parameters]
+    return replace(design, values=tuple(every))
 
 
 def _argument(kernel: NpuKernel, host: HostOperand, needed: int) -> Argument:

@@ -169,9 +169,9 @@ class NpuDevice(ABC):
         return self.costs.change if config.launch_milliseconds else None
 
     @property
-    def one_context(self) -> bool:
-        """Whether one binary holds the configurations of a plan: a full ELF serves one launch."""
-        return self.change is not None and not self.target.array.full_elfs
+    def shared_contexts(self) -> int:
+        """How many configurations of a plan fit in one binary, for all its launches. A full ELF serves one launch."""
+        return 1 if self.change is None or self.target.array.full_elfs else MOST_CONFIGURATIONS
 
     def launches(
         self,
@@ -186,8 +186,8 @@ class NpuDevice(ABC):
         packed = self.packed([kernel for kernel in together if isinstance(kernel, NpuKernel)])
         launches: list[PlannedLaunch] = []
         first = 0
-        fixed = numbers if self.target.array.full_elfs else None
-        for plan in launch_plans(own, dying, self.change is not None, fixed):
+        elf_numbers = numbers if self.target.array.full_elfs else None
+        for plan in launch_plans(own, dying, self.change is not None, elf_numbers):
             count = len(plan.kernels)
             launches += self._launched(plan, steps[first : first + count], packed)
             first += count
@@ -198,10 +198,8 @@ class NpuDevice(ABC):
 
         Nothing where each launch has a binary of its own, as a full ELF, and where there are too many configurations.
         """
-        if not self.one_context:
-            return []
         artifacts = {id(kernel.request.design.configuration): kernel.artifact for kernel in kernels}
-        return [*artifacts.values()] if 1 < len(artifacts) <= MOST_CONFIGURATIONS else []
+        return [*artifacts.values()] if 1 < len(artifacts) <= self.shared_contexts else []
 
     def _launched(
         self, plan: LaunchPlan, steps: Sequence[Step], packed: Sequence[Artifact]

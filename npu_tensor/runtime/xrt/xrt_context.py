@@ -102,6 +102,7 @@ class XrtContext:
                         self._make(run_object, run.program, place)
                     own, words = words[: len(part.parameters)], words[len(part.parameters) :]
                     self._set(run_object, part, request.memories, own)
+                assert not words
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
         *earlier, last = chosen
@@ -126,6 +127,7 @@ class XrtContext:
 
         Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
         """
+        assert len(words) == len(part.parameters)
         if words and run_object.words != words:
             run_object.words = None
             assert run_object.instructions is not None

@@ -42,8 +42,8 @@ CHECKS: Final[dict[str, Callable[[System], CheckResult]]] = {
 
 def diagnose(root: Path = Path("/"), system: System | None = None) -> list[Finding]:
     """The findings of all checks, in the order of CHECKS. Files of the system are read below `root`. Never raises."""
-    rooted = replace(system or System(), root=root)
-    return [_finding(name, check, rooted) for name, check in CHECKS.items()]
+    system = replace(system or System(), root=root)
+    return [_finding(name, check, system) for name, check in CHECKS.items()]
 
 
 def _finding(name: str, check: Callable[[System], CheckResult], system: System) -> Finding:

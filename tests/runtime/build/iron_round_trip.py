@@ -36,9 +36,9 @@ def compare(text: str, original: Design) -> None:
         exec(compile(text, "program.py", "exec"), namespace)
         module, again = namespace["module"](), namespace["module"]()
     assert str(module) == str(again)
-    made, expected = _normal(module.design), _normal(original)
+    result, expected = _normal(module.design), _normal(original)
     for field in dataclasses.fields(Design):
-        assert getattr(made, field.name) == getattr(expected, field.name), field.name
+        assert getattr(result, field.name) == getattr(expected, field.name), field.name
     assert all(module.dynamic)
     for function in original.functions:
         name = f"{function.source.name}.cc"

@@ -76,8 +76,8 @@ import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 from designs import EXAMPLES
 from npu_tensor.runtime.build.iron_program import program
-found = [program(e.make("aie2", 4)) for e in EXAMPLES if e.id in ("linear-gelu", "runtime-word")]
-print(hashlib.sha256("".join(found).encode()).hexdigest())
+texts = [program(e.make("aie2", 4)) for e in EXAMPLES if e.id in ("linear-gelu", "runtime-word")]
+print(hashlib.sha256("".join(texts).encode()).hexdigest())
 """
 
 
@@ -97,10 +97,10 @@ def test_text_is_the_same_in_every_process() -> None:
 def test_sources_are_kept_to_the_letter(code: str) -> None:
     builder = Builder('"quoted" \\ name', "aie2", 2)
     builder.function("nt_test", [TYPE], Source("strange", code, ("-DA=1", '-DB="2"')))
-    made = ast.parse(program(builder.build()))
+    tree = ast.parse(program(builder.build()))
     constants = {
         node.targets[0].id: ast.literal_eval(node.value)  # type: ignore[attr-defined]
-        for node in made.body
+        for node in tree.body
         if isinstance(node, ast.Assign)
         and node.targets[0].id in ("SOURCES", "FLAGS")  # type: ignore[attr-defined]
     }
@@ -167,9 +167,9 @@ def test_markers_are_different_int32() -> None:
 
 
 def test_markers_stand_at_the_top_of_the_program() -> None:
-    made = example("runtime-word").make("aie2", 1)
-    text = program(made)
-    for number, parameter in enumerate(made.parameters):
+    design = example("runtime-word").make("aie2", 1)
+    text = program(design)
+    for number, parameter in enumerate(design.parameters):
         for word in range(parameter.words):
             assert text.count(f"0x{marker(number, word):08X}") == 1
 
@@ -192,13 +192,13 @@ def test_equal_bodies_are_one_function_and_numbers_that_differ_are_parameters() 
         result.release(1)
         source.release(1)
 
-    made = some_design([repeating(3, 7), repeating(5, 7), other])
-    first, second, third = cores(made, ())
+    design = some_design([repeating(3, 7), repeating(5, 7), other])
+    first, second, third = cores(design, ())
     assert first.core is second.core
     assert first.core != third.core
     assert (first.numbers, second.numbers, third.numbers) == ((3,), (5,), ())
     assert first.core.text.splitlines()[:2] == ["def core0(in_2, out, nt_test, count):", "    for _ in range_(count):"]
-    assert program(made).count("\ndef core") == 2
+    assert program(design).count("\ndef core") == 2
 
 
 def interleaved(source: Any, result: Any, function: KernelFunction) -> None:
@@ -213,8 +213,8 @@ def interleaved(source: Any, result: Any, function: KernelFunction) -> None:
 
 
 def test_objects_of_several_acquires() -> None:
-    made = some_design([interleaved])
-    compare(program(made), made)
+    design = some_design([interleaved])
+    compare(program(design), design)
 
 
 def test_a_core_that_waits_for_nothing_and_calls_nothing() -> None:

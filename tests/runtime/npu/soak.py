@@ -397,11 +397,13 @@ def soak(
     return report
 
 
-def check_growth(report: Report) -> None:
-    """Raise AssertionError if something grew once everything had been compiled, in the last seven of ten observations.
+def check_long(report: Report) -> None:
+    """Raise AssertionError if a kind of fault is missing, or if something grew once everything had been compiled.
 
-    What leaks in a launch would be thousands of them.
+    That is in the last seven of ten observations; what leaks in a launch would be thousands of them.
     """
+    assert set(report.faults) == {fault.name for fault in Fault}, report
+    assert report.kernels >= 40, report
     assert max(report.resident[3:]) - report.resident[3] < 30, report
     assert max(report.buffers[3:]) < 2 * max(report.buffers[:3]), report
     assert max(report.objects[3:]) < 1.2 * report.objects[3], report
@@ -419,7 +421,7 @@ def main(launches: int, kernels: int, fault_every: int, seed: int) -> None:
             report = soak(launches // len(LIMITS), kernels, fault_every, seed, kind)
             click.echo(f"{kind[0]}, {kind[1]} contexts: {report}")
             if launches >= 30_000:
-                check_growth(report)
+                check_long(report)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ def test_every_value_is_right_and_nothing_leaks(kind: tuple[str, int]) -> None:
     report = soak.soak(400, kernels=6, fault_every=8, seed=1, kind=kind)
     assert report.launches >= 400
     assert report.programs
+    assert report.changing
     assert report.compared > 100
     assert set(report.faults) == {fault.name for fault in Fault}
     assert report.most_contexts == kind[1] < report.kernels

@@ -79,14 +79,14 @@ def documented(module: ModuleType) -> dict[str, list[str]]:
     return result
 
 
-def _collect(owner: Any, prefix: str, found: dict[str, list[str]]) -> None:
+def _collect(owner: Any, prefix: str, result: dict[str, list[str]]) -> None:
     for name, member in vars(owner).items():
         inner = f"{prefix}{name}"
         if inspect.ismodule(member) or inspect.isclass(member):
             if inspect.ismodule(member) or (member.__module__ or "").partition(".")[0] == "pyxrt":
-                _collect(member, f"{inner}.", found)
+                _collect(member, f"{inner}.", result)
         elif name == "__init__" or (callable(member) and not name.startswith("_")):
-            found[inner] = _overloads(name, member.__doc__ or "")
+            result[inner] = _overloads(name, member.__doc__ or "")
 
 
 def _overloads(name: str, text: str) -> list[str]:

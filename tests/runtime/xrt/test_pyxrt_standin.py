@@ -1,6 +1,6 @@
 """What the stand-in for pyxrt notices: a test double that forgives would make the tests of the XRT device worthless.
 
-Of its memory and its faults, tests/runtime/npu/test_faulty_npu.py shows the same.
+Its faults, and that memory is used while a run needs it, are shown in tests/runtime/npu/test_faulty_npu.py.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from npu_tensor.dataflow.design import (
     Design,
     Finish,
     HostBuffer,
+    LastWords,
     ObjectFifo,
     ObjectType,
     Transfer,
@@ -61,17 +63,22 @@ def read_stream(
     if place != len(stream):
         raise StreamError(f"{len(stream) - place} words behind the last operation")
     buffers = tuple(HostBuffer(f"b{n}", ObjectType("int32", (size // 4,))) for n, size in enumerate(sizes))
-    parts = {name: getattr(configuration, name) for name in Configuration.__dataclass_fields__}
+    parts = {field.name: getattr(configuration, field.name) for field in fields(Configuration)}
     return [
         Design(**parts, host_buffers=buffers, values=_values(configuration, words), sequence=tuple(steps))
         for words, steps in reader.runs
     ]
 
 
-def _values(configuration: Configuration, words: Mapping[Word, int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """What was written to each runtime parameter."""
-    every = {p.name: [words.get(p[number]) for number in range(p.words)] for p in configuration.parameters}
-    return tuple((name, tuple(value for value in values if value is not None)) for name, values in every.items())
+def _values(configuration: Configuration, words: Mapping[Word, int]) -> tuple[LastWords, ...]:
+    """What was written to each runtime parameter. Raises StreamError if it was not written as a whole."""
+    values = []
+    for parameter in configuration.parameters:
+        written = [words[parameter[number]] for number in range(parameter.words) if parameter[number] in words]
+        if len(written) != parameter.words:
+            raise StreamError(f"{len(written)} of {parameter.words} words of parameter {parameter.name} are written")
+        values.append(LastWords(parameter.name, tuple(written)))
+    return tuple(values)
 
 
 def reach(designs: Sequence[Design]) -> dict[int, int]:

@@ -135,14 +135,14 @@ _DTYPES = frozenset(
 )
 
 
-def memory_type(given: Any) -> ObjectType | str:
+def memory_type(annotation: Any) -> ObjectType | str:
     """What NumPy's ndarray types and scalar types become. TypeError for all else, as for types of another module."""
-    if get_origin(given) is np.ndarray:
-        shape, element = get_args(given)
+    if get_origin(annotation) is np.ndarray:
+        shape, element = get_args(annotation)
         return ObjectType(str(memory_type(*get_args(element))), shape)
-    name = np.dtype(given).name
+    name = np.dtype(annotation).name
     if name not in _DTYPES:
-        raise TypeError(f"there is no MLIR type for {given}")
+        raise TypeError(f"there is no MLIR type for {annotation}")
     return name
 
 
