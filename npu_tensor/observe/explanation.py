@@ -186,22 +186,13 @@ class Explanation(Sequence[Row]):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
             costs = [placed[step].kernel.cost for step in steps]
             times = [time for step in steps if (time := seconds[step]) is not None]
-            here = [launch for launch in launched if launch[1] == device and device in self._work.overheads]
-            launches = [contexts for _, _, contexts in here]
+            here = [(plan, used) for plan, uri, used in launched if uri == device and device in self._work.overheads]
+            launches = [contexts for _, contexts in here]
             launching, switch, change, shared_contexts = self._work.overheads.get(device, Overheads())
             switches = _changes([context for contexts in launches for context in contexts])
             inside = sum(a != b for contexts in launches for a, b in pairwise(contexts))
             if len(launches) == 1 and change is not None:
                 inside = switches  # It follows itself.
-            of_plan = defaultdict[int, set[Hashable]](set)
-            for number, _, contexts in here:
-                of_plan[number].update(contexts)
-            own = [
-                ("plan", number)
-                if 1 < len(of_plan[number]) <= shared_contexts
-                else (contexts[0] if len({*contexts}) == 1 else tuple(contexts))
-                for number, _, contexts in here
-            ]
             rows.append(
                 Total(
                     device,
@@ -214,7 +205,7 @@ class Explanation(Sequence[Row]):
                     len(launches) * launching,
                     switches,
                     inside * (change or 0.0) + (switches - inside) * switch,
-                    _changes(own),
+                    _changes(_hardware_contexts(here, shared_contexts)),
                 )
             )
         return rows
@@ -312,6 +303,23 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
         ".json": lambda explanation: json.dumps(explanation.rows, indent=1) + "\n",
     }
 )
+
+
+def _hardware_contexts(launches: Sequence[tuple[int, Sequence[Hashable]]], shared: int) -> list[Hashable]:
+    """What stands for the context that each launch has in the hardware.
+
+    launches: the number of the plan, and the contexts of the kernels. shared: how many of a plan can be one.
+    """
+    of_plan = defaultdict[int, set[Hashable]](set)
+    for plan, contexts in launches:
+        of_plan[plan].update(contexts)
+
+    def context(plan: int, contexts: Sequence[Hashable]) -> Hashable:
+        if 1 < len(of_plan[plan]) <= shared:
+            return "plan", plan
+        return contexts[0] if len({*contexts}) == 1 else tuple(contexts)  # A full ELF serves one launch.
+
+    return [context(*launch) for launch in launches]
 
 
 def _changes(used: Sequence[Hashable]) -> int:

@@ -161,9 +161,9 @@ class _Task(NamedTuple):
     wait: bool
 
 
-def _registers(tile: Tile) -> int:
+def _registers(column: int, row: int) -> int:
     """Where the memory and the registers of a tile begin."""
-    return tile.column << 25 | tile.row << 20
+    return column << 25 | row << 20
 
 
 class _Stream:
@@ -227,7 +227,7 @@ class _Stream:
             value = HEADER + len(self.words) + WRITE_VALUE
             for number, places_of_word in enumerate(places):
                 places_of_word.append(value + WRITE_WORDS * number)
-            self._write(_registers(parameter.tile) + addresses[parameter.name], values)
+            self._write(_registers(*parameter.tile) + addresses[parameter.name], values)
         return places
 
     def _write(self, address: int, values: Sequence[int]) -> None:
@@ -240,7 +240,7 @@ class _Stream:
         self, end: ShimEnd, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
     ) -> None:
         """Write a buffer descriptor, have the address of where a host buffer lies added to it, and queue it."""
-        base, offset = end.column << 25, words[1] + place.offset
+        base, offset = _registers(end.column, 0), words[1] + place.offset
         if place.argument >= TRANSLATED:
             _within("the offset in a buffer that firmware does not translate", offset, 0, APERTURE - 1)
             offset += APERTURE
