@@ -195,6 +195,13 @@ class Storage:
         members = (handle() for handle in list(handles))
         return [member for member in members if member is not None and member._alias and member._alias[0] is self]
 
+    def whole_view(self) -> tuple[Storage, View]:
+        """Return this storage and the view of all its elements, once it has a value of its own."""
+        with _lock:
+            if not self._has_value():
+                self._begin(self.living())
+            return self, View.whole(self._whole)
+
     def is_outside(self, watch: Watch) -> bool:
         """Whether a tensor from outside a function that is being traced is a member."""
         if self._has_value():

@@ -37,6 +37,7 @@ __all__ = [
     "reached",
     "require_constant",
     "same",
+    "same_value",
     "track",
 ]
 
@@ -119,12 +120,17 @@ def same(node: Node) -> Node:
     return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, node.where)
 
 
-def leaf_node(node: Node, leaf: Leaf) -> Node:
-    """A node of the same value that a leaf can name."""
+def same_value(node: Node) -> Node:
+    """Return another node of the same value, which shares the value if there is one. It is not tracked."""
     value, own = node.value, same(node)
     if value is not None:
         own.value, own.inputs, own.depth = value, (), 0
-    return track(own, leaf)
+    return own
+
+
+def leaf_node(node: Node, leaf: Leaf) -> Node:
+    """Return a node of the same value that a leaf can name."""
+    return track(same_value(node), leaf)
 
 
 def leaf_of(node: Node) -> Leaf | None:

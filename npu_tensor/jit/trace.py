@@ -74,7 +74,8 @@ class Trace(NamedTuple):
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
     argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
     returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates:
-    of what is outside. is_tracked: whether gradients pass through a result, so that each call has to record.
+    of what is outside. draws: the generators to draw seeds from, each with the items that are this seed. is_tracked:
+    True if gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]
@@ -90,6 +91,7 @@ class Trace(NamedTuple):
     persistent: frozenset[int] = frozenset()
     replaced: frozenset[tuple[int, int]] = frozenset()
     updates: tuple[Update, ...] = ()
+    draws: tuple[tuple[Any, tuple[int, ...]], ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
@@ -149,9 +151,7 @@ def trace_call(
     is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
     roots += changed_nodes
     structure = structure_of(roots, only_roots=True)
-    for _, node in structure.nodes:
-        if node not in roots and _is_owned(node):
-            raise outside_change(node.where)
+    _refuse_escapes([node for _, node in structure.nodes if node not in roots])
     items = {node: item for item, node in structure.nodes}
     results = tuple(
         derived[p] if p in derived else not_computed[t] if t in not_computed else (items[t._node], t._node.spec)
@@ -162,19 +162,23 @@ def trace_call(
     )
     if not roots:
         nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
-        return nothing._replace(updates=updates, is_tracked=is_tracked)
+        draws = tuple((generator, ()) for generator in watch.draws.values())
+        return nothing._replace(updates=updates, draws=draws, is_tracked=is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
     # Callers may change the handle that such a result returns, and only that; the constant stays.
     constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
+    drawn = {stand_in: list[int]() for stand_in in watch.draws}
     for item, leaf in structure.leaves:
         if not isinstance(leaf, Node):
             template[item] = leaf
+            if type(leaf) is int and leaf in drawn:
+                drawn[leaf].append(item)
         elif leaf in numbers:
             arguments.append((item, numbers[leaf]))
-        elif (handle := leaf.tensor) is not None and handle not in constants:
-            outside.append((item, handle))
+        elif (read := watch.reader(leaf)) is not None and read not in constants:
+            outside.append((item, read))
         else:
             template[item] = leaf.value
     recorded = tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes)
@@ -185,7 +189,18 @@ def trace_call(
     replaced = frozenset((item, written[tensor]) for item, tensor in outside if tensor in written)
     made_for = structure, devices, persistent, replaced
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
-    return trace._replace(updates=updates, is_tracked=is_tracked).planned_again()
+    draws = tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items())
+    return trace._replace(updates=updates, draws=draws, is_tracked=is_tracked).planned_again()
+
+
+def _refuse_escapes(nodes: Sequence[Node]) -> None:
+    """Raise CaptureError if the function has left the tensor of one of these nodes somewhere outside."""
+    if all(node.tensor is None for node in nodes):
+        return
+    gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
+    left = [tensor for node in nodes if (tensor := node.tensor) is not None]
+    if left and _has_owner(left):
+        raise outside_change(next((tensor._node.where for tensor in left if _has_owner([tensor])), None))
 
 
 def _has_history(node: Node) -> bool:
@@ -193,38 +208,29 @@ def _has_history(node: Node) -> bool:
     return isinstance(node, Tracked) and isinstance(node.history, tuple)
 
 
-def _is_owned(node: Node) -> bool:
-    """Whether the tensor of a node lives outside of frames: a traced function has left it somewhere.
-
-    Frames that the collector shows are of functions that have returned. A profiler or a debugger holds them, and with
-    them their variables. NumPy's arrays hold objects of which the collector knows nothing: a tensor without known
-    referrers that lives on has an owner.
-    """
-    if node.tensor is None or _is_of_frames(node.tensor, set()):
-        return False
-    gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
-    return node.tensor is not None  # Another thread may have let go of its frame meanwhile, too.
-
-
 # What variables and arguments of a function are kept in.
 _OF_FRAMES: Final = (tuple, list, dict, set, CellType, FunctionType, MethodType)
 
 
-def _is_of_frames(value: object, seen: set[int]) -> bool:
-    """Whether a value is known, and to nothing but frames, directly or through what frames keep variables in.
+def _has_owner(tensors: Sequence[Tensor]) -> bool:
+    """True if anything but frames holds one of the tensors, directly or in what frames keep variables in.
 
-    seen: numbers of the values that are asked about already and of the lists that hold them meanwhile.
+    A profiler or a debugger holds the frames of functions that have returned, and a generator expression has one, too.
+    The garbage collector does not know all referrers, such as NumPy arrays of objects: a tensor without known referrers
+    has an owner.
     """
-    owners = gc.get_referrers(value)
-    seen |= {id(value), id(owners)}
-    is_known = False
-    for each in owners:  # A generator expression would be an owner too.
-        if id(each) in seen:
-            continue
-        if not isinstance(each, FrameType) and not (type(each) in _OF_FRAMES and _is_of_frames(each, seen)):
-            return False
-        is_known = True
-    return is_known
+    level: list[Any] = list(tensors)
+    seen = {id(tensors), id(level), *map(id, level)}
+    while level:
+        owners = [owner for owner in gc.get_referrers(*level) if id(owner) not in seen]
+        known = {id(part) for owner in owners for part in gc.get_referents(owner)}
+        if any(id(each) not in known for each in level):
+            return True
+        level = [owner for owner in owners if not isinstance(owner, FrameType)]
+        if not all(type(owner) in _OF_FRAMES for owner in level):
+            return True
+        seen |= {id(owners), id(level), *map(id, level)}
+    return False
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
