@@ -97,6 +97,8 @@ class Tensor(Methods):
         self._alias = None
         self._node = registry.PUBLIC["tensor"].function(data, dtype)._node  # type: ignore[misc]
         self._node.handle = weakref.ref(self)
+        if watches:
+            _note_made(self)
 
     # --- what is known without computing
 
@@ -370,6 +372,7 @@ class Tensor(Methods):
         storage, view = value._alias or Storage.of(value)
         node = same_value(value._node)
         self._alias = storage, view
+        Storage.moves += 1
         self._name(node if leaf is None else leaf_node(node, leaf))
         storage.enter(self)
 
@@ -436,6 +439,7 @@ class Tensor(Methods):
     def _show_as(self, view: Tensor) -> None:
         """Let this handle be another view of its memory."""
         self._alias = view._alias
+        Storage.moves += 1
         self._name(view._node)
 
     def contiguous(self) -> Tensor:
@@ -501,6 +505,7 @@ def wrap(node: Node) -> Tensor:
     node.handle = weakref.ref(tensor)
     if (watch := current_watch()) is not None:
         watch.created.add(node)
+        watch.made[id(tensor)] = node.handle
     return tensor
 
 
@@ -531,6 +536,7 @@ def _note_outside(tensor: Tensor, frame: FrameType) -> None:
     watch = current_watch()
     if watch is None:
         return
+    watch.touch(tensor)
     alias = tensor._alias
     if not (watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch)):
         return
@@ -552,6 +558,12 @@ def _new_whole(storage: Storage) -> Tensor:
     whole._alias = storage.whole_view()
     whole._node  # noqa: B018  # reads the value, as after a write to another view
     return whole
+
+
+def _note_made(tensor: Tensor) -> None:
+    """Note a tensor that a function being captured in this thread makes."""
+    if (watch := current_watch()) is not None:
+        watch.made[id(tensor)] = weakref.ref(tensor)
 
 
 def _note_reads(*operands: Any) -> None:
@@ -687,6 +699,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
+    if watches:
+        _note_made(tensor)
     if depth > config.max_depth or config.eager:
         _run_early(node)
     return tensor
@@ -781,6 +795,7 @@ def into(out: Any, result: Any) -> Any:
         raise TypeError(f"out must be a tensor for each that is returned, not {type(out).__name__}")
     if not out.numel() and out.shape != result.shape:
         out._alias = None
+        Storage.moves += 1
         out._name(ops.fill(0, result.shape, out.dtype)._node)
     return out._assign(result)
 

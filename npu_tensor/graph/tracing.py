@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
@@ -18,22 +19,25 @@ __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
 class Watch:
     """Record of a function's effects while it is traced.
 
-    before: order number at the start. created: data nodes that the function made. reads: the tensors from outside that
-    the function reads, by their nodes. changes: the lines, as code object and offset, that tried to change an argument.
+    before: order number at the start. created: data nodes that the function made. made: the tensors that it made, weakly,
+    by identity. reads: the tensors that it has read and may not have made, by their nodes. changes: the lines, as code object and offset, that tried to change an argument.
     changed: the tensors from outside that it has changed, with functions that undo it; after the trace, with their new
     nodes. gradients: the leaves whose gradient it has set, each with the gradient before (after the trace, the new one)
     and a flag that is True if it was added to None. draws: the generators that it draws seeds from, by the numbers that
-    stand for the seeds, in order. seeded: the generators that it seeds itself.
+    stand for the seeds, in order. seeded: the generators that it seeds itself. touched: the tensors that it reads or
+    changes and has not made, by identity.
     """
 
-    __slots__ = ("_outside", "before", "changed", "changes", "created", "draws", "gradients", "reads", "seeded")
+    __slots__ = ("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded", "touched")
 
     def __init__(self) -> None:
         self.before = next_order()
         self.created: set[Node] = set()
+        self.made: dict[int, weakref.ref[Any]] = {}
         self.reads: dict[Node, Any] = {}
         self.draws: dict[int, Any] = {}
         self.seeded: set[Any] = set()
+        self.touched: dict[int, Any] = {}
         self.changes: list[tuple[CodeType, int] | None] = []
         self.changed: dict[Any, Any] = {}
         self.gradients: dict[Any, tuple[Any, bool]] = {}
@@ -43,11 +47,22 @@ class Watch:
         """Whether the node existed before the function was called, or derives the value of a handle that did."""
         return (node.order < self.before and node not in self.created) or node in self._outside
 
+    def has_made(self, tensor: Any) -> bool:
+        """True if the function has made this tensor, False for one from outside."""
+        reference = self.made.get(id(tensor))
+        return reference is not None and reference() is tensor
+
+    def touch(self, tensor: Any) -> None:
+        """Note a tensor that the function reads or changes."""
+        if not self.has_made(tensor):
+            self.touched[id(tensor)] = tensor
+
     def read(self, tensor: Any) -> None:
         """Note a tensor that the function reads and may keep, or has not made.
 
         A second tensor that names the same node gets a node of its own.
         """
+        self.touch(tensor)
         node = tensor._node
         if (self.is_outside(node) or node.call is None) and self.reads.setdefault(node, tensor) is not tensor:
             own = same_value(node)

@@ -13,12 +13,13 @@ change an argument is an error.
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
@@ -259,6 +260,14 @@ def _at(module: str, qualified_name: str) -> Any:
     return value
 
 
+_NOT_CAPTURED: Final = {
+    "generator function": inspect.isgeneratorfunction,
+    "coroutine function": inspect.iscoroutinefunction,
+    "asynchronous generator function": inspect.isasyncgenfunction,
+}
+"""Functions whose body runs after they have returned."""
+
+
 def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
@@ -271,4 +280,8 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")
+    body = inspect.unwrap(functools.partial(function).func)
+    for kind, is_kind in _NOT_CAPTURED.items():
+        if is_kind(body) or is_kind(getattr(body, "__call__", None)):  # noqa: B004  # of an object that is callable
+            raise TypeError(f"jit takes a function that returns tensors, not a {kind}: {function!r}")
     return Jitted(function)

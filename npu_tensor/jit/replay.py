@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
+from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves, track
 from npu_tensor.graph.nodes import Data, Node, being_written
 from npu_tensor.jit.trace import Derived, Result, Trace
@@ -47,17 +48,24 @@ def replay_of(trace: Trace) -> Replay:
         (_place(target) if isinstance(target, Tensor) else (target, None), item, spec)
         for target, item, spec, _ in trace.updates
     ]
+    shared = trace.touched
+    sharing, moves = Storage.sharing(shared), Storage.moves
     changed = frozenset(update.target for update in trace.updates if isinstance(update.target, Tensor))
     from_none = [update.target for update in trace.updates if update.from_none]
     wrapped = _results(trace)
 
     def replay(tensors: tuple[Tensor, ...]) -> Any:
+        nonlocal moves
         if len(tensors) != len(specs):
             return MISS
         nodes = [tensor._node for tensor in tensors]
         for node, spec in zip(nodes, specs, strict=True):
             if node.spec is not spec:
                 return MISS
+        if moves != Storage.moves:
+            if Storage.sharing(shared) != sharing:
+                return STALE
+            moves = Storage.moves
         if changed and _share_memory(tensors, changed):
             return MISS
         for leaf in from_none:

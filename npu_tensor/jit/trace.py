@@ -74,8 +74,8 @@ class Trace(NamedTuple):
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
     argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
     returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates:
-    of what is outside. draws: the generators to draw seeds from, each with the items that are this seed. is_tracked:
-    True if gradients pass through a result, so that each call has to record.
+    of what is outside. draws: the generators to draw seeds from, each with the items that are this seed. touched:
+    the tensors from outside that the function reads or changes. is_tracked: True if gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]
@@ -92,6 +92,7 @@ class Trace(NamedTuple):
     replaced: frozenset[tuple[int, int]] = frozenset()
     updates: tuple[Update, ...] = ()
     draws: tuple[tuple[Any, tuple[int, ...]], ...] = ()
+    touched: tuple[Tensor, ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
@@ -145,8 +146,11 @@ def trace_call(
     changes = [(each, same(node) if node and node.value is not None else node, none) for each, node, none in changes]
     changed_nodes = [node for _, node, _ in changes if node is not None]
     _realize_older([*(tensor._node for tensor in outputs), *changed_nodes], watch)
+    own = {id(tensor) for tensor in placeholders}
+    inside = [position for position, tensor in enumerate(outputs) if id(tensor) in own or watch.has_made(tensor)]
     not_computed = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
-    derived = _derived(outputs, numbers, watch)
+    not_computed |= {tensor: tensor for position, tensor in enumerate(outputs) if position not in inside}
+    derived = {p: v for p, v in _derived(outputs, numbers, watch).items() if p in inside or isinstance(v, Result)}
     roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
     is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
     roots += changed_nodes
@@ -160,10 +164,11 @@ def trace_call(
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
+    touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own)
     if not roots:
         nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
         draws = tuple((generator, ()) for generator in watch.draws.values())
-        return nothing._replace(updates=updates, draws=draws, is_tracked=is_tracked)
+        return nothing._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -190,7 +195,7 @@ def trace_call(
     made_for = structure, devices, persistent, replaced
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
     draws = tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items())
-    return trace._replace(updates=updates, draws=draws, is_tracked=is_tracked).planned_again()
+    return trace._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked).planned_again()
 
 
 def _refuse_escapes(nodes: Sequence[Node]) -> None:
