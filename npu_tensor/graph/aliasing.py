@@ -143,7 +143,7 @@ class Storage:
     __slots__ = ("__weakref__", "_node", "_stale", "_whole", "_writes", "_written", "crowded", "members")
 
     moves: ClassVar[int] = 0
-    """Number of times that any tensor has come to be another view, or a view of other memory, in place."""
+    """Number of times that a tensor has been given another shape, dtype or memory in place."""
 
     def __init__(self, member: Any) -> None:
         """member: the tensor that is about to be viewed."""
@@ -165,15 +165,15 @@ class Storage:
             return tensor._alias  # type: ignore[no-any-return]
 
     @staticmethod
-    def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, Layout | None], ...]:
-        """Describe how tensors share memory: for each the first that shares its memory, and its layout there."""
+    def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, Spec, Layout | None], ...]:
+        """Describe how tensors share memory: for each the first that shares its memory, its spec and its layout."""
         first: dict[int, int] = {}
         described = []
         for number, tensor in enumerate(tensors):
             alias = tensor._alias
             is_whole = alias is None or not alias[1].path
             owner = number if alias is None else first.setdefault(id(alias[0]), number)
-            described.append((owner, None if is_whole else alias[1].layout))
+            described.append((owner, tensor._node.spec, None if is_whole else alias[1].layout))
         return tuple(described)
 
     def forget_the_dead(self) -> None:

@@ -17,18 +17,27 @@ __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
 
 
 class Watch:
-    """Record of a function's effects while it is traced.
+    """Effects of a function while it is traced.
 
-    before: order number at the start. created: data nodes that the function made. made: the tensors that it made, weakly,
-    by identity. reads: the tensors that it has read and may not have made, by their nodes. changes: the lines, as code object and offset, that tried to change an argument.
-    changed: the tensors from outside that it has changed, with functions that undo it; after the trace, with their new
-    nodes. gradients: the leaves whose gradient it has set, each with the gradient before (after the trace, the new one)
-    and a flag that is True if it was added to None. draws: the generators that it draws seeds from, by the numbers that
-    stand for the seeds, in order. seeded: the generators that it seeds itself. touched: the tensors that it reads or
-    changes and has not made, by identity.
+    Attributes:
+        before: Order number at the start.
+        created: Data nodes that the function has made.
+        made: Tensors that it has made, weakly, by identity.
+        reads: Tensors that it has read and may not have made, by their nodes.
+        touched: Tensors that it has read or changed and has not made, by identity.
+        changes: Lines, as code object and offset, that tried to change an argument.
+        changed: Tensors from outside that it has changed, with functions that undo it; after the trace, with their new
+            nodes.
+        gradients: Leaves whose gradient it has set, each with the gradient before (after the trace, the new one) and a
+            flag that is True if it was added to None.
+        draws: Generators that it draws seeds from, by the numbers that stand for the seeds, in order.
+        seeded: Generators that it seeds itself.
     """
 
-    __slots__ = ("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded", "touched")
+    __slots__ = (
+        *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
+        "touched",
+    )
 
     def __init__(self) -> None:
         self.before = next_order()

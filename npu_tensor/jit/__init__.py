@@ -6,8 +6,8 @@
 
 Rules: the first call with new shapes, dtypes or Python values captures; what the function computes comes back as fresh
 tensors; tensors that it reads from outside are read again at each call, through the handle that it found when it was
-captured, and those that it changes in place are changed at each call; Python numbers and random seeds are frozen. To
-change an argument is an error.
+captured, and those that it changes in place are changed at each call; random numbers are drawn anew; Python numbers are
+frozen. To change an argument is an error.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Jitted(Generic[P, R]):
         key = (devices, recorded, specs) if flat else (devices, recorded, structure, specs)
         replay = self._replay(key)
         result = STALE if replay is None else replay(tuple(tensors))
-        if result is STALE:
+        if replay is None or result is STALE:
             trace = trace_call(self._function, args, kwargs, tensors, devices)
             replay = miss if trace.is_tracked else replay_of(trace)
             self._captures += 1
@@ -282,6 +282,6 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
         raise ArgumentError(f"jit takes a function, not {function!r}")
     body = inspect.unwrap(functools.partial(function).func)
     for kind, is_kind in _NOT_CAPTURED.items():
-        if is_kind(body) or is_kind(getattr(body, "__call__", None)):  # noqa: B004  # of an object that is callable
+        if is_kind(body) or is_kind(type(body).__call__):
             raise TypeError(f"jit takes a function that returns tensors, not a {kind}: {function!r}")
     return Jitted(function)

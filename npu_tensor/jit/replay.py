@@ -12,7 +12,7 @@ from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves, track
 from npu_tensor.graph.nodes import Data, Node, being_written
-from npu_tensor.jit.trace import Derived, Result, Trace
+from npu_tensor.jit.trace import Computed, Derived, Result, Trace
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.spec import Spec
@@ -40,18 +40,17 @@ def replay_of(trace: Trace) -> Replay:
     """Return the function that fills in the values, runs the plan and wraps the results."""
     plan, template, specs, arguments, draws = trace.plan, trace.template, trace.specs, trace.arguments, trace.draws
     replaced = dict(trace.replaced)
-    read = [(item, _place(tensor), tensor._node.spec) for item, tensor in trace.outside if item not in replaced]
-    overwritten = [
-        (item, _place(tensor), tensor._node.spec, replaced[item]) for item, tensor in trace.outside if item in replaced
+    places = [(item, _place(tensor)) for item, tensor in trace.outside]
+    read = [(item, place) for item, place in places if item not in replaced]
+    overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
+    changes = [
+        (_place(each.target), each.item, each.spec) for each in trace.updates if isinstance(each.target, Tensor)
     ]
-    updates = [
-        (_place(target) if isinstance(target, Tensor) else (target, None), item, spec)
-        for target, item, spec, _ in trace.updates
-    ]
+    gradients = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Leaf)]
     shared = trace.touched
     sharing, moves = Storage.sharing(shared), Storage.moves
     changed = frozenset(update.target for update in trace.updates if isinstance(update.target, Tensor))
-    from_none = [update.target for update in trace.updates if update.from_none]
+    from_none = [each.target for each in trace.updates if each.from_none and isinstance(each.target, Leaf)]
     wrapped = _results(trace)
 
     def replay(tensors: tuple[Tensor, ...]) -> Any:
@@ -69,17 +68,14 @@ def replay_of(trace: Trace) -> Replay:
         if changed and _share_memory(tensors, changed):
             return MISS
         for leaf in from_none:
-            if leaf.gradient is not None:  # type: ignore[union-attr]
+            if leaf.gradient is not None:
                 raise _unexpected_gradient()
         values = template.copy()
-        for item, place, spec in read:
+        if any(_tensor_at(place) is None for _, place in places):
+            return STALE  # A gradient has been removed.
+        for item, place in read:
             # Another thread may let the handle name another node at any time, so it is asked once.
-            if (tensor := _tensor_at(place)) is None or (outside := tensor._node).spec is not spec:
-                return STALE
-            values[item] = _value(outside)
-        for _, place, spec, _ in overwritten:
-            if (tensor := _tensor_at(place)) is None or tensor._node.spec is not spec:
-                return STALE
+            values[item] = _value(_tensor_at(place)._node)
         for item, number in arguments:
             values[item] = _value(nodes[number])
         for generator, items in draws:
@@ -87,16 +83,15 @@ def replay_of(trace: Trace) -> Replay:
             for item in items:
                 values[item] = seed
         if overwritten:
-            _run_overwriting([(item, _tensor_at(place), new) for item, place, _, new in overwritten], values, trace)
+            _run_overwriting([(item, _tensor_at(place), new) for item, place, new in overwritten], values, trace)
         elif plan is not None:
             plan.run(values, trace.recorded, True)
-        for (leaf, target), item, spec in updates:
-            if item is None:
-                leaf.gradient = None
-            elif target is None:
-                leaf.gradient = named(spec, values[item])
-            else:
-                rename(_tensor_at((leaf, target)), spec, values[item])
+        for place, new, new_spec in changes:
+            assert new is not None
+            assert new_spec is not None
+            rename(_tensor_at(place), new_spec, values[new])
+        for leaf, new, new_spec in gradients:
+            leaf.gradient = None if new is None or new_spec is None else named(new_spec, values[new])
         return wrapped(tensors, values)
 
     return replay
@@ -198,9 +193,8 @@ def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
     def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
         results: list[Any] = [None] * count
         for position, result in first:
-            if isinstance(result, tuple):
-                item, spec = result
-                results[position] = named(spec, values[item])
+            if isinstance(result, Computed):
+                results[position] = named(result.spec, values[result.item])
             elif isinstance(result, int):
                 results[position] = tensors[result]
             elif isinstance(result, Node):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -28,6 +29,10 @@ R = TypeVar("R")
 
 # Marks the places of tensors in a stored result, whose own nodes would keep data alive.
 BLANK = Tensor.__new__(Tensor)
+
+
+Draws = tuple[tuple[Any, tuple[int, ...]], ...]
+"""Generators, each with the items that are a seed drawn from it."""
 
 
 class Recorded(NamedTuple):
@@ -66,16 +71,31 @@ class Update(NamedTuple):
     from_none: bool = False
 
 
-class Trace(NamedTuple):
-    """What one signature's replay needs.
+class Computed(NamedTuple):
+    """A result that the plan computes."""
 
-    specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
-    of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
-    constant that the function made; the tensor itself where the function returns one from outside, or the number of an
-    argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
-    returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates:
-    of what is outside. draws: the generators to draw seeds from, each with the items that are this seed. touched:
-    the tensors from outside that the function reads or changes. is_tracked: True if gradients pass through a result, so that each call has to record.
+    item: int
+    spec: Spec
+
+
+class Trace(NamedTuple):
+    """The parts of a trace that its replay needs.
+
+    Attributes:
+        specs: Shapes and dtypes of the arguments.
+        plan: Plan that computes the items; None if there is nothing to compute.
+        template: Values of all items, with the constants filled in.
+        arguments: Items that are tensor arguments, each with the number of the argument.
+        outside: Items that are tensors from outside the function.
+        results: Each computed item; the node of a constant that the function made; the tensor from outside, or the
+            number of the argument, that it returns itself; what it is a view of; or the position of the same tensor.
+        result: Structure that the function returned, without its tensors.
+        recorded: Ops of the items, with their lines.
+        structure, devices, persistent, replaced: What the plan is made for.
+        updates: Tensors and gradients outside that each call changes.
+        draws: Generators that each call draws from.
+        touched: Tensors from outside that the function reads or changes.
+        is_tracked: True if gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]
@@ -83,7 +103,7 @@ class Trace(NamedTuple):
     template: list[Any]
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
-    results: tuple[tuple[int, Spec] | Node | Tensor | int | Derived | Result, ...]
+    results: tuple[Computed | Node | Tensor | int | Derived | Result, ...]
     result: Any
     recorded: tuple[tuple[int, Recorded], ...]
     structure: Structure
@@ -91,7 +111,7 @@ class Trace(NamedTuple):
     persistent: frozenset[int] = frozenset()
     replaced: frozenset[tuple[int, int]] = frozenset()
     updates: tuple[Update, ...] = ()
-    draws: tuple[tuple[Any, tuple[int, ...]], ...] = ()
+    draws: Draws = ()
     touched: tuple[Tensor, ...] = ()
     is_tracked: bool = False
 
@@ -158,7 +178,7 @@ def trace_call(
     _refuse_escapes([node for _, node in structure.nodes if node not in roots])
     items = {node: item for item, node in structure.nodes}
     results = tuple(
-        derived[p] if p in derived else not_computed[t] if t in not_computed else (items[t._node], t._node.spec)
+        derived[p] if p in derived else not_computed[t] if t in not_computed else Computed(items[t._node], t._node.spec)
         for p, t in enumerate(outputs)
     )
     updates = tuple(
@@ -167,7 +187,7 @@ def trace_call(
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own)
     if not roots:
         nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
-        draws = tuple((generator, ()) for generator in watch.draws.values())
+        draws: Draws = tuple((generator, ()) for generator in watch.draws.values())
         return nothing._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
@@ -203,9 +223,13 @@ def _refuse_escapes(nodes: Sequence[Node]) -> None:
     if all(node.tensor is None for node in nodes):
         return
     gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
-    left = [tensor for node in nodes if (tensor := node.tensor) is not None]
-    if left and _has_owner(left):
-        raise outside_change(next((tensor._node.where for tensor in left if _has_owner([tensor])), None))
+    left = [tensor for tensor in map(attrgetter("tensor"), nodes) if tensor is not None]
+    if not _has_owner(left):
+        return
+    while left:
+        tensor = left.pop()  # which the list must not refer to any more
+        if _has_owner([tensor]):
+            raise outside_change(tensor._node.where)
 
 
 def _has_history(node: Node) -> bool:
@@ -224,7 +248,7 @@ def _has_owner(tensors: Sequence[Tensor]) -> bool:
     The garbage collector does not know all referrers, such as NumPy arrays of objects: a tensor without known referrers
     has an owner.
     """
-    level: list[Any] = list(tensors)
+    level: list[Any] = [*tensors]
     seen = {id(tensors), id(level), *map(id, level)}
     while level:
         owners = [owner for owner in gc.get_referrers(*level) if id(owner) not in seen]
@@ -263,9 +287,9 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
         # Of several handles of one view the first is computed.
         own = (len(view.path), position)
         sources: list[tuple[int | Tensor | Result, View]] = [
-            (numbers.get(member._node, member), member._alias[1])
-            for member in storage.living()
-            if watch.is_outside(member._node)
+            (numbers.get(each._node, each), each._alias[1])
+            for each in watch.touched.values()
+            if each._alias is not None and each._alias[0] is storage and watch.is_outside(each._node)
         ]
         results = [(Result(p), v) for p, s, v in members if s is storage and (len(v.path), p) < own]
         sources += sorted(results, key=lambda result: (len(result[1].path), result[0]))

@@ -108,8 +108,8 @@ def _constant(value: Any) -> Any:
     try:
         hash(value)
     except TypeError as error:
-        text = f"jit cannot take or return {kind.__name__}, which is not hashable; use tuples, lists and dicts of tensors"
-        raise TypeError(text) from error
+        remedy = "use tuples, lists and dicts of tensors"
+        raise TypeError(f"jit cannot take or return {kind.__name__}, which is not hashable; {remedy}") from error
     return _equal_if_same(value) or _Constant(value)
 
 
