@@ -96,7 +96,18 @@ INDICES: list[Any] = [
     np.int64(-1),
     np.uint8(1),
     (slice(None), np.array([0, 1], np.uint16)),
+    (torch.tensor(1), slice(None), [0, 2]),
+    (slice(None), torch.tensor(-1), slice(None), [0, 2]),
+    (slice(None), [0, 2], torch.tensor(1), [3, 1]),
+    ([0, 1], torch.tensor(1), slice(None), [3, 1]),
+    (torch.tensor(1, dtype=torch.int16), None, torch.tensor(2)),
+    (torch.tensor(0), slice(None), MASK),
+    (np.array(1), slice(None), [0, 2]),
 ]
+NUMBERS = [
+    index for index in INDICES if isinstance(index, tuple) and any(hasattr(i, "ndim") and not i.ndim for i in index)
+]
+"""Indices with integers that are tensors, arrays or scalars without dimensions."""
 
 
 def shown(index: Any) -> str:
@@ -143,6 +154,37 @@ def test_set(index: Any, kind: str) -> None:
         untouched = X.clone()
         untouched[index] = -1e9
         np.testing.assert_array_equal(ours.numpy()[untouched.numpy() != -1e9], X.numpy()[untouched.numpy() != -1e9])
+
+
+@pytest.mark.parametrize("index", NUMBERS, ids=shown)
+def test_integer_tensors_in_a_capture_give_the_same_elements(index: Any) -> None:
+    tensors = {place: part for place, part in enumerate(index) if isinstance(part, torch.Tensor) and not part.ndim}
+
+    def written(x: nt.Tensor, *numbers: nt.Tensor) -> tuple[nt.Tensor, nt.Tensor]:
+        parts = [*ours_of(index)]
+        for place, number in zip(tensors, numbers, strict=True):
+            parts[place] = number
+        part = x[tuple(parts)]
+        x = x * 1
+        x[tuple(parts)] = -part
+        return part, x
+
+    part, x = nt.jit(written)(from_torch(X), *map(from_torch, tensors.values()))
+    expected = X.clone()
+    expected[index] = -X[index]
+    assert part.shape == tuple(X[index].shape)
+    np.testing.assert_array_equal(part.numpy(), X[index].numpy())
+    np.testing.assert_array_equal(x.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("one", [lambda: nt.tensor([1])[0], lambda: nt.tensor(1, dtype=nt.int32), lambda: np.array(1)])
+def test_slices_at_integer_tensors_are_views(one: Any) -> None:
+    x = nt.zeros(3, 2)
+    row = x[one()]
+    row += 5
+    x[:, one()][2] = 7
+    x[one()] *= 2
+    assert x.tolist() == [[0, 0], [10, 10], [0, 7]]
 
 
 def test_lists_are_one_index_as_in_numpy() -> None:
