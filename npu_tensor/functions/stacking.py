@@ -322,7 +322,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if broadcast_shapes(input.shape, shape) != input.shape:
         raise ShapeError(f"{list(shape)} does not expand to {list(input.shape)}")
     dims = [*range(added), *(axis for axis in range(added, input.ndim) if shape[axis - added] == 1)]
-    return (input.sum(dims) if dims else input).reshape(shape)
+    return input.sum(dims).reshape(shape) if dims else input
 
 
 @composite()

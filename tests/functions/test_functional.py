@@ -1119,6 +1119,51 @@ def test_scatter_reduces_in_every_dtype(dtype: str, reduce: str) -> None:
         np.testing.assert_array_equal(ours.double().numpy(), expected.double().numpy())
 
 
+UNCHANGED: list[tuple[str, tuple[int, ...], tuple[Any, ...], dict[str, Any]]] = [
+    *((f"adaptive_avg_pool{n}d", (1, 1, *[2] * n), (2,), {}) for n in (1, 2, 3)),
+    *((f"adaptive_max_pool{n}d", (1, 1, *[2] * n), (2,), {}) for n in (1, 2, 3)),
+    ("adaptive_avg_pool2d", (1, 1, 2, 2), ((None, 2),), {}),
+    *(("interpolate", (1, 1, *[2] * n), (2,), {"mode": "area"}) for n in (1, 2, 3)),
+    *(("interpolate", (1, 1, *[2] * n), (2,), {"mode": mode}) for n, mode in enumerate(("linear", "bilinear"), 1)),
+    *(("interpolate", (1, 1, 2, 2), (), {"scale_factor": 1, "mode": mode}) for mode in ("nearest", "bicubic")),
+    ("dropout", (2, 2), (0.5, False), {}),
+    ("pad", (2, 2), ((0, 0),), {}),
+    ("cat", (2,), (), {}),
+    ("tile", (2, 2), ((1, 1),), {}),
+    ("roll", (2, 2), (0,), {}),
+    ("rot90", (2, 2), (0,), {}),
+    ("flip", (2, 2), ((),), {}),
+    ("clamp", (2, 2), (-9,), {}),
+    ("cartesian_prod", (3,), (), {}),
+    ("sum_to_size", (2, 2), ((2, 2),), {}),
+    ("sum_to_size", (1, 2, 2), ((2, 2),), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "arguments", "keywords"), UNCHANGED)
+def test_results_with_the_values_of_the_input_share_its_memory_as_in_pytorch(
+    name: str, shape: tuple[int, ...], arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    changed = []
+    for library, x in ((torch, torch.ones(shape)), (nt, nt.ones(*shape))):
+        function = getattr(library.nn.functional, name, None) or getattr(library, name, None)
+        first = [x] if name == "cat" else x
+        result = (function or getattr(type(x), name))(first, *arguments, **keywords)
+        result.mul_(5)
+        changed.append((result.tolist(), x.tolist()))
+    assert changed[0] == changed[1]
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "ii->i", "...->...", "ij->i", "ij->"])
+def test_einsum_of_one_operand_is_a_view_as_in_pytorch(equation: str) -> None:
+    changed = []
+    for library in (torch, nt):
+        x = library.arange(9.0).reshape(3, 3).clone()
+        library.einsum(equation, x).mul_(-1)
+        changed.append(x.tolist())
+    assert changed[0] == changed[1]
+
+
 @pytest.mark.covers("copy_", "fill_", "zero_")
 def test_in_place_forms_write_to_the_tensor_and_its_views() -> None:
     x = nt.tensor([1.0, -2.0])
