@@ -33,6 +33,7 @@ from npu_tensor.graph.history import (
     leaf_node,
     leaf_of,
 )
+from npu_tensor.graph.index_checks import check_indices
 from npu_tensor.graph.nodes import (
     PLACEHOLDER,
     Data,
@@ -622,6 +623,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     """The Tensor of a newly recorded node; runs it at once in eager mode or when the chain has become too long."""
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
+    if call.op.indices is not None:
+        check_indices(call, inputs, where)
     # Python calls __init__ for 200 ns; the stores alone take 80.
     node: Node
     if active and is_tracked(call, inputs):
