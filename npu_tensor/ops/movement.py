@@ -411,6 +411,25 @@ def top_indices(input, /, k: int, dim: int, largest: bool):
     return np.moveaxis(values, -1, dim)
 
 
+def _search_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    require_tensor(operands[0])
+    values = require_tensor(operands[1])
+    register = rules.promoted(operands).register
+    return Resolution(Spec.of(values.shape, int64), (register, register), attributes)
+
+
+@op(kind="data", rule=_search_rule, public=False)
+def search_places(sequence, values, /, right: bool = False):
+    """Binary search in the ascending rows of `sequence`, which has one dimension or the leading ones of `values`."""
+    side: Any = "right" if right else "left"
+    if sequence.ndim == 1:
+        return np.searchsorted(sequence, values, side)
+    places = np.empty(values.shape, np.int64)
+    for row in np.ndindex(sequence.shape[:-1]):
+        places[row] = np.searchsorted(sequence[row], values[row], side)
+    return places
+
+
 # --- indexing by tensors
 
 

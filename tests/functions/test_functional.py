@@ -1233,6 +1233,27 @@ def test_nan_is_the_largest_for_searchsorted(side: str) -> None:
     assert nt.bucketize(nt.tensor(values), nt.tensor(sequence), right=side == "right").tolist() == expected.tolist()
 
 
+@pytest.mark.covers("search_places")
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+@pytest.mark.parametrize(
+    ("rows", "length", "values"), [((), 5000, (3, 7)), ((2, 2), 3000, (2, 2, 50)), ((2,), 1, (2, 9000))]
+)
+def test_searches_in_long_sequences(
+    rows: tuple[int, ...], length: int, values: tuple[int, ...], dtype: str, right: bool
+) -> None:
+    sequence = (normal(*rows, length) * 100).to(getattr(torch, dtype)).sort(-1).values
+    wanted = (normal(*values) * 100).to(sequence.dtype)
+    if dtype != "int64":
+        sequence[..., -length // 3 :] = math.nan
+        wanted[..., 0] = math.nan
+    each, all_of = wanted.double().unsqueeze(-1), sequence.double().unsqueeze(-2)
+    before = all_of <= each if right else all_of < each
+    before |= each.isnan() if right else each.isnan() & ~all_of.isnan()
+    ours = nt.searchsorted(from_torch(sequence), from_torch(wanted), right=right, out_int32=right)
+    assert_same(ours, before.sum(-1).to(torch.int32 if right else torch.int64))
+
+
 def test_quantiles_of_a_list() -> None:
     expected = torch.quantile(M, torch.tensor([0.2, 0.5], dtype=torch.float32), 1)
     np.testing.assert_allclose(nt.quantile(from_torch(M), [0.2, 0.5], 1).numpy(), expected.numpy(), rtol=1e-6)
