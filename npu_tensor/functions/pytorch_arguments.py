@@ -84,9 +84,9 @@ registry.publish("nelement", registry.Public(None, Tensor.numel))
 
 
 @composite("type", function=False)
-def type_of(input: Tensor, dtype: Any) -> Tensor:
-    """As another dtype."""
-    return input.to(dtype)
+def type_of(input: Tensor, dtype: Any = None) -> Any:
+    """As another dtype; without one, the name of the own."""
+    return str(input.dtype) if dtype is None else input.to(dtype)
 
 
 @composite(method=False)

@@ -2,6 +2,7 @@
 
 import math
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -391,6 +392,34 @@ def test_unknown_names_get_a_suggestion() -> None:
             getattr(module, name)
     with pytest.raises(AttributeError, match=r"has no attribute 'zzzzzz'$"):
         _ = nt.zzzzzz
+
+
+@pytest.mark.parametrize("name", sorted(nt._HINTS))  # type: ignore[attr-defined]
+def test_hints_are_for_names_that_are_not_here(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"module 'npu_tensor' has no attribute '{name}': \w+"):
+        getattr(nt, name)
+
+
+@pytest.mark.parametrize("name", ["Module", "distribution", "hub", "jit_trace", "onnx", "sparse", "tests"])
+def test_names_that_are_like_none_get_no_suggestion(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'$"):
+        getattr(nt, name)
+
+
+def test_hints_for_names_of_numpy_arrays() -> None:
+    x = nt.ones(2, 3)
+    for name, hint in (("astype", "to(dtype)"), ("copy", "clone()"), ("strides", "stride()"), ("tobytes", "numpy()")):
+        with pytest.raises(AttributeError, match=re.escape(hint)) as caught:
+            getattr(x, name)
+        assert "Did you mean" not in "".join(traceback.format_exception(caught.value))  # copy_, as Python guesses
+    assert x.stride() == (3, 1)
+    assert len(x.numpy().tobytes()) == 24
+
+
+def test_what_is_differentiated_is_a_function() -> None:
+    w = nt.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"grad: expected a function to differentiate, not float32\[\]; of a"):
+        nt.autograd.grad((w * w).sum(), w)
 
 
 def observed(tensor: nt.Tensor) -> nt.Tensor:
