@@ -58,7 +58,7 @@ _NAMES = {
     "long": _dtypes.int64,
     "short": _dtypes.int16,
 }
-_CONSTANTS = {"pi": _math.pi, "e": _math.e, "inf": _math.inf, "nan": _math.nan}
+_CONSTANTS = {"pi": _math.pi, "e": _math.e, "inf": _math.inf, "nan": _math.nan, "newaxis": None}
 globals().update(_NAMES, **_CONSTANTS)
 
 
@@ -77,7 +77,23 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("array_api", "cuda", "linalg", "models", "nn", "optim")
+_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "models", "nn", "optim")
+
+_HINTS = {
+    **dict.fromkeys(("amp", "autocast"), "convert the model, with model.bfloat16() for example"),
+    **dict.fromkeys(("array", "ndarray"), "nt.tensor makes tensors, which are of the class nt.Tensor"),
+    **dict.fromkeys(("complex", "complex64", "complex128"), "there are no complex numbers"),
+    "distributions": "random numbers come from nt.rand, nt.randn, nt.normal, nt.multinomial and the like",
+    "fft": "there are no complex numbers; functions of numpy.fft take tensors and return arrays",
+    "func": "nt.grad, nt.value_and_grad and nt.vjp differentiate functions",
+    "percentile": "write nt.quantile(x, q / 100)",
+    "random": "random numbers come from nt.rand, nt.randn and the like; nt.manual_seed sets the seed",
+    "special": "its functions are here: nt.erf, nt.digamma and so on",
+    "testing": "compare with nt.allclose, or with numpy.testing.assert_allclose, which takes tensors",
+    "utils": "take batches by slicing, x[i : i + 32], or from PyTorch's DataLoader with nt.from_dlpack",
+    "vmap": "functions take batches as leading dimensions",
+}
+"""Replacements for names of PyTorch and NumPy that nothing here has."""
 
 
 def __getattr__(name: str) -> object:
@@ -87,7 +103,8 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(_LOADED_LATE[name]), name)
     entry = _registry.PUBLIC.get(name)  # of an op that the program has declared
     if entry is None or entry.function is None:
-        raise _errors.no_such_name(f"module {__name__!r}", name, () if name.startswith("_") else __dir__())
+        names = () if name.startswith("_") else __dir__()
+        raise _errors.no_such_name(f"module {__name__!r}", name, names, _HINTS.get(name, ""))
     return entry.function
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import array_api as array_api
+from npu_tensor import autograd as autograd
 from npu_tensor import cuda as cuda
 from npu_tensor import linalg as linalg
 from npu_tensor import models as models
@@ -102,6 +103,7 @@ e: builtins.float
 inf: builtins.float
 nan: builtins.float
 pi: builtins.float
+newaxis: None
 
 def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
@@ -405,6 +407,8 @@ def can_cast(from_: Any, to: Any) -> builtins.bool:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
 
+    A single vector is returned as it is.
+
     >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))"""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
@@ -536,7 +540,7 @@ def count_equal(input: Operand, other: Operand) -> Tensor:
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements over dim are not zero, as int64."""
 def cov(input: Tensor, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariances of the rows of a matrix, whose columns are samples; a vector is one row.
+    """Covariances of the rows of a matrix, whose columns are samples; of a vector or one row, the variance.
 
     fweights: how often each sample counts, as integers; aweights: how much."""
 def cross(input: Tensor, other: Tensor, dim: builtins.int | None = None) -> Tensor:
@@ -645,7 +649,7 @@ def einsum(equation: builtins.str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
-    operand of integers are int64, products keep its dtype.
+    operand of integers are int64, products keep its dtype. A transposition or a diagonal of a single operand is a view.
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))"""
 def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
@@ -1325,8 +1329,8 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
 def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
     """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
-    Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
-    than are drawn without replacement.
+    Raises DimensionError if weights are negative or not finite, or if fewer are positive than are drawn without
+    replacement. The error is raised at once if the weights have been computed, otherwise where the indices are read.
 
     >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
 def multiply(input: Operand, other: Operand) -> Tensor:
@@ -1641,8 +1645,7 @@ def scatter_reduce_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
     """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
 
-    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
-    compared with the whole sequence.
+    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape.
 
     >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))"""
 def seed() -> builtins.int:
@@ -1671,7 +1674,7 @@ def set_default_dtype(d: Any) -> None:
 
     >>> nt.set_default_dtype(nt.float32)"""
 def set_grad_enabled(mode: builtins.bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, or inside a with block.
+    """Whether gradients pass through what this thread records from now on, in a with block or a decorated function.
 
     >>> nt.set_grad_enabled(True)"""
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
@@ -1842,8 +1845,8 @@ def tanhshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
-    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. Gradients
-    that a library notes for its array stay behind.
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. A list of
+    several kinds gets the promoted dtype. Gradients that a library notes for its array stay behind.
     Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
     an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`."""
 def tensor_split(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.int] | Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -1943,7 +1946,7 @@ def upsample(input: Tensor, size: Sizes | None = None, scale_factor: builtins.fl
 
     >>> nt.upsample(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
 def vander(x: Tensor, N: builtins.int | None = None, *, increasing: builtins.bool = False) -> Tensor:
-    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round.
+    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round. Integers give int64.
 
     >>> nt.vander(nt.tensor([1, 2, 3]))"""
 def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:

@@ -335,7 +335,7 @@ class Methods:
     def count_nonzero(self, dim: Dims = None) -> Tensor:
         """How many elements over dim are not zero, as int64."""
     def cov(self, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-        """Covariances of the rows of a matrix, whose columns are samples; a vector is one row.
+        """Covariances of the rows of a matrix, whose columns are samples; of a vector or one row, the variance.
 
         fweights: how often each sample counts, as integers; aweights: how much."""
     def cross(self, other: Tensor, dim: builtins.int | None = None) -> Tensor:
@@ -841,8 +841,8 @@ class Methods:
     def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
-        Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
-        than are drawn without replacement.
+        Raises DimensionError if weights are negative or not finite, or if fewer are positive than are drawn without
+        replacement. The error is raised at once if the weights have been computed, otherwise where the indices are read.
 
         >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
     def multiply(self, other: Operand) -> Tensor:
@@ -1265,8 +1265,8 @@ class Methods:
         """The integer part, toward zero."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
-    def type(self, dtype: Any) -> Tensor:
-        """As another dtype."""
+    def type(self, dtype: Any = None) -> Any:
+        """As another dtype; without one, the name of the own."""
     def type_as(self, other: Tensor) -> Tensor:
         """As the dtype of other."""
     def unbind(self, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:

@@ -150,12 +150,14 @@ def reworded(error: E, text: str) -> E:
     return other
 
 
-def no_such_name(place: str, name: str, names: Iterable[str]) -> AttributeError:
-    """The error for a name that a module does not have, with the most similar one that it has."""
+def no_such_name(place: str, name: str, names: Iterable[str], hint: str = "") -> AttributeError:
+    """The error for a name that a module does not have, with the hint, or the name that it has and that is similar."""
     import difflib
 
-    near = difflib.get_close_matches(name, names, 1)
-    return AttributeError(f"{place} has no attribute {name!r}" + "".join(f"; did you mean {each!r}?" for each in near))
+    near = [] if hint else difflib.get_close_matches(name, names, 1, 0.75)  # Less similar short names are not meant.
+    advice = f": {hint}" if hint else "".join(f"; did you mean {each!r}?" for each in near)
+    # With an `obj` of its own, Python adds no guess to the traceback.
+    return AttributeError(f"{place} has no attribute {name!r}{advice}", name=name, obj=None)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dtypes import DType
+from npu_tensor.dtypes import DType, int64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
@@ -382,8 +382,12 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
-    """Powers of the elements of x, from 0 to N - 1, along a new dimension; N is their number unless given."""
+    """Powers of the elements of x, from 0 to N - 1, along a new dimension; N is their number unless given.
+
+    Integers give int64.
+    """
     x = _operand("vander", x)
+    x = x if x.is_floating_point() else x.to(int64)
     count = x.shape[-1] if N is None else N
     exponents = from_array(np.arange(count))
     return x.unsqueeze(-1) ** exponents.to(x.dtype)

@@ -20,7 +20,15 @@ from npu_tensor._util.units import size
 from npu_tensor._util.user_warnings import INTERNAL, user_line
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype, stored_shape
-from npu_tensor.errors import ArgumentError, DTypeError, GradientError, NpuTensorError, OutOfMemoryError, ShapeError
+from npu_tensor.errors import (
+    ArgumentError,
+    DTypeError,
+    GradientError,
+    NpuTensorError,
+    OutOfMemoryError,
+    ShapeError,
+    no_such_name,
+)
 from npu_tensor.graph.aliasing import Storage, View, view_node
 from npu_tensor.graph.history import (
     GradMode,
@@ -33,6 +41,7 @@ from npu_tensor.graph.history import (
     leaf_of,
     same_value,
 )
+from npu_tensor.graph.index_checks import check_indices
 from npu_tensor.graph.nodes import (
     PLACEHOLDER,
     Data,
@@ -196,9 +205,10 @@ class Tensor(Methods):
             _realize_nodes((node,), wait)
         return self
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type.
 
+        force: changes nothing; PyTorch needs it for tensors that require gradients.
         DTypeError for a quantized tensor, whose elements are numbers after dequantize() only.
         """
         if self.dtype.is_quantized:
@@ -293,6 +303,13 @@ class Tensor(Methods):
             raise ShapeError("mT needs two dimensions or more, or none")
         return self.transpose(-2, -1) if self.ndim else self.permute()
 
+    @property
+    def H(self) -> Tensor:
+        """A matrix transposed."""
+        if self.ndim not in (0, 2):
+            raise ShapeError(f"H needs a matrix, not {self.ndim} dimensions; mT swaps the last two")
+        return self.mT
+
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
@@ -314,8 +331,9 @@ class Tensor(Methods):
                 if config.eager and node.value is None and not watches:
                     _realize_nodes((node,))
                 return node
-            hint = f": {_HINTS[name]}" if name in _HINTS else ""
-            raise AttributeError(f"'Tensor' object has no attribute {name!r}{hint}", name=name, obj=self)
+            if name in _HINTS:
+                raise no_such_name("'Tensor' object", name, (), _HINTS[name])
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}", name=name, obj=self)
 
     def __reduce__(self) -> Any:
         # As bytes: NumPy's pickles share their memory where the protocol lets them, but not those of bfloat16.
@@ -493,8 +511,12 @@ _NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') l
 _HINTS = {
     "cuda": _NO_TRANSFER,
     "npu": _NO_TRANSFER,
+    "astype": "write x.to(dtype)",
+    "copy": "write x.clone()",
+    "strides": "x.stride() gives them, in elements",
+    "tobytes": "write x.numpy().tobytes()",
 }
-"""What to say where PyTorch's tensors have an attribute that these cannot have."""
+"""What to say where PyTorch's tensors, or NumPy's arrays, have an attribute that these do not have."""
 
 
 def wrap(node: Node) -> Tensor:
@@ -681,6 +703,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     """The Tensor of a newly recorded node; runs it at once in eager mode or when the chain has become too long."""
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
+    if call.op.indices is not None:
+        check_indices(call, inputs, where)
     # Python calls __init__ for 200 ns; the stores alone take 80.
     node: Node
     if active and is_tracked(call, inputs):

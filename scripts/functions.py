@@ -74,6 +74,10 @@ def _recorded(value: Any) -> dict[str, None]:
     return dict.fromkeys(name for name in names if name in OPS)
 
 
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+
+
 def function_page(name: str) -> str:
     """The text of one page."""
     entry = registry.PUBLIC[name]
@@ -83,7 +87,9 @@ def function_page(name: str) -> str:
     value = evaluated(source) if source else None
     ops = {entry.op.name: None} if entry.op is not None else _recorded(value)
     forms = [f"x.{name}" if entry.method else "", f"x.{name}_" if entry.in_place else ""]
-    methods = " and ".join(f"`{form}()`" for form in forms if form)
+    others = [*inspect.signature(function).parameters.values()][1:]
+    needed = ", ".join(str(each.replace(annotation=each.empty)) for each in others if _is_needed(each))
+    methods = " and ".join(f"`{form}({needed})`" for form in forms if form)
     lines = [f"# {name}", "", "```text", _signature(name), "```", ""]
     lines += [f"Also a method: {methods}.", ""] if methods else []
     lines += [*_described(inspect.getdoc(function) or ""), ""]

@@ -58,6 +58,9 @@ def value_and_grad(
     them; the gradient has the structure of the argument, or is a tuple of such for several. has_aux: the function
     returns (value, aux); then the result is ((value, aux), gradient).
     """
+    if not callable(function):
+        hint = "; of a loss, backward() adds the gradients to `grad` of its leaves"
+        raise TypeError(f"grad: expected a function to differentiate, not {_described(function)}{hint}")
 
     @functools.wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, int64
+from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, int64, promote
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functions.register import composite, fitting
 from npu_tensor.graph.tracing import current_watch
@@ -71,6 +71,23 @@ def _as_arrays(data: Any) -> Any:
     return as_array(data) if hasattr(data, "__dlpack__") and not isinstance(data, (np.ndarray, Tensor)) else data
 
 
+def _types(data: Any) -> set[type]:
+    """The types of what stands in nested lists."""
+    if not isinstance(data, (list, tuple)):
+        return {type(data)}
+    types = set(map(type, data))
+    return set().union(*map(_types, data)) if any(issubclass(each, (list, tuple)) for each in types) else types
+
+
+def _dtype_of(element: Any) -> DType:
+    """The dtype of an element of a list: its own, or the default one of a Python number."""
+    if isinstance(element, (Tensor, np.ndarray, np.generic)):
+        return as_dtype(element.dtype)
+    if hasattr(element, "__dlpack__"):
+        return as_dtype(as_array(element).dtype)
+    return default_dtype(next((kind for kind in (bool, int) if isinstance(element, kind)), float))
+
+
 def _culprit(data: Any) -> Any:
     """The first element that is no number, or the first of all."""
     strange = (each for each in _elements(data) if not isinstance(each, (numbers.Real, np.bool_, Tensor)))
@@ -90,8 +107,8 @@ def _all_integers(data: Any) -> bool:
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
-    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. Gradients
-    that a library notes for its array stay behind.
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. A list of
+    several kinds gets the promoted dtype. Gradients that a library notes for its array stay behind.
     Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
     an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`.
     """
@@ -118,9 +135,10 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         raise ArgumentError("a number does not fit int64; give a float dtype to hold it approximately")
     if array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
         raise DTypeError(f"cannot make a tensor of {type(_culprit(data)).__name__}")
-    if dtype is None and array.dtype == np.float64:
-        is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
-        dtype = None if is_array else default_dtype(float)
+    if dtype is None and not _types(data) <= {bool, int, float}:
+        dtype = promote((each, 1) for each in set(map(_dtype_of, _elements(data))))
+    elif dtype is None and array.dtype == np.float64:
+        dtype = default_dtype(float)
     if dtype is not None and as_dtype(dtype).is_integer and array.size:
         for extreme in (array.min(), array.max()):  # either is NaN if one element is
             fitting(extreme, as_dtype(dtype))

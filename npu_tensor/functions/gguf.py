@@ -222,7 +222,48 @@ def load_gguf(path: str | os.PathLike[str]) -> GGUF:
     in place meanwhile; `save_gguf` to its path replaces it. Raises ArgumentError for a file that is damaged, of a
     version other than 2 and 3, or has tensors of a type other than F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, Q5_0,
     Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4.
+
+    Of a file that was split, as `model-00001-of-00003.gguf`, all parts are read; the metadata is that of the first.
+    Raises FileNotFoundError for a part that is not beside the others.
     """
+    file = _mapped(path)
+    count, number = _integer(file, "split.count"), _integer(file, "split.no")
+    if count is None or count < 2:
+        return file
+    name = os.fsdecode(path)
+    start = name if number is None else name.removesuffix(_part_ending(number, count))
+    if start == name:
+        raise ArgumentError(f"load_gguf: {name!r} is one of {count} parts, and its name does not say which")
+    return _joined([_mapped(f"{start}{_part_ending(part, count)}") for part in range(count)], name)
+
+
+def _integer(file: GGUF, key: str) -> int | None:
+    """An integer of the metadata; None if there is none."""
+    value = file.metadata.get(key)
+    return value if type(value) is int else None
+
+
+def _part_ending(number: int, count: int) -> str:
+    """The end of the name that llama.cpp gives to a part; `number` counts from 0."""
+    return f"-{number + 1:05}-of-{count:05}.gguf"
+
+
+def _joined(parts: list[GGUF], path: str) -> GGUF:
+    """One file of the parts of one. ArgumentError if they do not belong together."""
+    tensors: dict[str, Tensor] = {}
+    for number, part in enumerate(parts):
+        if (_integer(part, "split.no"), _integer(part, "split.count")) != (number, len(parts)):
+            raise ArgumentError(f"load_gguf: what is named part {number + 1} of {path!r} is another file")
+        tensors |= part.tensors
+    found, expected = sum(len(part.tensors) for part in parts), _integer(parts[0], "split.tensors.count")
+    if len(tensors) < found or expected not in (None, found):
+        raise ArgumentError(f"load_gguf: {path!r} has {expected} tensors, and {found} are in its {len(parts)} parts")
+    metadata = {key: value for key, value in parts[0].metadata.items() if not key.startswith("split.")}
+    return GGUF(metadata, MappingProxyType(tensors))
+
+
+def _mapped(path: str | os.PathLike[str]) -> GGUF:
+    """One file, mapped. ArgumentError if it cannot be read."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         data = np.memmap(file, np.uint8, "r") if size else np.zeros(0, np.uint8)

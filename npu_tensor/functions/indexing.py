@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from npu_tensor.dtypes import bool_, int64, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros_like
 from npu_tensor.functions.register import Operand, composite, converted, fitting, tensor_of
+from npu_tensor.graph.tracing import watches
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -52,6 +54,20 @@ def _as_tensor(part: Any) -> Tensor:
     return from_array(array)
 
 
+def _number(index: Any) -> int | None:
+    """Return the value of an integer without dimensions, which selects a slice as a Python integer does.
+
+    Return None for everything else, and for tensors while a function is captured: their values are not there then.
+    """
+    is_tensor = isinstance(index, Tensor)
+    if not (is_tensor or isinstance(index, np.ndarray)) or index.ndim:
+        return None
+    is_integer = index.dtype.is_integer if is_tensor else index.dtype.kind in "iu"
+    if not is_integer or index.dtype in (bool_, uint8, np.uint8) or (is_tensor and get_ident() in watches):
+        return None
+    return int(index)
+
+
 def _parts(index: Any, ndim: int) -> list[Any]:
     """The index as a list for all dimensions: Ellipsis spelled out, sequences and arrays as tensors."""
     items = list(index) if isinstance(index, tuple) else [index]
@@ -63,6 +79,9 @@ def _parts(index: Any, ndim: int) -> list[Any]:
             used += isinstance(part, slice)
         elif isinstance(part, (bool, np.bool_)):
             parts.append(from_array(np.asarray(part)))
+        elif (number := _number(part)) is not None:
+            parts.append(number)
+            used += 1
         elif isinstance(part, (Tensor, np.ndarray, list, tuple, range)):
             tensor = _as_tensor(part)
             if tensor.is_floating_point():
@@ -184,12 +203,21 @@ def _basic(input: Tensor, index: _Index) -> Tensor:
     return input.reshape(index.shape) if input.shape != index.shape else input
 
 
-def _are_adjacent(places: list[int]) -> bool:
-    return places[-1] - places[0] == len(places) - 1
+def _start(tensors: tuple[tuple[int, Tensor], ...]) -> int:
+    """Return where the dimensions of index tensors stand in the result.
+
+    Neighbouring tensors leave their dimensions where they stood; otherwise these come first, as in NumPy. A tensor
+    without dimensions only removes its own, as an integer does.
+    """
+    removed = [place for place, tensor in tensors if not tensor.ndim]
+    places = [place - sum(other < place for other in removed) for place, tensor in tensors if tensor.ndim]
+    return places[0] if places and places[-1] - places[0] == len(places) - 1 else 0
 
 
 def get(input: Tensor, index: Any) -> Tensor:
     """input[index]."""
+    if (number := _number(index)) is not None:
+        index = number
     if type(index) is int and input.ndim:
         return ops.select(input, 0, index)
     resolved = _resolved(index, input.shape)
@@ -200,11 +228,9 @@ def get(input: Tensor, index: Any) -> Tensor:
     indices = [tensor for _, tensor in resolved.tensors]
     others = [axis for axis in range(basic.ndim) if axis not in places]
     elements = ops.take_points(basic.permute(*places, *others), *indices)
-    if not _are_adjacent(places) or not places[0]:
+    added, before = elements.ndim - len(others), _start(resolved.tensors)
+    if not added or not before:
         return elements
-    # Neighbouring index tensors leave their result where they stood; otherwise it comes first, as in NumPy.
-    added = elements.ndim - len(others)
-    before = places[0]
     order = [*range(added, added + before), *range(added), *range(added + before, elements.ndim)]
     return elements.permute(*order).clone()  # a tensor of its own
 
@@ -249,7 +275,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     indices = [tensor for _, tensor in resolved.tensors]
     extents = broadcast_shapes(*(tensor.shape for tensor in indices))
     outer = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
-    start = places[0] if places and _are_adjacent(places) else 0
+    start = _start(resolved.tensors)
     shape = (*outer[:start], *extents, *outer[start:])
     dims = tuple(axis for place in places if (axis := resolved.origins[place]) is not None)
     others = [len(range(*bound)) for axis, bound in enumerate(resolved.bounds) if axis not in dims]

@@ -489,7 +489,7 @@ def scaled_dot_product_attention(
         """The tokens of a group of heads are rows of one product with the head that serves them."""
         return x.reshape(*x.shape[:-3], *rows, x.shape[-1]) if enable_gqa else x
 
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
     wider = "float64" if dtype is float64 else "float32"
     products = ops.contract(grouped(query, together), key.transpose(-1, -2), wider)
     scores = _masked(grouped(products, apart) * factor, attn_mask, is_causal)

@@ -229,7 +229,7 @@ def adapted(
     places: int,
     reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean,
 ) -> Tensor:
-    """The place dimensions reduced to so many parts each."""
+    """Reduce each place dimension to so many parts. The result is never the input itself."""
     require_places(input, places)
     dtype, result = require_float(input), wide(input)
     several = isinstance(output_size, (tuple, list))
@@ -247,7 +247,8 @@ def adapted(
         bounds = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
         parts_of = [reduce(result.narrow(dim, start, end - start), dim, True) for start, end in bounds]
         result = joined(parts_of, result.ndim + dim)
-    return result.to(dtype)
+    result = result.to(dtype)
+    return result.clone() if result is input else result
 
 
 @for_places("adaptive_avg_pool")

@@ -369,12 +369,12 @@ def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[T
     return product.reshape(*(extents[label] for label in out)), out
 
 
-@composite(method=False)
+@composite(method=False, view=True)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
-    operand of integers are int64, products keep its dtype.
+    operand of integers are int64, products keep its dtype. A transposition or a diagonal of a single operand is a view.
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """

@@ -40,7 +40,7 @@ def inference_mode(mode: Any = True) -> Any:
 
 
 class _Entered(GradMode):
-    """A mode that holds at once, and is a context besides."""
+    """A mode that holds at once, and is a context besides. As a decorator it holds in the function alone."""
 
     def __init__(self, enabled: bool) -> None:
         super().__init__(enabled)
@@ -49,10 +49,14 @@ class _Entered(GradMode):
     def __enter__(self) -> None:
         pass
 
+    def __call__(self, func: Any) -> Any:
+        super().__exit__()
+        return super().__call__(func)
+
 
 @composite(method=False)
 def set_grad_enabled(mode: bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, or inside a with block.
+    """Whether gradients pass through what this thread records from now on, in a with block or a decorated function.
 
     >>> nt.set_grad_enabled(True)
     """
@@ -81,9 +85,9 @@ registry.publish("nelement", registry.Public(None, Tensor.numel))
 
 
 @composite("type", function=False)
-def type_of(input: Tensor, dtype: Any) -> Tensor:
-    """As another dtype."""
-    return input.to(dtype)
+def type_of(input: Tensor, dtype: Any = None) -> Any:
+    """As another dtype; without one, the name of the own."""
+    return str(input.dtype) if dtype is None else input.to(dtype)
 
 
 @composite(method=False)

@@ -10,11 +10,13 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, default_dtype, float32, float64
-from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import Generator, arange, check_device, draw, extents, rand, randint, randn
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite, tensor_of
+from npu_tensor.functions.search import searchsorted
 from npu_tensor.functions.shape import topk
+from npu_tensor.graph.index_checks import known_value
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor
 
@@ -85,8 +87,8 @@ def multinomial(
 ) -> Tensor:
     """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
 
-    Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
-    than are drawn without replacement.
+    Raises DimensionError if weights are negative or not finite, or if fewer are positive than are drawn without
+    replacement. The error is raised at once if the weights have been computed, otherwise where the indices are read.
 
     >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)
     """
@@ -97,13 +99,16 @@ def multinomial(
     categories = input.shape[-1]
     if num_samples < 1 or (num_samples > categories and not replacement):
         raise ArgumentError(f"{num_samples} samples cannot be drawn of {categories} categories")
+    known, needed = known_value(input._node), 1 if replacement else num_samples
+    if known is not None and not ((np.isfinite(known) & (known >= 0)).all() and ((known > 0).sum(-1) >= needed).all()):
+        raise DimensionError(_WRONG_WEIGHTS.partition(";")[0])
     weights = input.to(float64)
     if replacement:
         sums = weights.cumsum(-1)
         # The last is 1 exactly, and `rand` below 1: the first sum above the number drawn exists.
         sums = sums / sums[..., -1:]
-        drawn = rand((*input.shape[:-1], num_samples, 1), generator=generator, dtype=float64)
-        samples = (sums.unsqueeze(-2) <= drawn).sum(-1)
+        drawn = rand((*input.shape[:-1], num_samples), generator=generator, dtype=float64)
+        samples = searchsorted(sums, drawn, right=True)
     else:
         # The smallest of exponential numbers of these rates are a draw without replacement.
         samples = topk(_exponential(weights, generator) / weights, num_samples, largest=False).indices

@@ -148,7 +148,8 @@ def interpolate(
         # As in PyTorch, an extent that stays is copied whatever the factor, but by "nearest" only of two places.
         if count != extents[axis] or (places != 2 and not needed):
             result = method(result, axis - places, count, scale, bool(align_corners))
-    return result.to(dtype)
+    result = result.to(dtype)
+    return result.clone() if result is input else result
 
 
 def _counts(

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DType
+from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, ones_like, zeros, zeros_like
 from npu_tensor.functions.indexing import (
@@ -104,6 +104,8 @@ _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "
 
 def _start_of(reduce: str, dtype: DType) -> float:
     """What changes nothing in a reduction of this dtype."""
+    if dtype is bool_:
+        return reduce in ("prod", "amin")
     if reduce in ("amax", "amin"):
         limits = np.iinfo(dtype.numpy) if dtype.is_integer else None
         lowest, highest = (limits.min, limits.max) if limits else (-math.inf, math.inf)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64, int32, int64
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.functions.creation import ones_like, zeros
@@ -16,6 +18,9 @@ from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
+
+_MOST_COMPARISONS: Final = 4096
+"""Comparisons of a row of values with its whole sequence that cost about as much as a binary search in NumPy."""
 
 
 @composite()
@@ -76,15 +81,20 @@ def searchsorted(
 ) -> Tensor:
     """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
 
-    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
-    compared with the whole sequence.
+    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape.
 
     >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))
     """
     values = tensor_of(input)
+    if not sorted_sequence.ndim:
+        raise ShapeError("a sequence has at least one dimension")
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:
+        raise ShapeError("a sequence of several dimensions needs values with the same leading ones")
+    rows = math.prod(sorted_sequence.shape[:-1])
+    if sorted_sequence.shape[-1] * values.numel() > _MOST_COMPARISONS * rows:
+        places = ops.search_places(sorted_sequence, values, right)
+        return places.to(int32) if out_int32 else places
     if sorted_sequence.ndim > 1:
-        if sorted_sequence.shape[:-1] != values.shape[:-1]:
-            raise ShapeError("a sequence of several dimensions needs values with the same leading ones")
         sorted_sequence = sorted_sequence.unsqueeze(-2)
     values = values.unsqueeze(-1)
     before = sorted_sequence <= values if right else sorted_sequence < values

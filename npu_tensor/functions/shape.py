@@ -307,10 +307,12 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
 
+    A single vector is returned as it is.
+
     >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))
     """
     if len(tensors) == 1:
-        return tensors[0].clone()
+        return tensors[0]
     return stack([grid.reshape(grid.numel()) for grid in meshgrid(*tensors)], -1)
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
+from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.indexing import put, require_same_dtype
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.functions.shape import cat, cut, split, stack
 from npu_tensor.functions.shape import pad as _pad
-from npu_tensor.ops.rules import dimension, unpacked
+from npu_tensor.ops.rules import dimension, promoted, unpacked
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
 
@@ -159,7 +160,9 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @composite(method=False)
 def block_diag(*tensors: Any) -> Tensor:
     """The matrix with these matrices along its diagonal; numbers and vectors count as one row."""
-    blocks = [_matrix(tensor_of(tensor)) for tensor in tensors]
+    parts = [tensor_of(tensor) for tensor in tensors]
+    dtype = promoted([part._node.spec for part in parts]) if parts else None
+    blocks = [_matrix(part).to(dtype) for part in parts]
     rows, width, before = [], sum(block.shape[1] for block in blocks), 0
     for block in blocks:
         rows.append(_pad(block, (before, width - before - block.shape[1])))
@@ -169,11 +172,12 @@ def block_diag(*tensors: Any) -> Tensor:
 
 @composite(method=False)
 def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tensor:
-    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round.
+    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round. Integers give int64.
 
     >>> nt.vander(nt.tensor([1, 2, 3]))
     """
     count = x.shape[-1] if N is None else N
+    x = x if x.is_floating_point() else x.to(int64)
     powers = [x**exponent for exponent in range(count)]
     return stack(powers if increasing else powers[::-1], -1) if powers else zeros(*x.shape, 0, dtype=x.dtype)
 
@@ -322,7 +326,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if broadcast_shapes(input.shape, shape) != input.shape:
         raise ShapeError(f"{list(shape)} does not expand to {list(input.shape)}")
     dims = [*range(added), *(axis for axis in range(added, input.ndim) if shape[axis - added] == 1)]
-    return (input.sum(dims) if dims else input).reshape(shape)
+    return input.sum(dims).reshape(shape) if dims else input
 
 
 @composite()

@@ -31,7 +31,7 @@ __all__: list[str] = []
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """Covariances of the rows of a matrix, whose columns are samples; a vector is one row.
+    """Covariances of the rows of a matrix, whose columns are samples; of a vector or one row, the variance.
 
     fweights: how often each sample counts, as integers; aweights: how much.
     """
@@ -50,7 +50,7 @@ def cov(
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     scaled = centred if weights is None else centred * weights
     result: Tensor = (scaled.to(rows.dtype) @ centred.mT) / freedom
-    return result if input.ndim == 2 else result.reshape(())
+    return result.reshape(()) if result.shape[0] == 1 else result
 
 
 @composite()
@@ -135,7 +135,7 @@ def histogram(
         edges = bins
     else:
         low, high = _limits(flat, *(range or (0, 0)))
-        edges = (arange(bins + 1, dtype=input.dtype) * ((high - low) / bins) + low).to(input.dtype)
+        edges = ops.linspace_between(low, high, (bins + 1,), input.dtype)
     count = edges.shape[0] - 1
     place = bucketize(flat, edges, right=True) - 1
     place = ops.where_op(flat == edges[-1], count - 1, place)

@@ -6,11 +6,13 @@ require gradients, and with the arguments of a function that is differentiated.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ContextDecorator, contextmanager
+from functools import wraps
 from operator import attrgetter
 from typing import Any, Final
 
@@ -88,6 +90,38 @@ class GradMode(ContextDecorator):
 
     def _recreate_cm(self) -> GradMode:
         return GradMode(self.enabled)
+
+    def __call__(self, func: Any) -> Any:
+        """Return a function that runs in the mode. The body of a generator does whenever it is resumed.
+
+        Raises TypeError for an async function: between its awaits, other tasks of the thread would run in the mode.
+        """
+        if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
+            name = "enable_grad" if self.enabled else "no_grad"
+            raise TypeError(f"{name} cannot decorate an async function; write `with {name}():` between two awaits")
+        return self._resumed(func) if inspect.isgeneratorfunction(func) else super().__call__(func)
+
+    def _resumed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            inner = function(*args, **kwargs)
+            resume, value = inner.send, None
+            try:
+                while True:
+                    with GradMode(self.enabled):
+                        given = resume(value)
+                    try:
+                        resume, value = inner.send, (yield given)
+                    except GeneratorExit:
+                        with GradMode(self.enabled):
+                            inner.close()
+                        raise
+                    except BaseException as error:
+                        resume, value = inner.throw, error
+            except StopIteration as end:
+                return end.value
+
+        return generator
 
     def __enter__(self) -> None:
         self._before.append(grad_mode.enabled)

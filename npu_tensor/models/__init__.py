@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor.models.decoder import ARCHITECTURES, Decoder, DecoderConfig
@@ -31,13 +32,26 @@ class LanguageModel(NamedTuple):
     decoder: Decoder
     tokenizer: Tokenizer
 
-    def generation(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling()) -> Generation:  # noqa: B008
-        """The tokens that continue a text, at most so many, as an iterator that computes them."""
-        return Generation(self.decoder, self.tokenizer.encode(prompt), tokens, sampling, self.tokenizer.ends)
+    def generation(
+        self,
+        prompt: str,
+        tokens: int = 64,
+        sampling: Sampling = Sampling(),  # noqa: B008 - immutable
+        *,
+        max_new_tokens: int | None = None,
+        **fields: Any,
+    ) -> Generation:
+        """The tokens that continue a text, at most so many, as an iterator that computes them.
 
-    def generate(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling()) -> str:  # noqa: B008
-        """The text that continues a text, by at most so many tokens."""
-        run = self.generation(prompt, tokens, sampling)
+        max_new_tokens: another name of `tokens`. fields: of `sampling`, in place of what it has, such as temperature.
+        """
+        most = tokens if max_new_tokens is None else max_new_tokens
+        chosen = replace(sampling, **fields)
+        return Generation(self.decoder, self.tokenizer.encode(prompt), most, chosen, self.tokenizer.ends)
+
+    def generate(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling(), **others: Any) -> str:  # noqa: B008
+        """The text that continues a text, by at most so many tokens. others: as for `generation`."""
+        run = self.generation(prompt, tokens, sampling, **others)
         return self.tokenizer.decode(list(run), run.prompt)
 
 

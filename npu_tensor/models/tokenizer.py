@@ -129,19 +129,13 @@ class Tokenizer:
         if self._template is None:
             raise ArgumentError("the file has no chat template (tokenizer.chat_template); pass the text as it stands")
         try:
-            from jinja2 import TemplateError
-            from jinja2.sandbox import ImmutableSandboxedEnvironment
+            from npu_tensor.models.chat_templates import environment
         except ImportError:
             raise ImportError("chats need the package jinja2: in a checkout, pip install '.[models]'") from None
-
-        def raise_exception(text: str) -> None:
-            raise TemplateError(text)
-
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = raise_exception
+        # As in transformers, what templates ask for is there also where a chat has none of it.
+        given = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
         try:
-            template = environment.from_string(self._template)
-            return template.render(messages=list(messages), add_generation_prompt=True, **self._names)
+            return environment().from_string(self._template).render(**given, **self._names)
         except Exception as error:  # a template may compute anything
             raise ArgumentError(f"the chat template of the file fails: {error}") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -162,6 +162,7 @@ class Op:
         computes: bool = True,
         updates: bool = False,
         quantized: bool = False,
+        indices: Callable[[Call], Iterator[tuple[int, int, int]]] | None = None,
     ) -> None:
         """
         ggml: its name there; several are separated by ", ", and kernels go by the first.
@@ -174,6 +175,7 @@ class Op:
         updates: whether the body writes its result over its first operand, which is a copy or memory that nobody else
         needs.
         quantized: whether operands or the result may be of a quantized dtype; DTypeError for all other ops.
+        indices: of each operand that is an index, its position, the lowest value, and the first that is too large.
         """
         self.body: Final = body
         self.name: Final = body.__name__.removesuffix("_op").rstrip("_")
@@ -192,6 +194,7 @@ class Op:
         self.computes: Final = computes
         self.updates: Final = updates
         self.quantized: Final = quantized
+        self.indices: Final = indices
         operands, attributes = _parameters(body)
         self.variadic: Final = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
         if self.variadic:

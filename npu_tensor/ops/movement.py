@@ -6,6 +6,7 @@ The views are closed under composition; every other shape function of the fronte
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import Layout, Operand, Resolution
+from npu_tensor.ops.declare import Call, Layout, Operand, Resolution
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.ops.registry import op
 from npu_tensor.ops.rules import dimension, require_tensor
@@ -410,6 +411,25 @@ def top_indices(input, /, k: int, dim: int, largest: bool):
     return np.moveaxis(values, -1, dim)
 
 
+def _search_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    require_tensor(operands[0])
+    values = require_tensor(operands[1])
+    register = rules.promoted(operands).register
+    return Resolution(Spec.of(values.shape, int64), (register, register), attributes)
+
+
+@op(kind="data", rule=_search_rule, public=False)
+def search_places(sequence, values, /, right: bool = False):
+    """Binary search in the ascending rows of `sequence`, which has one dimension or the leading ones of `values`."""
+    side: Any = "right" if right else "left"
+    if sequence.ndim == 1:
+        return np.searchsorted(sequence, values, side)
+    places = np.empty(values.shape, np.int64)
+    for row in np.ndindex(sequence.shape[:-1]):
+        places[row] = np.searchsorted(sequence[row], values[row], side)
+    return places
+
+
 # --- indexing by tensors
 
 
@@ -430,7 +450,11 @@ def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: in
         raise IndexError(f"{name} {wrong} is out of range for extent {extent}")
 
 
-@op(kind="data", rule=_gather_rule, public=False, computes=False)
+def _index_along(call: Call) -> Iterator[tuple[int, int, int]]:
+    yield 1, 0, require_tensor(call.operands[0]).shape[call.attributes["dim"]]
+
+
+@op(kind="data", rule=_gather_rule, public=False, computes=False, indices=_index_along)
 def gather_along(input, index, /, dim: int, name: str = "index", caller: str = ""):
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
 
@@ -451,7 +475,9 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
-@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True)
+@op(
+    kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True, indices=_index_along
+)
 def take_op(input, index, /, dim: int, name: str = "index", caller: str = ""):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 
@@ -470,7 +496,12 @@ def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     return Resolution(Spec.of((*shape, *rest), x.dtype), (None,) * len(operands), {})
 
 
-@op(kind="data", rule=_index_rule, public=False, computes=False)
+def _leading_indices(call: Call) -> Iterator[tuple[int, int, int]]:
+    for position, extent in enumerate(require_tensor(call.operands[0]).shape[: len(call.operands) - 1], 1):
+        yield position, -extent, extent
+
+
+@op(kind="data", rule=_index_rule, public=False, computes=False, indices=_leading_indices)
 def take_points(*tensors):
     """tensors[0][tensors[1], tensors[2], ...]: integer tensors index the leading dimensions together."""
     input, *indices = tensors
@@ -491,7 +522,13 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     return Resolution(x, (register, register, *(None for _ in indices)), attributes)
 
 
-@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True)
+def _put_indices(call: Call) -> Iterator[tuple[int, int, int]]:
+    for position, dim in enumerate(call.attributes["dims"], 2):
+        extent = len(range(*call.attributes["bounds"][dim]))
+        yield position, -extent if call.attributes["wrap"] else 0, extent
+
+
+@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True, indices=_put_indices)
 def put_op(
     *tensors,
     bounds: tuple[tuple[int, int, int], ...],

@@ -49,17 +49,29 @@ def capsule_of(
 ) -> Any:
     """What `__dlpack__` of a read-only array returns: a copy, or with copy=False the memory, marked as read-only.
 
-    PyTorch ignores the mark: consumers that pass copy=False must not write. Raises BufferError if `copy` is False and
-    the consumer does not know version 1.0, which has the mark, or if `dl_device` is not the processor's.
+    Versions of DLPack before 1.0 have no such mark, and PyTorch ignores it: consumers that pass copy=False must not
+    write. Raises BufferError if `dl_device` is not the processor's.
     """
+    is_bfloat16 = array.dtype == bfloat16.numpy
+    words = array.view(np.uint16) if is_bfloat16 else array
     if copy is False and (max_version is None or max_version < (1, 0)):
-        raise BufferError("a tensor's memory is read-only, which only DLPack 1.0 can say: copy=False is impossible")
-    copy = copy is not False
-    if array.dtype != bfloat16.numpy:
-        return array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
-    capsule = array.view(np.uint16).__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
-    _type_code(capsule).value = _BFLOAT
+        words = np.asarray(_Unmarked(words))  # NumPy exports no read-only array without the mark
+    capsule = words.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy is not False)
+    if is_bfloat16:
+        _type_code(capsule).value = _BFLOAT
     return capsule
+
+
+class _Unmarked:
+    """The memory of a read-only array as writable memory. Keeps the array alive."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        interface = self.array.__array_interface__
+        return {**interface, "data": (interface["data"][0], False)}
 
 
 def as_array(external: Exporter) -> np.ndarray[Any, Any]:

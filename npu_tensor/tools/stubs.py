@@ -171,6 +171,7 @@ def _functions() -> str:
         "__version__: str\n",
         *(f"{name}: DType\n" for name in names),
         *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
+        "newaxis: None\n",
         "\n",
     ]
     lines += [_definition(name, function, False) for name, function in sorted(registry.functions().items())]

@@ -6,7 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -141,6 +141,53 @@ def test_who_requires_gradients() -> None:
     assert not (c * 2).requires_grad
     y.detach_()
     assert not y.requires_grad
+
+
+@pytest.mark.parametrize("name", ["no_grad", "enable_grad", "inference_mode"])
+def test_generators_run_in_the_mode_of_their_decorator(name: str) -> None:
+    seen = []
+    for lib in (torch, nt):
+        w = lib.ones(1, requires_grad=True)
+
+        @getattr(lib, name)()
+        def states(lib: Any = lib, w: Any = w) -> Iterator[Any]:
+            try:
+                sent = yield (w * 2).requires_grad
+                yield (w * 2).requires_grad, sent
+            except KeyError:
+                yield "caught", (w * 2).requires_grad
+            finally:
+                seen.append((w * 2).requires_grad)
+            return "the end"
+
+        for outside in (True, False):
+            with lib.set_grad_enabled(outside):
+                first, second = states(), states()
+                seen.append([next(first), lib.is_grad_enabled(), first.send(7), lib.is_grad_enabled()])
+                seen.append([next(second), second.throw(KeyError("x")), lib.is_grad_enabled()])
+                with pytest.raises(StopIteration) as end:
+                    next(first)
+                second.close()
+                seen.append([end.value.value, lib.is_grad_enabled()])
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+
+
+def test_async_functions_are_not_decorated_with_a_mode() -> None:
+    async def wait() -> None: ...
+
+    async def count() -> Any:
+        yield 1
+
+    for function in (wait, count):
+        with pytest.raises(TypeError, match=r"no_grad cannot decorate an async function; write `with no_grad\(\):`"):
+            nt.no_grad()(function)
+
+
+def test_set_grad_enabled_as_a_decorator_holds_in_the_function_alone() -> None:
+    for lib in (torch, nt):
+        w = lib.ones(1, requires_grad=True)
+        function = lib.set_grad_enabled(False)(lambda w=w: (w * 2).requires_grad)
+        assert [lib.is_grad_enabled(), function(), function(), lib.is_grad_enabled()] == [True, False, False, True]
 
 
 @pytest.mark.covers("is_grad_enabled", "set_grad_enabled")

@@ -85,7 +85,7 @@ def test_central_differences(op: Op) -> None:
 
 CREATES = {"arange_from", "eye_matrix", "linspace_between", "random_integers", "random_normal", "random_uniform"}
 CREATES |= {"random_binomial", "random_poisson"}
-INTEGERS = {"argsort", "frexp_part", "gcd", "lcm", "pow_integer", "running_extreme", "top_indices"}
+INTEGERS = {"argsort", "frexp_part", "gcd", "lcm", "pow_integer", "running_extreme", "search_places", "top_indices"}
 BY_STEPS = {"nextafter", "quantize", "dequantize", "bits_as"}
 
 

@@ -438,6 +438,7 @@ CASES: list[Case] = [
     ("cosine_similarity", (M, V), {}),
     ("scaled_dot_product_attention", (normal(2, 3, 4, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 5)), {}),
     ("scaled_dot_product_attention", (normal(4, 8), normal(4, 8), normal(4, 8)), {"is_causal": True, "scale": 0.5}),
+    ("scaled_dot_product_attention", (torch.zeros(2, 0), torch.zeros(3, 0), normal(3, 4)), {}),
     ("scaled_dot_product_attention", (normal(2, 4, 8), normal(2, 6, 8), normal(2, 6, 8), normal(4, 6)), {}),
     (
         "scaled_dot_product_attention",
@@ -472,8 +473,9 @@ CASES: list[Case] = [
     *calls("split_with_sizes", (M, [1, 3]), (M, [2, 4], 1)),
     *calls("diag_embed", (M,), (M, 2), (X, -1, 0, 2), (E,)),
     *calls("diagflat", (M,), (V, -2)),
-    *calls("block_diag", (M, V, S)),
+    *calls("block_diag", (M, V, S), (S.half(), V.bfloat16()), (S, torch.arange(3)), (S.double(), V.half())),
     *calls("vander", (V,), (V, 3, {"increasing": True})),
+    *(("vander", (torch.tensor([20, 200, 3]).to(dtype),), {}) for dtype in (torch.uint8, torch.int32)),
     *(("rot90", (X, k), {"dims": (0, 2)}) for k in (-1, 0, 1, 2, 3)),
     *calls("combinations", (V,), (V, 3, {"with_replacement": True}), (V, 7)),
     ("broadcast_shapes", ((3, 1), (1, 4), 4), {}),
@@ -491,7 +493,8 @@ CASES: list[Case] = [
     # statistics
     *calls("cov", (M,), (V,), (M, {"correction": 0}), (I, {"fweights": integers(4, 6) + 1})),
     *calls("cov", (M, {"fweights": integers(4, 6) + 1, "aweights": V.abs()}), (M, {"aweights": V.abs()})),
-    *calls("corrcoef", (M,), (V,)),
+    *calls("corrcoef", (M,), (V,), (M[:1],)),
+    *calls("cov", (M[:1],), (M[:1], {"correction": 0})),
     *calls("dist", (M, V), (M, M + 1, 1)),
     *calls("renorm", (M, 2, 0, 1.5), (X, 1, 2, 2.0)),
     *calls("histc", (M, 5), (NAN, 4, -2, 3), (torch.full((3,), 2.0), 4), (torch.zeros(0), 3)),
@@ -553,6 +556,11 @@ CASES: list[Case] = [
         ("scatter_reduce", (M, 1, torch.tensor([[0, 0, 3], [5, 1, 5]]), normal(3, 4), how), {"include_self": own})
         for how in ("sum", "prod", "mean", "amax", "amin")
         for own in (True, False)
+    ),
+    *(
+        ("scatter_reduce", (own, 0, torch.tensor([1]), ~own[:1], how), {"include_self": False})
+        for own in (torch.ones(3, dtype=torch.bool), torch.zeros(3, dtype=torch.bool))
+        for how in ("sum", "prod", "amax", "amin")
     ),
     *(("scatter_reduce", (I, 0, integers(4, 9, 6), integers(50, 9, 6), how), {}) for how in ("mean", "amax", "prod")),
     *(
@@ -1119,6 +1127,51 @@ def test_scatter_reduces_in_every_dtype(dtype: str, reduce: str) -> None:
         np.testing.assert_array_equal(ours.double().numpy(), expected.double().numpy())
 
 
+UNCHANGED: list[tuple[str, tuple[int, ...], tuple[Any, ...], dict[str, Any]]] = [
+    *((f"adaptive_avg_pool{n}d", (1, 1, *[2] * n), (2,), {}) for n in (1, 2, 3)),
+    *((f"adaptive_max_pool{n}d", (1, 1, *[2] * n), (2,), {}) for n in (1, 2, 3)),
+    ("adaptive_avg_pool2d", (1, 1, 2, 2), ((None, 2),), {}),
+    *(("interpolate", (1, 1, *[2] * n), (2,), {"mode": "area"}) for n in (1, 2, 3)),
+    *(("interpolate", (1, 1, *[2] * n), (2,), {"mode": mode}) for n, mode in enumerate(("linear", "bilinear"), 1)),
+    *(("interpolate", (1, 1, 2, 2), (), {"scale_factor": 1, "mode": mode}) for mode in ("nearest", "bicubic")),
+    ("dropout", (2, 2), (0.5, False), {}),
+    ("pad", (2, 2), ((0, 0),), {}),
+    ("cat", (2,), (), {}),
+    ("tile", (2, 2), ((1, 1),), {}),
+    ("roll", (2, 2), (0,), {}),
+    ("rot90", (2, 2), (0,), {}),
+    ("flip", (2, 2), ((),), {}),
+    ("clamp", (2, 2), (-9,), {}),
+    ("cartesian_prod", (3,), (), {}),
+    ("sum_to_size", (2, 2), ((2, 2),), {}),
+    ("sum_to_size", (1, 2, 2), ((2, 2),), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "arguments", "keywords"), UNCHANGED)
+def test_results_with_the_values_of_the_input_share_its_memory_as_in_pytorch(
+    name: str, shape: tuple[int, ...], arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    changed = []
+    for library, x in ((torch, torch.ones(shape)), (nt, nt.ones(*shape))):
+        function = getattr(library.nn.functional, name, None) or getattr(library, name, None)
+        first = [x] if name == "cat" else x
+        result = (function or getattr(type(x), name))(first, *arguments, **keywords)
+        result.mul_(5)
+        changed.append((result.tolist(), x.tolist()))
+    assert changed[0] == changed[1]
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "ii->i", "...->...", "ij->i", "ij->"])
+def test_einsum_of_one_operand_is_a_view_as_in_pytorch(equation: str) -> None:
+    changed = []
+    for library in (torch, nt):
+        x = library.arange(9.0).reshape(3, 3).clone()
+        library.einsum(equation, x).mul_(-1)
+        changed.append(x.tolist())
+    assert changed[0] == changed[1]
+
+
 @pytest.mark.covers("copy_", "fill_", "zero_")
 def test_in_place_forms_write_to_the_tensor_and_its_views() -> None:
     x = nt.tensor([1.0, -2.0])
@@ -1180,12 +1233,70 @@ def test_tensors_may_be_passed_by_name() -> None:
     assert nt.sum(input=a, dim=0).item() == 3.0
 
 
+@pytest.mark.parametrize("bins", [3, 7, 10, 100])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_on_the_edges_of_a_histogram_are_counted_as_by_numpy(bins: int, dtype: Any) -> None:
+    x = (np.arange(1001) / 1000).astype(dtype)
+    expected, edges = np.histogram(x, np.linspace(0, 1, bins + 1).astype(dtype))
+    ours = nt.tensor(x).histogram(bins, range=(0.0, 1.0))
+    np.testing.assert_array_equal(ours.bin_edges.numpy(), edges)
+    np.testing.assert_array_equal(ours.hist.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda tensor: [tensor(1.0), 2.5],
+        lambda tensor: [2.5, tensor(1.0)],
+        lambda tensor: [tensor(1), 2.5],
+        lambda tensor: [[tensor(1)], [tensor(2.0)]],
+        lambda tensor: [tensor(1.0).bfloat16(), 2.0],
+        lambda tensor: [tensor(1.0).half()],
+        lambda tensor: [tensor(1.0).double(), 2],
+        lambda _: [np.float32(1), 2.0],
+        lambda _: [np.float64(1), 2.0],
+        lambda _: [True, np.float64(2)],
+        lambda _: [1, np.float16(2)],
+        lambda _: [np.int8(1), 2.5],
+        lambda _: [np.int32(1), 2],
+        lambda _: [np.int32(1)],
+        lambda _: (True, 1),
+    ],
+)
+def test_all_elements_of_a_list_decide_on_its_dtype(data: Callable[[Any], Any]) -> None:
+    ours, expected = nt.tensor(data(nt.tensor)), torch.tensor(data(torch.tensor))
+    assert f"torch.{ours.dtype.name}" == str(expected.dtype)
+    assert_same(ours, expected)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_nan_is_the_largest_for_searchsorted(side: str) -> None:
     sequence, values = [-1.0, 2.0, math.nan, math.nan], [math.nan, math.inf, 2.0, -3.0]
     expected = np.searchsorted(sequence, values, side)
     assert nt.searchsorted(nt.tensor(sequence), nt.tensor(values), right=side == "right").tolist() == expected.tolist()
     assert nt.bucketize(nt.tensor(values), nt.tensor(sequence), right=side == "right").tolist() == expected.tolist()
+
+
+@pytest.mark.covers("search_places")
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+@pytest.mark.parametrize(
+    ("rows", "length", "values"), [((), 5000, (3, 7)), ((2, 2), 3000, (2, 2, 50)), ((2,), 1, (2, 9000))]
+)
+def test_searches_in_long_sequences(
+    rows: tuple[int, ...], length: int, values: tuple[int, ...], dtype: str, right: bool
+) -> None:
+    sequence = (normal(*rows, length) * 100).to(getattr(torch, dtype)).sort(-1).values
+    wanted = (normal(*values) * 100).to(sequence.dtype)
+    if dtype != "int64":
+        sequence[..., -length // 3 :] = math.nan
+        wanted[..., 0] = math.nan
+    each, all_of = wanted.double().unsqueeze(-1), sequence.double().unsqueeze(-2)
+    before = all_of <= each if right else all_of < each
+    before |= each.isnan() if right else each.isnan() & ~all_of.isnan()
+    ours = nt.searchsorted(from_torch(sequence), from_torch(wanted), right=right, out_int32=right)
+    assert ours.dtype is (nt.int32 if right else nt.int64)
+    assert_same(ours, before.sum(-1))
 
 
 def test_quantiles_of_a_list() -> None:

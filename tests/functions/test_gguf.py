@@ -138,6 +138,59 @@ def test_what_the_package_gguf_writes(tmp_path: Path, alignment: int) -> None:
     assert np.array_equal(loaded["Q4_0"].dequantize().numpy(), read)
 
 
+# --- files that were split
+
+
+def split(folder: Path, count: int = 5, most: int = 2) -> list[Path]:
+    """Parts of at most so many tensors, as the package gguf writes them."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(folder / "model.gguf", "llama", split_max_tensors=most)
+    writer.add_array("words", ["a", "b"])
+    for number in range(count):
+        writer.add_tensor(f"blk.{number}", np.full((2, 3), number, np.float32))
+    for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
+        write()
+    writer.close()
+    return sorted(folder.iterdir())
+
+
+def test_all_parts_of_a_split_file_are_read(tmp_path: Path) -> None:
+    parts = split(tmp_path)
+    assert [part.name for part in parts] == [f"model-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    for path in (*parts, str(parts[0])):
+        metadata, loaded = nt.load_gguf(path)
+        assert metadata == {"general.architecture": "llama", "words": ["a", "b"]}
+        assert {name: tensor.sum().item() for name, tensor in loaded.items()} == {f"blk.{n}": 6.0 * n for n in range(5)}
+    nt.save_gguf(tmp_path / "whole.gguf", loaded, metadata)
+    assert list(nt.load_gguf(tmp_path / "whole.gguf").tensors) == list(loaded)
+
+
+def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    first, second, third = split(tmp_path)[:3]
+    other = split(tmp_path / "other", 6)
+    renamed = tmp_path / "renamed.gguf"
+    shutil.copy(first, renamed)
+    with pytest.raises(nt.ArgumentError, match="is one of 3 parts, and its name does not say which"):
+        nt.load_gguf(renamed)
+    shutil.copy(third, second)
+    with pytest.raises(nt.ArgumentError, match=r"part 2 of .* is another file"):
+        nt.load_gguf(first)
+    shutil.copy(other[2], third)
+    shutil.copy(other[1], second)
+    with pytest.raises(nt.ArgumentError, match="has 5 tensors, and 6 are in its 3 parts"):
+        nt.load_gguf(first)
+    second.unlink()
+    with pytest.raises(FileNotFoundError, match="model-00002-of-00003"):
+        nt.load_gguf(first)
+
+
+@pytest.mark.parametrize("metadata", [{"split.count": 1}, {"split.count": "3"}, {"split.count": [2]}, {"split.no": 1}])
+def test_files_that_are_not_split(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    nt.save_gguf(tmp_path / "x.gguf", {"a": nt.ones(1)}, metadata)
+    assert list(nt.load_gguf(tmp_path / "x.gguf").tensors) == ["a"]
+
+
 def file(*parts: bytes, tensors: int = 0, entries: int = 0, version: int = 3) -> bytes:
     return b"GGUF" + struct.pack("<IQQ", version, tensors, entries) + b"".join(parts)
 

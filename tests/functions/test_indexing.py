@@ -96,7 +96,18 @@ INDICES: list[Any] = [
     np.int64(-1),
     np.uint8(1),
     (slice(None), np.array([0, 1], np.uint16)),
+    (torch.tensor(1), slice(None), [0, 2]),
+    (slice(None), torch.tensor(-1), slice(None), [0, 2]),
+    (slice(None), [0, 2], torch.tensor(1), [3, 1]),
+    ([0, 1], torch.tensor(1), slice(None), [3, 1]),
+    (torch.tensor(1, dtype=torch.int16), None, torch.tensor(2)),
+    (torch.tensor(0), slice(None), MASK),
+    (np.array(1), slice(None), [0, 2]),
 ]
+NUMBERS = [
+    index for index in INDICES if isinstance(index, tuple) and any(hasattr(i, "ndim") and not i.ndim for i in index)
+]
+"""Indices with integers that are tensors, arrays or scalars without dimensions."""
 
 
 def shown(index: Any) -> str:
@@ -143,6 +154,37 @@ def test_set(index: Any, kind: str) -> None:
         untouched = X.clone()
         untouched[index] = -1e9
         np.testing.assert_array_equal(ours.numpy()[untouched.numpy() != -1e9], X.numpy()[untouched.numpy() != -1e9])
+
+
+@pytest.mark.parametrize("index", NUMBERS, ids=shown)
+def test_integer_tensors_in_a_capture_give_the_same_elements(index: Any) -> None:
+    tensors = {place: part for place, part in enumerate(index) if isinstance(part, torch.Tensor) and not part.ndim}
+
+    def written(x: nt.Tensor, *numbers: nt.Tensor) -> tuple[nt.Tensor, nt.Tensor]:
+        parts = [*ours_of(index)]
+        for place, number in zip(tensors, numbers, strict=True):
+            parts[place] = number
+        part = x[tuple(parts)]
+        x = x * 1
+        x[tuple(parts)] = -part
+        return part, x
+
+    part, x = nt.jit(written)(from_torch(X), *map(from_torch, tensors.values()))
+    expected = X.clone()
+    expected[index] = -X[index]
+    assert part.shape == tuple(X[index].shape)
+    np.testing.assert_array_equal(part.numpy(), X[index].numpy())
+    np.testing.assert_array_equal(x.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("one", [lambda: nt.tensor([1])[0], lambda: nt.tensor(1, dtype=nt.int32), lambda: np.array(1)])
+def test_slices_at_integer_tensors_are_views(one: Any) -> None:
+    x = nt.zeros(3, 2)
+    row = x[one()]
+    row += 5
+    x[:, one()][2] = 7
+    x[one()] *= 2
+    assert x.tolist() == [[0, 0], [10, 10], [0, 7]]
 
 
 def test_lists_are_one_index_as_in_numpy() -> None:
@@ -311,6 +353,84 @@ def test_integer_tensors_out_of_range_are_an_error_when_they_run() -> None:
         nt.gather(nt.ones(2, 2), 0, nt.tensor([[5, 0]])).numpy()
     with pytest.raises(IndexError, match="out of range"):
         nt.embedding(nt.tensor([7]), nt.ones(2, 2)).numpy()
+
+
+WRONG: dict[str, Any] = {
+    "realized": lambda: nt.tensor([0, 7]),
+    "int32": lambda: nt.tensor([0, 7], dtype=nt.int32),
+    "negative": lambda: nt.tensor([0, -7]),
+    "slice": lambda: nt.tensor([0, 1, 7, 1])[::2],
+    "shifted": lambda: nt.tensor([1, 8]) - 1,
+    "mixed": lambda: nt.where(nt.tensor([True, False]), 0, nt.tensor([0, 7])),
+}
+"""Indices whose values exist, or are quickly computed, when an op on them is recorded."""
+
+
+@pytest.mark.parametrize("index", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x[:, i],
+        lambda x, i: x[i, nt.tensor([0, 1])],
+        lambda x, i: x.gather(0, i.long().unsqueeze(1)),
+        lambda x, i: x.take(i + 9 * i),
+        lambda x, i: x.index_select(1, i),
+        lambda x, i: nt.embedding(i, x),
+        lambda x, i: nt.one_hot(i, 3),
+        lambda x, i: nt.cross_entropy(x[:2], i.long()),
+        lambda x, i: nt.get_rows(x, i),
+        lambda x, i: x.__setitem__(i, 5.0),
+        lambda x, i: x.index_add_(0, i, nt.ones(2, 3)),
+        lambda x, i: x.index_copy_(0, i, nt.ones(2, 3)),
+        lambda x, i: x.index_fill_(0, i, 5.0),
+        lambda x, i: x.index_put_((i,), nt.ones(3)),
+        lambda x, i: x.scatter_(0, i.long().unsqueeze(1), 5.0),
+        lambda x, i: x.scatter_add_(0, i.long().unsqueeze(1), nt.ones(2, 1)),
+    ],
+)
+def test_a_wrong_index_is_an_error_at_once_and_changes_nothing(use: Any, index: Any) -> None:
+    x, i = nt.ones(3, 3) * 2, index()
+    with pytest.raises(nt.DimensionError, match=r"-?\d+ is out of range for extent .*recorded at test_indexing"):
+        use(x, i)
+    assert x.tolist() == [[2.0] * 3] * 3
+
+
+def test_a_loop_that_skips_wrong_batches_keeps_what_it_has_learned() -> None:
+    model = nt.nn.Embedding(3, 2)
+    before = model.weight.clone().numpy()
+    optimizer = nt.optim.SGD(model.parameters(), lr=0.5)
+    for batch in ([0], [7], [1]):
+        try:
+            optimizer.zero_grad()
+            loss = model(nt.tensor(batch)).sum()
+            loss.backward()
+            optimizer.step()
+        except IndexError:
+            continue
+    np.testing.assert_allclose(model.weight.detach().numpy(), before - [[0.5, 0.5], [0.5, 0.5], [0, 0]], atol=1e-6)
+
+
+def test_checks_of_an_index_compute_nothing_that_is_pending() -> None:
+    x, i = nt.ones(3), nt.tensor([0, 1])
+    pending, known = (nt.tensor([0.0, 7.0]) + 0).long(), i + 1
+    late = x[pending]
+    assert not pending.is_realized
+    x[known].realize()
+    assert not nt.tensor([1]).add(1).is_realized
+    with pytest.raises(IndexError, match="index 7 is out of range for extent 3"):
+        late.realize()
+
+
+def test_indices_that_are_captured_are_checked_when_they_run() -> None:
+    i = nt.tensor([0])
+    taken = nt.jit(lambda x: x[i])
+    assert taken(nt.ones(2)).tolist() == [1.0]
+    i += 5
+    with pytest.raises(IndexError, match="index 5 is out of range for extent 2"):
+        taken(nt.ones(2)).realize()
+    i -= 4
+    assert taken(nt.ones(2)).tolist() == [1.0]
 
 
 def test_values_that_do_not_fit() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from comparison import TORCH_DTYPES, to_torch
+from running import python
 
 import npu_tensor as nt
 import npu_tensor.nn.functional as F
@@ -47,6 +48,26 @@ def test_what_makes_tensors_takes_requires_grad(make: Any) -> None:
     else:
         with pytest.raises(nt.DTypeError, match="only floats have gradients"):
             make(requires_grad=True)
+
+
+def test_matrices_transposed_and_arrays_of_tensors() -> None:
+    x = nt.arange(6.0).reshape(2, 3)
+    assert x.H.tolist() == torch.arange(6.0).reshape(2, 3).H.tolist()
+    assert nt.tensor(2.0).H.item() == 2.0
+    for shape in ((2,), (1, 2, 3)):
+        with pytest.raises(nt.ShapeError, match="H needs a matrix"):
+            _ = nt.ones(*shape).H
+    x.H[0, 1] = 9
+    assert x[1, 0].item() == 9
+    assert nt.ones(2, requires_grad=True).numpy(force=True).tolist() == [1.0, 1.0]
+    assert nt.newaxis is torch.newaxis is None
+    assert X.type() == "npu_tensor.float32"
+    assert X.type(nt.int8).dtype is nt.int8
+
+
+def test_submodules_are_there_without_an_import() -> None:
+    done = python("-c", "import npu_tensor as nt; print({'autograd', 'nn', 'optim'} <= {*dir(nt)}, nt.autograd.grad)")
+    assert done.stdout.startswith("True <function grad")
 
 
 def test_requires_grad_of_a_tensor() -> None:

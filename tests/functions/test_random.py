@@ -71,7 +71,10 @@ def test_multinomial_without_replacement() -> None:
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf], [-1.0, -1.0]])
 def test_weights_that_are_none(weights: list[float], replacement: bool) -> None:
     with pytest.raises(nt.DimensionError, match="weights must be"):
-        nt.multinomial(nt.tensor(weights), 1, replacement).realize()
+        nt.multinomial(nt.tensor(weights), 1, replacement)
+    late = nt.multinomial(nt.tensor(weights) * 1, 1, replacement)
+    with pytest.raises(nt.DimensionError, match="weights must be"):
+        late.realize()
 
 
 def test_more_samples_than_there_are() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.models import Sampling
+from npu_tensor.examples import made_up_model
+from npu_tensor.models import Sampling, load
 
 LOGITS = np.array([2.0, -1.0, 0.5, 3.0, 0.5], np.float32)
 
@@ -17,6 +18,21 @@ def softmax(logits: list[float]) -> np.ndarray:
 def test_greedy() -> None:
     assert Sampling().choose(LOGITS, [], np.random.default_rng(0)) == 3
     assert Sampling(repetition_penalty=2.0).choose(LOGITS, [3, 3], np.random.default_rng(0)) == 0  # 3 / 2 < 2
+
+
+def test_generate_takes_the_fields_of_sampling() -> None:
+    pytest.importorskip("tokenizers")
+    model = load(made_up_model.FILE, context=64)
+    sampling = Sampling(temperature=0.9, top_k=20, seed=1)
+    expected = model.generate("the thing", tokens=7, sampling=sampling)
+    assert model.generate("the thing", max_new_tokens=7, temperature=0.9, top_k=20, seed=1) == expected
+    assert model.generate("the thing", 7, sampling, seed=1) == expected
+    assert model.generate("the thing", 7, sampling, temperature=0) == model.generate("the thing", 7) != expected
+    assert model.generation("the thing", max_new_tokens=3, top_p=0.5).sampling == Sampling(top_p=0.5)
+    with pytest.raises(nt.ArgumentError, match="top_p must be above 0"):
+        model.generate("the thing", top_p=0)
+    with pytest.raises(TypeError, match="temprature"):
+        model.generate("the thing", temprature=1)
 
 
 def test_temperature() -> None:

@@ -1,6 +1,8 @@
 """Tokens from a file's vocabulary: against the published rules, written out naively."""
 
+import json
 import sys
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -171,9 +173,40 @@ def test_a_chat() -> None:
     assert text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
 
 
+CALL = {"name": "run", "arguments": {"code": "if a < b && c > 'é'", "a": [1, None]}}
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{ strftime_now('%Y') }}", time.strftime("%Y")),
+        ("{% for m in messages %}{% if loop.index > 2 %}{% break %}{% endif %}{{ m.role }} {% endfor %}", "user tool "),
+        ("{% for m in messages %}{% if m.call %}{% continue %}{% endif %}{{ m.role }} {% endfor %}", "user system "),
+        (
+            "{% for m in messages %}{% generation %}{{ m.role }}{% set x = 1 %}{% endgeneration %}{{ x }} {% endfor %}",
+            "user tool system ",
+        ),
+        ("{{ messages[1].call | tojson }}", json.dumps(CALL, ensure_ascii=False)),
+        ("{{ messages[1].call | tojson(ensure_ascii=True) }}", json.dumps(CALL)),
+        ("{{ messages[1].call | tojson(indent=4) }}", json.dumps(CALL, ensure_ascii=False, indent=4)),
+        (
+            "{{ messages[1].call | tojson(separators=(',', ':'), sort_keys=true) }}",
+            '{"arguments":{"a":[1,null],"code":"if a < b && c > \'é\'"},"name":"run"}',
+        ),
+        ("{{ tools is none }} {{ documents is none }} {{ tools is not none }}", "True True False"),
+        ("{% if true %}\n  {{ 'no block leaves a line' }}\n{% endif %}\n", "  no block leaves a line\n"),
+    ],
+)
+def test_templates_are_rendered_as_by_transformers(template: str, expected: str) -> None:
+    """JSON is as json.dumps writes it; loops can be left; `generation` leaves no trace, and has a scope of its own."""
+    messages: list[Any] = [{"role": "user"}, {"role": "tool", "call": CALL}, {"role": "system"}]
+    assert Tokenizer(METADATA | {"tokenizer.chat_template": template}).chat(messages) == expected
+
+
 @pytest.mark.parametrize(
     ("template", "said"),
     [
+        ("{% generation %}", "the chat template of the file fails"),
         ("{{ raise_exception('only users speak') }}", "only users speak"),
         ("{% for %}", "the chat template of the file fails"),
         ("{{ messages.clear() }}", "the chat template of the file fails"),
@@ -233,6 +266,7 @@ def test_files_without_a_template() -> None:
 @pytest.fixture(params=["tokenizers", "jinja2"])
 def missing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(sys.modules, request.param, None)
+    monkeypatch.delitem(sys.modules, "npu_tensor.models.chat_templates", raising=False)
     return str(request.param)
 
 

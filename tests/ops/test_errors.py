@@ -2,6 +2,7 @@
 
 import math
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -370,9 +371,12 @@ def test_messages_name_op_operands_and_line() -> None:
             "stack([array float32[2], float32[4]]): shapes differ: [[2], [4]]",
         ),
         (lambda: nt.cat([X, nt.zeros(3, 4)]), "cat([float32[2, 3], float32[3, 4]]): shapes differ in another"),
-        (lambda: nt.embedding(nt.tensor([9]), X).numpy(), "embedding: index 9 is out of range for extent 2"),
-        (lambda: nt.nll_loss(X, nt.tensor([0, -1])).item(), "nll_loss: class -1 is out of range for extent 3"),
-        (lambda: nt.one_hot(nt.tensor([4]), 4).numpy(), "one_hot: index 4 is out of range for extent 4"),
+        (lambda: nt.embedding(nt.tensor([9]), X), "embedding(int64[1], float32[2, 3]): index 9 is out of range for"),
+        (lambda: nt.nll_loss(X, nt.tensor([0, -1])), "nll_loss(float32[2, 3], int64[2]): class -1 is out of range for"),
+        (lambda: nt.one_hot(nt.tensor([4]), 4), "one_hot(int64[1], 4): index 4 is out of range for extent 4"),
+        (lambda: nt.embedding(nt.ones(1).long() * 9, X).numpy(), "embedding: index 9 is out of range for extent 2"),
+        (lambda: nt.nll_loss(X, (nt.ones(2) * -1).long()).item(), "nll_loss: class -1 is out of range for extent 3"),
+        (lambda: nt.one_hot((nt.ones(1) * 4).long(), 4).numpy(), "one_hot: index 4 is out of range for extent 4"),
     ],
 )
 def test_errors_are_those_of_the_function_that_was_called(call: Callable[[], Any], start: str) -> None:
@@ -388,6 +392,34 @@ def test_unknown_names_get_a_suggestion() -> None:
             getattr(module, name)
     with pytest.raises(AttributeError, match=r"has no attribute 'zzzzzz'$"):
         _ = nt.zzzzzz
+
+
+@pytest.mark.parametrize("name", sorted(nt._HINTS))  # type: ignore[attr-defined]
+def test_hints_are_for_names_that_are_not_here(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"module 'npu_tensor' has no attribute '{name}': \w+"):
+        getattr(nt, name)
+
+
+@pytest.mark.parametrize("name", ["Module", "distribution", "hub", "jit_trace", "onnx", "sparse", "tests"])
+def test_names_that_are_like_none_get_no_suggestion(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'$"):
+        getattr(nt, name)
+
+
+def test_hints_for_names_of_numpy_arrays() -> None:
+    x = nt.ones(2, 3)
+    for name, hint in (("astype", "to(dtype)"), ("copy", "clone()"), ("strides", "stride()"), ("tobytes", "numpy()")):
+        with pytest.raises(AttributeError, match=re.escape(hint)) as caught:
+            getattr(x, name)
+        assert "Did you mean" not in "".join(traceback.format_exception(caught.value))  # copy_, as Python guesses
+    assert x.stride() == (3, 1)
+    assert len(x.numpy().tobytes()) == 24
+
+
+def test_what_is_differentiated_is_a_function() -> None:
+    w = nt.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"grad: expected a function to differentiate, not float32\[\]; of a"):
+        nt.autograd.grad((w * w).sum(), w)
 
 
 def observed(tensor: nt.Tensor) -> nt.Tensor:
@@ -535,7 +567,7 @@ def test_no_memory_for_an_array(create: Callable[[Any], nt.Tensor]) -> None:
 
 def test_index_errors_name_what_is_out_of_range() -> None:
     for weight in (None, nt.ones(3)):
-        with pytest.raises(IndexError, match=r"^cross_entropy: class 7 is out of range for extent 3"):
+        with pytest.raises(IndexError, match=r"^cross_entropy\(.*\): class 7 is out of range for extent 3"):
             nt.cross_entropy(X, nt.tensor([0, 7]), weight).numpy()
     with pytest.raises(IndexError, match=r"index -1 is out of range for extent 3"):
         nt.zeros(3).scatter(0, nt.tensor([-1]), 1.0).numpy()

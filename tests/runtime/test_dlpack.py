@@ -65,8 +65,27 @@ def test_who_cannot_be_told_that_memory_is_read_only_gets_a_copy() -> None:
     x = nt.arange(3)
     theirs = np.from_dlpack(Old(x))
     assert not np.shares_memory(theirs, x.numpy())
-    with pytest.raises(BufferError, match="read-only"):
-        x.__dlpack__(copy=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
+@pytest.mark.parametrize("version", [None, (0, 8), (1, 0), (2, 0)])
+@pytest.mark.parametrize("shape", [(), (3, 2), (0, 2)])
+def test_memory_is_shared_with_a_consumer_that_asks_for_it(
+    dtype: str, version: tuple[int, int] | None, shape: tuple[int, ...]
+) -> None:
+    """The array API standard lets any consumer ask, also one that cannot be told that memory is read-only."""
+    torch = pytest.importorskip("torch")
+    x = nt.ones(*shape).to(dtype)
+    shared = torch.utils.dlpack.from_dlpack(x.__dlpack__(max_version=version, copy=False))
+    assert str(shared.dtype) == f"torch.{dtype}"
+    assert shared.tolist() == x.tolist()
+    assert not x.numel() or shared.data_ptr() == x.numpy().ctypes.data
+    address, values = shared.data_ptr(), x.tolist()
+    del x
+    others = [nt.zeros(*shape).to(dtype).realize() for _ in range(20)]
+    assert others
+    assert shared.tolist() == values
+    assert shared.data_ptr() == address
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

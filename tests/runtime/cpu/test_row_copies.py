@@ -33,7 +33,7 @@ def test_parts_of_a_table_and_of_values() -> None:
 @pytest.mark.parametrize("rows", [[8], [7, 8], [-9]])
 def test_rows_that_are_not_there(rows: list[int]) -> None:
     table = nt.zeros(8, 2).realize()
-    table[nt.tensor(rows)] = nt.ones(len(rows), 2)
+    table[nt.tensor(rows).double().long()] = nt.ones(len(rows), 2)
     with pytest.raises(IndexError, match="out of"):
         table.realize()
 
@@ -62,7 +62,7 @@ def test_rows_that_several_threads_read() -> None:
     np.testing.assert_array_equal(read.numpy(), table[rows])
     rows[4999] = 3000
     with pytest.raises(IndexError, match="index 3000 is out of range"):
-        nt.embedding(nt.from_numpy(rows), nt.from_numpy(table)).realize()
+        nt.embedding(nt.from_numpy(rows).double().long(), nt.from_numpy(table)).realize()
 
 
 def test_rows_of_a_quantized_table() -> None:
@@ -79,4 +79,4 @@ def test_rows_of_a_quantized_table() -> None:
 @pytest.mark.parametrize("row", [9, -1])
 def test_rows_that_cannot_be_read(row: int) -> None:
     with pytest.raises(IndexError, match=f"index {row} is out of range for extent 9"):
-        nt.embedding(nt.tensor([2, row]), nt.ones(9, 2)).realize()
+        nt.embedding(nt.tensor([2.0, row]).long(), nt.ones(9, 2)).realize()
