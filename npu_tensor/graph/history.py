@@ -34,6 +34,7 @@ __all__ = [
     "leaf_node",
     "leaf_of",
     "leaves",
+    "own_node",
     "reached",
     "require_constant",
     "same",
@@ -48,12 +49,16 @@ Reached = dict[Node, tuple[Any, ...]]
 
 
 class Leaf:
-    """A tensor that requires a gradient, whatever value it names. gradient: its `grad`, a Tensor, or None."""
+    """A tensor that requires a gradient, whatever value it names.
 
-    __slots__ = ("__weakref__", "gradient")
+    gradient: its `grad`, a Tensor, or None. is_frozen: True while the tensor requires none but keeps the one it has.
+    """
+
+    __slots__ = ("__weakref__", "gradient", "is_frozen")
 
     def __init__(self) -> None:
         self.gradient: Any = None
+        self.is_frozen = False
         number = id(self)
         active[number] = weakref.ref(self, lambda _: active.pop(number, None))
 
@@ -119,12 +124,17 @@ def same(node: Node) -> Node:
     return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, node.where)
 
 
-def leaf_node(node: Node, leaf: Leaf) -> Node:
-    """A node of the same value that a leaf can name."""
+def own_node(node: Node) -> Node:
+    """Return a node of the same value for another tensor, through which no gradients pass."""
     value, own = node.value, same(node)
     if value is not None:
         own.value, own.inputs, own.depth = value, (), 0
-    return track(own, leaf)
+    return own
+
+
+def leaf_node(node: Node, leaf: Leaf) -> Node:
+    """A node of the same value that a leaf can name."""
+    return track(own_node(node), leaf)
 
 
 def leaf_of(node: Node) -> Leaf | None:
