@@ -434,6 +434,10 @@ def test_dropout_between_recurrent_layers_and_in_attention() -> None:
         (lambda: nn.BatchNorm1d(3)(nt.ones(2)), r"expected 2D or 3D input \(got 1D input\)"),
         (lambda: nn.LSTM(3, 4)(nt.ones(5, 2, 4)), r"needs \(steps, batch, 3\)"),
         (lambda: nn.GRU(3, 4)(nt.ones(5, 2, 3), nt.ones(1, 2, 3)), r"Expected hidden size \[1, 2, 4\]"),
+        (lambda: nn.CrossEntropyLoss(nt.ones(4))(nt.ones(2, 3), nt.tensor([0, 1])), r"weight must have the shape \[3\]"),
+        (lambda: nn.CrossEntropyLoss(nt.ones(1))(nt.ones(2, 3), nt.ones(2, 3)), r"weight must have the shape \[3\]"),
+        (lambda: nn.NLLLoss(nt.ones(3, 1))(nt.ones(2, 3), nt.tensor([0, 1])), r"weight must have the shape \[3\]"),
+        (lambda: nn.CrossEntropyLoss(label_smoothing=2.0)(nt.ones(2, 3), nt.ones(2, 3)), "between 0 and 1, not 2"),
         (lambda: nn.MultiheadAttention(4, 2)(*[nt.ones(3, 2, 4)] * 3, is_causal=True), "Need attn_mask"),
     ],
 )
