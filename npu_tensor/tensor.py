@@ -10,7 +10,6 @@ import sys
 import weakref
 from collections.abc import Iterable
 from functools import partial
-from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,6 +31,7 @@ from npu_tensor.graph.history import (
     is_tracked,
     leaf_node,
     leaf_of,
+    same_value,
 )
 from npu_tensor.graph.nodes import (
     PLACEHOLDER,
@@ -42,7 +42,7 @@ from npu_tensor.graph.nodes import (
     no_value_yet,
 )
 from npu_tensor.graph.structure import depends_on_placeholder, described_graph, structure_of
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.ops.declare import Call, Op, Operand, describe, keep
@@ -97,6 +97,8 @@ class Tensor(Methods):
         self._alias = None
         self._node = registry.PUBLIC["tensor"].function(data, dtype)._node  # type: ignore[misc]
         self._node.handle = weakref.ref(self)
+        if watches:
+            _note_made(self)
 
     # --- what is known without computing
 
@@ -349,10 +351,37 @@ class Tensor(Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        # What shares memory is there already, as after x.data += 1.
-        if value is not self and (value._alias is None or self._alias is None or value._alias[0] is not self._alias[0]):
+        """Let this tensor share the memory of another one from now on, with its shape and dtype.
+
+        In a function that `jit` captures, a tensor from outside takes the value and shares no memory.
+        """
+        if not isinstance(value, Tensor):
+            raise TypeError(f"x.data = ... takes a tensor, not {type(value).__name__}")
+        if value is self or self._shows_as(value):
+            return
+        leaf = leaf_of(self._node)
+        if leaf is None and isinstance(self._node, Tracked):
+            raise GradientError("x.data can be set for leaves only; write x = x.detach() first")
+        if leaf is not None and not value.dtype.is_floating_point:
+            raise DTypeError(f"a leaf that requires a gradient cannot be {value.dtype.name}")
+        watch = current_watch()
+        if watch is not None and watch.is_outside(self._node):
+            if value._node.spec is not self._node.spec:
+                raise watch.refuse(user_line(sys._getframe(1)))
             with GradMode(False):
                 self._assign(value)
+            return
+        storage, view = value._alias or Storage.of(value)
+        node = same_value(value._node)
+        self._alias = storage, view
+        Storage.moves += 1
+        self._name(node if leaf is None else leaf_node(node, leaf))
+        storage.enter(self)
+
+    def _shows_as(self, other: Tensor) -> bool:
+        """True if both tensors are the same view of the same memory, as after x.data += 1."""
+        mine, its = self._alias, other._alias
+        return mine is not None and its is not None and mine[0] is its[0] and mine[1].layout == its[1].layout
 
     @property
     def requires_grad(self) -> bool:
@@ -399,7 +428,7 @@ class Tensor(Methods):
             other = value._node.spec if isinstance(value, Tensor) else type(value).__name__
             raise ArgumentError(f"the gradient of {self._node.spec} cannot be {other}")
         if leaf is not None:
-            if watches and (watch := watches.get(get_ident())) is not None:
+            if (watch := current_watch()) is not None:
                 watch.gradients.setdefault(leaf, (leaf.gradient, False))
             leaf.gradient = value
         elif value is not None:
@@ -417,6 +446,7 @@ class Tensor(Methods):
     def _show_as(self, view: Tensor) -> None:
         """Let this handle be another view of its memory."""
         self._alias = view._alias
+        Storage.moves += 1
         self._name(view._node)
 
     def contiguous(self) -> Tensor:
@@ -444,6 +474,7 @@ class Tensor(Methods):
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
         if watches:
+            _note_reads(result)
             _note_outside(self, sys._getframe(1))
         node = result._node
         if active and isinstance(self._node, Tracked):
@@ -479,8 +510,9 @@ def wrap(node: Node) -> Tensor:
     tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
-    if watches and (watch := watches.get(get_ident())) is not None:
+    if (watch := current_watch()) is not None:
         watch.created.add(node)
+        watch.made[id(tensor)] = node.handle
     return tensor
 
 
@@ -506,20 +538,47 @@ def _shows_a_leaf(tensor: Tensor) -> bool:
 def _note_outside(tensor: Tensor, frame: FrameType) -> None:
     """Note that a function that is being captured in this thread is about to change a tensor from outside.
 
-    CaptureError for an argument, and for a view of what is gone.
+    Raises CaptureError for an argument.
     """
-    watch = watches.get(get_ident())
+    watch = current_watch()
     if watch is None:
         return
+    watch.touch(tensor)
     alias = tensor._alias
     if not (watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch)):
         return
     members = [tensor] if alias is None else alias[0].living()
-    whole = next((each for each in members if each._alias is None or not each._alias[1].path), None)
-    if whole is None or any(each._node.value is PLACEHOLDER for each in members):
+    if any(each._node.value is PLACEHOLDER for each in members):
         raise watch.refuse(user_line(frame))
+    whole = next((each for each in members if each._alias is None or not each._alias[1].path), None)
+    if whole is None:
+        assert alias is not None
+        whole = _new_whole(alias[0])
+    watch.read(whole)
     if whole not in watch.changed:
         watch.changed[whole] = partial(whole._name, whole._node) if alias is None else alias[0].undo()
+
+
+def _new_whole(storage: Storage) -> Tensor:
+    """Return a new handle on all the memory of a storage whose first tensor is gone."""
+    whole = _new(Tensor)
+    whole._alias = storage.whole_view()
+    whole._node  # noqa: B018  # reads the value, as after a write to another view
+    return whole
+
+
+def _note_made(tensor: Tensor) -> None:
+    """Note a tensor that a function being captured in this thread makes."""
+    if (watch := current_watch()) is not None:
+        watch.made[id(tensor)] = weakref.ref(tensor)
+
+
+def _note_reads(*operands: Any) -> None:
+    """Note the tensors from outside that a function being captured in this thread reads."""
+    if (watch := current_watch()) is not None:
+        for operand in operands:
+            if isinstance(operand, Tensor):
+                watch.read(operand)
 
 
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
@@ -647,6 +706,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
+    if watches:
+        _note_made(tensor)
     if depth > config.max_depth or config.eager:
         _run_early(node)
     return tensor
@@ -680,13 +741,15 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
 def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
     """The tensor that view ops show of another one, whose memory it shares."""
     frame = sys._getframe(1)
+    if watches:
+        _note_reads(viewed)
     for call in calls:
         viewed = _finish_view(call, (viewed._node,), viewed._node.depth + 1, frame, viewed)
     return viewed
 
 
 def _run_early(node: Node) -> None:
-    if (watches and get_ident() in watches) or depends_on_placeholder(node):
+    if current_watch() is not None or depends_on_placeholder(node):
         return  # What a function records under `jit` stays whole.
     if config.eager:
         _realize_nodes((node,))
@@ -697,6 +760,9 @@ def _run_early(node: Node) -> None:
 def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:
     """Record `op` on Tensors, arrays and numbers; attributes in the order of the declaration."""
     frame = sys._getframe(1)
+    operands = tuple(operands)
+    if watches:
+        _note_reads(*operands)
     resolved = [_operand(operand) for operand in operands]
     call = _resolve(op, tuple(spec for _, spec, _ in resolved), attributes, frame)
     depth = max((depth for _, _, depth in resolved), default=0) + 1
@@ -736,6 +802,7 @@ def into(out: Any, result: Any) -> Any:
         raise TypeError(f"out must be a tensor for each that is returned, not {type(out).__name__}")
     if not out.numel() and out.shape != result.shape:
         out._alias = None
+        Storage.moves += 1
         out._name(ops.fill(0, result.shape, out.dtype)._node)
     return out._assign(result)
 
@@ -746,12 +813,14 @@ STEPS.update(
     _finish=_finish,
     _finish_view=_finish_view,
     _into=into,
+    _note_reads=_note_reads,
     _fit=_require_fitting,
     _operand=_operand,
     _record=record,
     _refused=refused,
     _resolve=_resolve,
     _resolve_default=_resolve_default,
+    watches=watches,
 )
 
 

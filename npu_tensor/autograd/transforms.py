@@ -19,6 +19,7 @@ from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same, track
 from npu_tensor.graph.nodes import Node, located
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, record, wrap
@@ -113,6 +114,9 @@ def _called(
     for tensor in tensors:
         if not tensor.dtype.is_floating_point:
             raise DTypeError(f"{name}: only floats have gradients, not {tensor._node.spec}")
+    if (watch := current_watch()) is not None:
+        for tensor in tensors:
+            watch.read(tensor)
     targets = [track(same(tensor._node), (tensor._node,)) for tensor in tensors]
     enabled, outputs = grad_mode.enabled, list[Tensor]()
     with differentiated():
@@ -202,9 +206,12 @@ def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
 
 
 def _tensor(operand: Any) -> Any:
-    """A Tensor for a node, which does not count as the handle of it; numbers as they are."""
+    """Return a Tensor for a node, which does not count as the handle of it. Numbers stay as they are."""
     if not isinstance(operand, Node):
         return operand
+    watch = current_watch()
+    if watch is not None and (reader := watch.reader(operand)) is not None:
+        return reader
     tensor = Tensor.__new__(Tensor)
     tensor._alias, tensor._node = None, operand
     return tensor

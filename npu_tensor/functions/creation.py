@@ -16,6 +16,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functions.register import composite, fitting
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.ops.rules import integer_extents, unpacked
 from npu_tensor.planner.selection import in_use
 from npu_tensor.runtime.dlpack import as_array
@@ -409,9 +410,11 @@ class Generator:
         return f"Generator(seed={self._seed})"
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start anew from `seed`."""
+        """Start anew from `seed`. In a function that `jit` captures, the seeds drawn afterwards are constants."""
         if seed < 0:
             raise ArgumentError(f"a seed must not be negative: {seed}")
+        if (watch := current_watch()) is not None:
+            watch.seeded.add(self)
         self._seed = int(seed)
         self._calls = count()
         return self
@@ -421,7 +424,9 @@ class Generator:
         return self._seed
 
     def draw(self) -> int:
-        """The seed of the next tensor, 63 bits."""
+        """Draw the seed of the next tensor, 63 bits. A function that `jit` captures draws anew at each call."""
+        if (watch := current_watch()) is not None and self not in watch.seeded:
+            return watch.draw(self)
         words = np.random.SeedSequence([self._seed, next(self._calls)]).generate_state(1, np.uint64)
         return int(words[0]) >> 1
 

@@ -13,6 +13,7 @@ from npu_tensor.errors import DTypeError
 from npu_tensor.functions.register import composite
 from npu_tensor.graph.history import GradMode, grad_mode
 from npu_tensor.ops import registry
+from npu_tensor.planner.selection import before_reset
 from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
@@ -114,8 +115,8 @@ def get_default_dtype() -> DType:
 def set_default_dtype(d: Any) -> None:
     """Let Python floats, `zeros` and the like, and quotients of integers, have the dtype d from now on.
 
-    Holds for the whole process. Call it before anything is recorded: what `jit` has captured keeps its dtypes.
-    DTypeError for other dtypes than floats.
+    Holds for the whole process. Functions wrapped by `jit` are captured again. Raises DTypeError for dtypes that are
+    not floating point.
 
     >>> nt.set_default_dtype(nt.float32)
     """
@@ -125,6 +126,8 @@ def set_default_dtype(d: Any) -> None:
     set_default_float(dtype)
     for op in registry.OPS.values():
         op.calls.clear()
+    for forget in before_reset:
+        forget()
 
 
 # --- limits of dtypes

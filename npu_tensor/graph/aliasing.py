@@ -14,7 +14,7 @@ import ctypes
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any, ClassVar, Final
 
@@ -140,7 +140,10 @@ class Storage:
     member either names its present value, or none, and then gets it by `read` when it is used.
     """
 
-    __slots__ = ("__weakref__", "_node", "_whole", "_writes", "_written", "crowded", "members")
+    __slots__ = ("__weakref__", "_node", "_stale", "_whole", "_writes", "_written", "crowded", "members")
+
+    moves: ClassVar[int] = 0
+    """Number of times that a tensor has been given another shape, dtype or memory in place."""
 
     def __init__(self, member: Any) -> None:
         """member: the tensor that is about to be viewed."""
@@ -150,6 +153,7 @@ class Storage:
         # The base. An attribute of this name, as that of a Tensor, lets plans keep its value while the storage lives.
         self._node: Node | None = None
         self._writes = _NOTHING
+        self._stale: dict[int, Any] = {}  # the other members, which name no value, weakly; also dead ones
         self._written = 0  # the order of nodes at the latest write that others could see
 
     @staticmethod
@@ -159,6 +163,18 @@ class Storage:
             if tensor._alias is None:
                 tensor._alias = Storage(tensor), View.whole(tensor._node.spec)
             return tensor._alias  # type: ignore[no-any-return]
+
+    @staticmethod
+    def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, Spec, Layout | None], ...]:
+        """Describe how tensors share memory: for each the first that shares its memory, its spec and its layout."""
+        first: dict[int, int] = {}
+        described = []
+        for number, tensor in enumerate(tensors):
+            alias = tensor._alias
+            is_whole = alias is None or not alias[1].path
+            owner = number if alias is None else first.setdefault(id(alias[0]), number)
+            described.append((owner, tensor._node.spec, None if is_whole else alias[1].layout))
+        return tuple(described)
 
     def forget_the_dead(self) -> None:
         """Drop what stands for views that are gone. Called when there may be many."""
@@ -183,7 +199,7 @@ class Storage:
         """Enter a view of a value that may be that of before a write in another thread."""
         with _lock:
             if self._has_value() and not self.has_changed(tensor):
-                del tensor._node
+                self._forget(tensor)
             else:
                 self.members.append(weakref.ref(tensor))
 
@@ -194,6 +210,13 @@ class Storage:
     def _living(self, handles: Iterable[Any]) -> list[Any]:
         members = (handle() for handle in list(handles))
         return [member for member in members if member is not None and member._alias and member._alias[0] is self]
+
+    def whole_view(self) -> tuple[Storage, View]:
+        """Return this storage and the view of all its elements, once it has a value of its own."""
+        with _lock:
+            if not self._has_value():
+                self._begin(self.living())
+            return self, View.whole(self._whole)
 
     def is_outside(self, watch: Watch) -> bool:
         """Whether a tensor from outside a function that is being traced is a member."""
@@ -209,12 +232,17 @@ class Storage:
                 self._writes = copy(writes)
                 self._writes.nodes = dict(writes.nodes)
             nodes = [(member, member._node) for member in self.living() if not self.has_changed(member)]
+            stale = list(self._stale.values())
 
         def back() -> None:
             with _lock:
                 self.members, self._node, self._writes, self._written = members, base, writes, written
                 if base is not None and base.tensor is None:
                     base.handle = weakref.ref(self)
+                for reference in stale:
+                    member = reference()
+                    if member is not None and member._alias[0] is self and not self.has_changed(member):
+                        self._forget(member)
                 for member, node in nodes:
                     _name(member, node)
 
@@ -243,8 +271,7 @@ class Storage:
             self._written = next_order()
             for member in (*others, tensor):
                 if not self.has_changed(member):
-                    member._node.handle = None
-                    del member._node
+                    self._forget(member)
             if self._node is not None:
                 self._node.handle = weakref.ref(self)
             if view.covers or self._writes is _NOTHING:
@@ -256,7 +283,17 @@ class Storage:
             if view.covers:
                 self._node = None
         self.members.append(weakref.ref(tensor))
+        self._stale.pop(id(tensor), None)
         _name(tensor, node)
+
+    def _forget(self, member: Any) -> None:
+        """Let a member name no value until it is read again."""
+        member._node.handle = None
+        del member._node
+        if len(self._stale) > self.crowded:
+            self._stale = {number: each for number, each in self._stale.items() if each() is not None}
+            self.crowded = max(self.crowded, 2 * len(self._stale))
+        self._stale[id(member)] = weakref.ref(member)
 
     def read(self, tensor: Any, view: View) -> Node:
         """The present value of a member that names none; from now on it names this one."""
@@ -279,6 +316,7 @@ class Storage:
             if watch is not None and outside:
                 watch.outside_since(start, node)
             _name(tensor, node)
+            self._stale.pop(id(tensor), None)
             self.members.append(node.handle)
             return node
 

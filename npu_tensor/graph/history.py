@@ -34,10 +34,10 @@ __all__ = [
     "leaf_node",
     "leaf_of",
     "leaves",
-    "own_node",
     "reached",
     "require_constant",
     "same",
+    "same_value",
     "track",
 ]
 
@@ -124,8 +124,8 @@ def same(node: Node) -> Node:
     return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, node.where)
 
 
-def own_node(node: Node) -> Node:
-    """Return a node of the same value for another tensor, through which no gradients pass."""
+def same_value(node: Node) -> Node:
+    """Return another node of the same value, which shares the value if there is one. It is not tracked."""
     value, own = node.value, same(node)
     if value is not None:
         own.value, own.inputs, own.depth = value, (), 0
@@ -133,8 +133,8 @@ def own_node(node: Node) -> Node:
 
 
 def leaf_node(node: Node, leaf: Leaf) -> Node:
-    """A node of the same value that a leaf can name."""
-    return track(own_node(node), leaf)
+    """Return a node of the same value that a leaf can name."""
+    return track(same_value(node), leaf)
 
 
 def leaf_of(node: Node) -> Leaf | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import time
 import weakref
 from functools import lru_cache
 from itertools import count
@@ -20,12 +21,14 @@ __all__ = [
     "PLACEHOLDER",
     "Data",
     "Node",
+    "being_written",
     "located",
     "next_order",
     "no_value_yet",
     "place_of",
     "source_line",
     "source_text",
+    "wait_until_written",
 ]
 
 E = TypeVar("E", bound=Exception)
@@ -43,6 +46,16 @@ def no_value_yet() -> CaptureError:
 def place_of(where: tuple[CodeType, int] | None) -> str:
     """A part of a message: ", at file.py:12: text of the line", or nothing where the line is not known."""
     return f", at {source_line(*where)}: {source_text(*where)}" if where else ""
+
+
+being_written: set[Node] = set()
+"""Nodes whose value a captured function is about to write, in any thread. They have neither an op nor a value yet."""
+
+
+def wait_until_written(node: Node) -> None:
+    """Wait until another thread has written the value of a node in `being_written`."""
+    while node in being_written:
+        time.sleep(1e-5)
 
 
 class _Placeholder:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from npu_tensor._util.interrupts import import_whole
-from npu_tensor.graph.nodes import PLACEHOLDER, Node
+from npu_tensor.graph.nodes import PLACEHOLDER, Node, wait_until_written
 from npu_tensor.ops.declare import Call
 from npu_tensor.spec import Spec
 
@@ -60,6 +60,9 @@ def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[N
         # are read before the value are whole if there is no value.
         inputs = node.inputs
         if node.value is None and node not in inputs_of and node not in computed:
+            if node.call is None:
+                wait_until_written(node)
+                continue
             inputs_of[node] = inputs
             for operand in inputs:
                 if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:

@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
 from npu_tensor.errors import CaptureError
+from npu_tensor.graph.history import Tracked, same_value, track
 from npu_tensor.graph.nodes import Node, next_order, place_of
 
-__all__ = ["Watch", "outside_change", "watched", "watches"]
+__all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
 
 
 class Watch:
-    """What a function does while it is traced, and which handles from outside it changes.
+    """Effects of a function while it is traced.
 
-    before: order number at the start. created: data nodes that the function made. changes: the lines, as code object
-    and offset, that tried to change an argument. changed: the tensors from outside that it has changed, with
-    functions that undo it, or when it has ended, with the nodes that it gave them. gradients: of leaves that it has
-    set, with those of before or in the end, and whether they were added to None.
+    Attributes:
+        before: Order number at the start.
+        created: Data nodes that the function has made.
+        made: Tensors that it has made, weakly, by identity.
+        reads: Tensors that it has read and may not have made, by their nodes.
+        touched: Tensors that it has read or changed and has not made, by identity.
+        changes: Lines, as code object and offset, that tried to change an argument.
+        changed: Tensors from outside that it has changed, with functions that undo it; after the trace, with their new
+            nodes.
+        gradients: Leaves whose gradient it has set, each with the gradient before (after the trace, the new one) and a
+            flag that is True if it was added to None.
+        draws: Generators that it draws seeds from, by the numbers that stand for the seeds, in order.
+        seeded: Generators that it seeds itself.
     """
 
-    __slots__ = ("_outside", "before", "changed", "changes", "created", "gradients")
+    __slots__ = (
+        *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
+        "touched",
+    )
 
     def __init__(self) -> None:
         self.before = next_order()
         self.created: set[Node] = set()
+        self.made: dict[int, weakref.ref[Any]] = {}
+        self.reads: dict[Node, Any] = {}
+        self.draws: dict[int, Any] = {}
+        self.seeded: set[Any] = set()
+        self.touched: dict[int, Any] = {}
         self.changes: list[tuple[CodeType, int] | None] = []
         self.changed: dict[Any, Any] = {}
         self.gradients: dict[Any, tuple[Any, bool]] = {}
@@ -36,6 +55,42 @@ class Watch:
     def is_outside(self, node: Node) -> bool:
         """Whether the node existed before the function was called, or derives the value of a handle that did."""
         return (node.order < self.before and node not in self.created) or node in self._outside
+
+    def has_made(self, tensor: Any) -> bool:
+        """True if the function has made this tensor, False for one from outside."""
+        reference = self.made.get(id(tensor))
+        return reference is not None and reference() is tensor
+
+    def touch(self, tensor: Any) -> None:
+        """Note a tensor that the function reads or changes."""
+        if not self.has_made(tensor):
+            self.touched[id(tensor)] = tensor
+
+    def read(self, tensor: Any) -> None:
+        """Note a tensor that the function reads and may keep, or has not made.
+
+        A second tensor that names the same node gets a node of its own.
+        """
+        self.touch(tensor)
+        node = tensor._node
+        if (self.is_outside(node) or node.call is None) and self.reads.setdefault(node, tensor) is not tensor:
+            own = same_value(node)
+            if isinstance(node, Tracked):
+                track(own, (node,))
+            self._outside.add(own)
+            self.reads[own] = tensor
+            tensor._name(own)
+
+    def reader(self, node: Node) -> Any:
+        """Return the tensor from outside that the function has read as this node, if it still names the node."""
+        tensor = self.reads.get(node)
+        return tensor if tensor is not None and tensor._node is node else None
+
+    def draw(self, generator: Any) -> int:
+        """Return a number that stands for the seed that each call of the traced function will draw."""
+        stand_in = -(2**62) - len(self.draws)
+        self.draws[stand_in] = generator
+        return stand_in
 
     def outside_since(self, order: int, node: Node) -> None:
         """Count a node, and what it is made of that was recorded since `order`, as older than the function."""
@@ -73,6 +128,11 @@ def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
 
 watches: dict[int, Watch] = {}
 """By thread identifier, the function that is being traced there. Empty nearly always, which is cheap to test."""
+
+
+def current_watch() -> Watch | None:
+    """Return the watch of the function that this thread traces, if it traces one."""
+    return watches.get(threading.get_ident()) if watches else None
 
 
 @contextmanager

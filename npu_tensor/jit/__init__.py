@@ -6,25 +6,26 @@
 
 Rules: the first call with new shapes, dtypes or Python values captures; what the function computes comes back as fresh
 tensors; tensors that it reads from outside are read again at each call, through the handle that it found when it was
-captured, and those that it changes in place are changed at each call; Python numbers and random seeds are frozen. To
-change an argument is an error.
+captured, and those that it changes in place are changed at each call; random numbers are drawn anew; Python numbers are
+frozen. To change an argument is an error.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.history import Tracked, active, grad_mode
 from npu_tensor.graph.tracing import watches
-from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
+from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, trace_call
 from npu_tensor.jit.trees import call_text, flatten
 from npu_tensor.planner.selection import before_reset, current, selection_changed
@@ -120,7 +121,7 @@ class Jitted(Generic[P, R]):
                 result = self._latest(args)  # type: ignore[arg-type]
             except AttributeError:  # an argument that is no Tensor
                 return self._call(args, kwargs)
-            if result is not MISS:
+            if result is not MISS and result is not STALE:
                 return result  # type: ignore[no-any-return]  # cast() would be a call
         return self._call(args, kwargs)
 
@@ -179,9 +180,10 @@ class Jitted(Generic[P, R]):
             return self._function(*args, **kwargs)  # Gradients pass through what it records.
         key = (devices, recorded, specs) if flat else (devices, recorded, structure, specs)
         replay = self._replay(key)
-        if replay is None:
+        result = STALE if replay is None else replay(tuple(tensors))
+        if replay is None or result is STALE:
             trace = trace_call(self._function, args, kwargs, tensors, devices)
-            replay = miss if trace.is_tracked else compile_replay(trace)
+            replay = miss if trace.is_tracked else replay_of(trace)
             self._captures += 1
             if current() is devices:  # else the plan may be for either
                 while len(self._replays) >= MAX_SIGNATURES:
@@ -190,11 +192,11 @@ class Jitted(Generic[P, R]):
                     self._provisional.pop(oldest, None)
                 self._keep(key, trace, replay)
             self._warn_if_many()
+            result = replay(tuple(tensors))
         is_final = key not in self._provisional and self._replays.get(key) is replay
         if flat and not active and current() is devices and is_final:
             self._latest = replay
-        result = replay(tuple(tensors))
-        return self._function(*args, **kwargs) if result is MISS else cast(R, result)
+        return self._function(*args, **kwargs) if result is MISS or result is STALE else cast(R, result)
 
     def _keep(self, key: Any, trace: Trace, replay: Replay) -> None:
         if trace.plan is not None and trace.plan.provisional:
@@ -206,14 +208,14 @@ class Jitted(Generic[P, R]):
         trace = self._provisional.get(key)
         if trace is not None and trace.plan is not None and trace.plan.outdated:
             trace = trace.planned_again()
-            self._keep(key, trace, compile_replay(trace))
+            self._keep(key, trace, replay_of(trace))
             if trace.plan is not None and not trace.plan.provisional:
                 self._provisional.pop(key, None)  # Last: without the entry, other threads read the final replay.
         return self._replays.get(key)
 
     def _warn_if_many(self) -> None:
         if self._captures == MANY_SIGNATURES + 1:
-            name = self._function.__name__
+            name = getattr(self, "__name__", type(self._function).__name__)
             shown = "; ".join(f"{name}({_arguments(*key[2:])})" for key in list(self._replays)[-3:])
             warn(
                 f"{getattr(self, '__qualname__', name)} has been captured {self._captures} times. Pass what changes "
@@ -258,6 +260,14 @@ def _at(module: str, qualified_name: str) -> Any:
     return value
 
 
+_NOT_CAPTURED: Final = {
+    "generator function": inspect.isgeneratorfunction,
+    "coroutine function": inspect.iscoroutinefunction,
+    "asynchronous generator function": inspect.isasyncgenfunction,
+}
+"""Functions whose body runs after they have returned."""
+
+
 def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
@@ -270,4 +280,8 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")
+    body = inspect.unwrap(functools.partial(function).func)
+    for kind, is_kind in _NOT_CAPTURED.items():
+        if is_kind(body) or is_kind(type(body).__call__):
+            raise TypeError(f"jit takes a function that returns tensors, not a {kind}: {function!r}")
     return Jitted(function)

@@ -1,125 +1,178 @@
-"""The function that repeats what was captured, written as Python source for each signature."""
+"""Replays: what was captured for one signature, run again with other values."""
 
 from __future__ import annotations
 
 import functools
 import sys
-import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
-from npu_tensor.graph.history import leaf_node, leaf_of, leaves
-from npu_tensor.graph.nodes import Data, Node
-from npu_tensor.jit.trace import Derived, Result, Trace
+from npu_tensor.graph.aliasing import Storage
+from npu_tensor.graph.history import Leaf, leaf_of, leaves, track
+from npu_tensor.graph.nodes import Data, Node, being_written
+from npu_tensor.jit.trace import Computed, Derived, Result, Trace
 from npu_tensor.jit.trees import rebuild
-from npu_tensor.planner.plan import run_lines
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named, rename, views_of
 
-__all__ = ["MISS", "Replay", "compile_replay", "miss"]
-
-FILE_NAME = "<npu_tensor.jit replay>"
+__all__ = ["MISS", "STALE", "Replay", "miss", "replay_of"]
 
 Replay = Callable[[tuple[Tensor, ...]], Any]
 
-
 MISS = object()
-"""What a replay returns for tensors of another signature."""
+"""Result of a replay that does not fit the arguments."""
+
+STALE = object()
+"""Result of a replay that does not fit the tensors from outside any more."""
+
+Place = tuple[Leaf | None, Tensor]
+"""A tensor from outside. The gradient of a leaf may be another tensor at each call, and is found through the leaf."""
 
 
 def miss(tensors: tuple[Tensor, ...]) -> Any:
     return MISS
 
 
-def compile_replay(trace: Trace) -> Replay:
-    """The function that fills in the values, runs the plan and wraps the results, without loops or look-ups."""
-    namespace: dict[str, Any] = {
-        "MISS": MISS,
-        "Data": Data,
-        "Tensor": Tensor,
-        "new": Tensor.__new__,
-        "new_data": Data.__new__,
-        "ref": weakref.ref,
-        "recorded": trace.recorded,
-        "realize": realize_nodes,
-        "views_of": views_of,
-        "build": functools.partial(rebuild, trace.result),
-    }
-    lines = ["def replay(tensors):", *_signature_lines(trace, namespace)]
-    for number, update in enumerate(trace.updates):
-        if update.from_none:
-            namespace.update({f"leaf{number}": update.target, "unexpected": _unexpected_gradient})
-            lines.append(f"    if leaf{number}.gradient is not None: raise unexpected()")
-    if trace.plan is not None:
-        lines += _value_lines(trace, namespace)
-        lines += [f"    {line}" for line in run_lines(trace.plan, "recorded", "True", namespace)]
-    lines += _update_lines(trace, namespace)
-    lines += _result_lines(trace, namespace)
-    exec(compile("\n".join(lines), FILE_NAME, "exec"), namespace)
-    return cast(Replay, namespace["replay"])
-
-
-def _signature_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
-    """Return MISS unless the arguments have the specs that were captured."""
-    yield f"    if len(tensors) != {len(trace.specs)}: return MISS"
-    for number, spec in enumerate(trace.specs):
-        namespace[f"argument_spec{number}"] = spec
-        yield f"    node{number} = tensors[{number}]._node"
-        yield f"    if node{number}.spec is not argument_spec{number}: return MISS"
-
-
-def _value_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
-    """The list of values: constants, and what arguments and tensors from outside hold."""
-    names = [f"constant{item}" for item in range(len(trace.template))]
-    namespace.update(zip(names, trace.template, strict=True))
-    for item, number in trace.arguments:
-        names[item] = f"value{item}"
-        yield from _computed(names[item], f"node{number}")
+def replay_of(trace: Trace) -> Replay:
+    """Return the function that fills in the values, runs the plan and wraps the results."""
+    plan, template, specs, arguments, draws = trace.plan, trace.template, trace.specs, trace.arguments, trace.draws
     replaced = dict(trace.replaced)
-    for item, tensor in trace.outside:
-        names[item] = f"value{item}"
-        if item in replaced:
-            namespace["overwritable"] = overwritable
-            yield f"    value{item} = overwritable({_handle(tensor, f'outside{item}', namespace)})"
-            continue
-        # Another thread may let the handle name another node at any time, so it is asked once.
-        yield f"    node = {_handle(tensor, f'outside{item}', namespace)}._node"
-        yield from _computed(names[item], "node")
-    yield f"    values = [{', '.join(names)}]"
+    places = [(item, _place(tensor)) for item, tensor in trace.outside]
+    read = [(item, place) for item, place in places if item not in replaced]
+    overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
+    changes = [
+        (_place(each.target), each.item, each.spec) for each in trace.updates if isinstance(each.target, Tensor)
+    ]
+    gradients = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Leaf)]
+    shared = trace.touched
+    sharing, moves = Storage.sharing(shared), Storage.moves
+    changed = frozenset(update.target for update in trace.updates if isinstance(update.target, Tensor))
+    from_none = [each.target for each in trace.updates if each.from_none and isinstance(each.target, Leaf)]
+    wrapped = _results(trace)
+
+    def replay(tensors: tuple[Tensor, ...]) -> Any:
+        nonlocal moves
+        if len(tensors) != len(specs):
+            return MISS
+        nodes = [tensor._node for tensor in tensors]
+        for node, spec in zip(nodes, specs, strict=True):
+            if node.spec is not spec:
+                return MISS
+        if moves != Storage.moves:
+            if Storage.sharing(shared) != sharing:
+                return STALE
+            moves = Storage.moves
+        if changed and _share_memory(tensors, changed):
+            return MISS
+        for leaf in from_none:
+            if leaf.gradient is not None:
+                raise _unexpected_gradient()
+        values = template.copy()
+        if any(_tensor_at(place) is None for _, place in places):
+            return STALE  # A gradient has been removed.
+        for item, place in read:
+            # Another thread may let the handle name another node at any time, so it is asked once.
+            values[item] = _value(_tensor_at(place)._node)
+        for item, number in arguments:
+            values[item] = _value(nodes[number])
+        for generator, items in draws:
+            seed = generator.draw()
+            for item in items:
+                values[item] = seed
+        if overwritten:
+            _run_overwriting([(item, _tensor_at(place), new) for item, place, new in overwritten], values, trace)
+        elif plan is not None:
+            plan.run(values, trace.recorded, True)
+        for place, new, new_spec in changes:
+            assert new is not None
+            assert new_spec is not None
+            rename(_tensor_at(place), new_spec, values[new])
+        for leaf, new, new_spec in gradients:
+            leaf.gradient = None if new is None or new_spec is None else named(new_spec, values[new])
+        return wrapped(tensors, values)
+
+    return replay
 
 
-def overwritable(tensor: Tensor) -> Any:
-    """The value of a tensor that is to be written over; the tensor names a copy of it if anything else may read it."""
-    node = tensor._node
+def _place(tensor: Tensor) -> Place:
+    return next((leaf for leaf in leaves() if leaf.gradient is tensor), None), tensor
+
+
+def _tensor_at(place: Place) -> Any:
+    leaf, tensor = place
+    return tensor if leaf is None else leaf.gradient
+
+
+def _value(node: Node) -> Any:
     if node.value is None:
         realize_nodes((node,))
+    return node.value
+
+
+def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool:
+    """True if an argument is, or shares memory with, a tensor from outside that the function changes."""
+    for tensor in tensors:
+        if tensor in changed:
+            return True
+        alias = tensor._alias
+        if alias is not None and any(each._alias is not None and each._alias[0] is alias[0] for each in changed):
+            return True
+    return False
+
+
+def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], trace: Trace) -> None:
+    """Run a plan that writes over the values of tensors from outside.
+
+    Meanwhile these tensors name nodes that other threads wait for, so that only what had the value before can read it.
+    overwritten: the item of each old value, the tensor, and the item of the new value.
+    """
+    assert trace.plan is not None
+    taken: list[tuple[Tensor, Node, Node, int]] = []
+    try:
+        for item, tensor, new in overwritten:
+            before = tensor._node
+            _value(before)
+            pending, leaf = Node(None, (), before.spec, 0, None), leaf_of(before)
+            if leaf is not None:
+                track(pending, leaf)
+            being_written.add(pending)
+            taken.append((tensor, before, pending, new))
+            tensor._name(pending)
+            del before
+            values[item] = _own_value(taken)
+        trace.plan.run(values, trace.recorded, True)
+        for _, _, pending, new in taken:
+            pending.value = values[new]
+    except BaseException:
+        for tensor, before, pending, _ in taken:
+            pending.value = before.value
+            if tensor._node is pending:
+                tensor._name(before)
+        raise
+    finally:
+        for _, _, pending, _ in taken:
+            being_written.discard(pending)
+
+
+def _own_value(taken: list[tuple[Tensor, Node, Node, int]]) -> Any:
+    """Return the value of the latest node before, or a copy if anything else may read it."""
+    node = taken[-1][1]
     value = node.value
     is_alone = sys.getrefcount(node) <= _ALONE and sys.getrefcount(value) <= _ALONE
-    if not is_alone or not value.is_overwritable:
-        value = value.copy()
-        leaf, copied = leaf_of(node), Data(node.spec, value)
-        tensor._name(copied if leaf is None else leaf_node(copied, leaf))
-    return value
+    return value if is_alone and value.is_overwritable else value.copy()
 
 
 def _references_of_one_owner() -> int:
-    """What `sys.getrefcount` says of an object in a local variable with one other owner, which depends on Python."""
+    """Return `sys.getrefcount` of an object in a local variable with one other owner, which depends on Python."""
     owner = Data(Spec.of((), float32), [])
     value = owner.value
     return sys.getrefcount(value)
 
 
 _ALONE: Final = _references_of_one_owner()
-
-
-def _handle(tensor: Tensor, name: str, namespace: dict[str, Any]) -> str:
-    """An expression for a tensor from outside. The `grad` of a leaf may be another one at each call."""
-    leaf = next((leaf for leaf in leaves() if leaf.gradient is tensor), None)
-    namespace[name] = tensor if leaf is None else leaf
-    return name if leaf is None else f"{name}.gradient"
 
 
 def _unexpected_gradient() -> CaptureError:
@@ -129,70 +182,43 @@ def _unexpected_gradient() -> CaptureError:
     )
 
 
-def _update_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
-    """Change what is outside as the function did."""
-    for number, (target, item, spec, _) in enumerate(trace.updates):
-        name = f"updated{number}"
-        if isinstance(target, Tensor):
-            target_name = _handle(target, name, namespace)
-        else:
-            target_name = f"{name}.gradient"
-            namespace[name] = target
-        if item is None:
-            yield f"    {target_name} = None"
-            continue
-        namespace[f"updated_spec{number}"], namespace["named"] = spec, named
-        value = f"updated_spec{number}, values[{item}]"
-        if isinstance(target, Tensor):
-            yield f"    rename({target_name}, {value})"
-            namespace["rename"] = rename
-        else:
-            yield f"    {target_name} = named({value})"
-
-
-def _computed(value: str, node: str) -> Iterator[str]:
-    """The value of a node, which is computed first if it has to be."""
-    yield f"    {value} = {node}.value"
-    yield f"    if {value} is None:"
-    yield f"        realize(({node},))"
-    yield f"        {value} = {node}.value"
-
-
-def _result_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
-    """Fresh tensors of what was computed, in the structure that the function returned."""
-    names = [f"result{position}" for position in range(len(trace.results))]
-    derived = []
-    for position, result in enumerate(trace.results):
-        name = names[position]
-        if isinstance(result, Derived):
-            derived.append((position, result))
-        elif isinstance(result, Result):
-            names[position] = names[result.position]
-        elif isinstance(result, int):
-            names[position] = f"tensors[{result}]"
-        elif isinstance(result, Tensor):
-            namespace[name] = result
-        else:
-            if isinstance(result, Node):
-                value = f"given{position}"
-                namespace[f"spec{position}"], namespace[value] = result.spec, result.value
-            else:
-                item, namespace[f"spec{position}"] = result
-                value = f"values[{item}]"
-            yield f"    {name} = new(Tensor)"
-            yield "    node = new_data(Data)"
-            yield f"    node.spec = spec{position}"
-            yield f"    node.value = {value}"
-            yield f"    {name}._alias = None"
-            yield f"    {name}._node = node"
-            yield f"    node.handle = ref({name})"
-    for position, result in derived:
-        source, namespace[f"views{position}"] = result
-        viewed = f"outside_result{position}"
-        if isinstance(source, Tensor):
-            namespace[viewed] = source
-        else:
-            viewed = f"tensors[{source}]" if isinstance(source, int) else names[source.position]
-        yield f"    result{position} = views_of({viewed}, views{position})"
+def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
+    """Return the function that makes tensors of what was computed, in the structure that the function returned."""
     single = isinstance(trace.result, Tensor)
-    yield f"    return {names[0] if single else 'build([' + ', '.join(names) + '])'}"
+    build = functools.partial(rebuild, trace.result)
+    last = {position for position, result in enumerate(trace.results) if isinstance(result, (Derived, Result))}
+    first = [(position, result) for position, result in enumerate(trace.results) if position not in last]
+    count = len(trace.results)
+
+    def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
+        results: list[Any] = [None] * count
+        for position, result in first:
+            if isinstance(result, Computed):
+                results[position] = named(result.spec, values[result.item])
+            elif isinstance(result, int):
+                results[position] = tensors[result]
+            elif isinstance(result, Node):
+                results[position] = named(result.spec, result.value)
+            else:
+                results[position] = result
+        if last:
+            _add_views(trace, tensors, results)
+        return results[0] if single else build(results)
+
+    return wrapped
+
+
+def _add_views(trace: Trace, tensors: tuple[Tensor, ...], results: list[Any]) -> None:
+    """Add the results that share memory with arguments, tensors from outside or other results."""
+    for position, result in enumerate(trace.results):
+        if isinstance(result, Derived):
+            source = result.source
+            if isinstance(source, int):
+                source = tensors[source]
+            elif isinstance(source, Result):
+                source = results[source.position]
+            assert isinstance(source, Tensor)
+            results[position] = views_of(source, result.views)
+    for position, result in enumerate(trace.results):
+        if isinstance(result, Result):
+            results[position] = results[result.position]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -28,6 +29,10 @@ R = TypeVar("R")
 
 # Marks the places of tensors in a stored result, whose own nodes would keep data alive.
 BLANK = Tensor.__new__(Tensor)
+
+
+Draws = tuple[tuple[Any, tuple[int, ...]], ...]
+"""Generators, each with the items that are a seed drawn from it."""
 
 
 class Recorded(NamedTuple):
@@ -66,15 +71,31 @@ class Update(NamedTuple):
     from_none: bool = False
 
 
-class Trace(NamedTuple):
-    """What one signature's replay needs.
+class Computed(NamedTuple):
+    """A result that the plan computes."""
 
-    specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
-    of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
-    constant that the function made; the tensor itself where the function returns one from outside, or the number of an
-    argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
-    returned. recorded: the items of the ops. structure, devices, persistent, replaced: what the plan is for. updates:
-    of what is outside. is_tracked: whether gradients pass through a result, so that each call has to record.
+    item: int
+    spec: Spec
+
+
+class Trace(NamedTuple):
+    """The parts of a trace that its replay needs.
+
+    Attributes:
+        specs: Shapes and dtypes of the arguments.
+        plan: Plan that computes the items; None if there is nothing to compute.
+        template: Values of all items, with the constants filled in.
+        arguments: Items that are tensor arguments, each with the number of the argument.
+        outside: Items that are tensors from outside the function.
+        results: Each computed item; the node of a constant that the function made; the tensor from outside, or the
+            number of the argument, that it returns itself; what it is a view of; or the position of the same tensor.
+        result: Structure that the function returned, without its tensors.
+        recorded: Ops of the items, with their lines.
+        structure, devices, persistent, replaced: What the plan is made for.
+        updates: Tensors and gradients outside that each call changes.
+        draws: Generators that each call draws from.
+        touched: Tensors from outside that the function reads or changes.
+        is_tracked: True if gradients pass through a result, so that each call has to record.
     """
 
     specs: tuple[Spec, ...]
@@ -82,7 +103,7 @@ class Trace(NamedTuple):
     template: list[Any]
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
-    results: tuple[tuple[int, Spec] | Node | Tensor | int | Derived | Result, ...]
+    results: tuple[Computed | Node | Tensor | int | Derived | Result, ...]
     result: Any
     recorded: tuple[tuple[int, Recorded], ...]
     structure: Structure
@@ -90,6 +111,8 @@ class Trace(NamedTuple):
     persistent: frozenset[int] = frozenset()
     replaced: frozenset[tuple[int, int]] = frozenset()
     updates: tuple[Update, ...] = ()
+    draws: Draws = ()
+    touched: tuple[Tensor, ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
@@ -143,38 +166,44 @@ def trace_call(
     changes = [(each, same(node) if node and node.value is not None else node, none) for each, node, none in changes]
     changed_nodes = [node for _, node, _ in changes if node is not None]
     _realize_older([*(tensor._node for tensor in outputs), *changed_nodes], watch)
+    own = {id(tensor) for tensor in placeholders}
+    inside = [position for position, tensor in enumerate(outputs) if id(tensor) in own or watch.has_made(tensor)]
     not_computed = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
-    derived = _derived(outputs, numbers, watch)
+    not_computed |= {tensor: tensor for position, tensor in enumerate(outputs) if position not in inside}
+    derived = {p: v for p, v in _derived(outputs, numbers, watch).items() if p in inside or isinstance(v, Result)}
     roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
     is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
     roots += changed_nodes
     structure = structure_of(roots, only_roots=True)
-    for _, node in structure.nodes:
-        if node not in roots and _is_owned(node):
-            raise outside_change(node.where)
+    _refuse_escapes([node for _, node in structure.nodes if node not in roots])
     items = {node: item for item, node in structure.nodes}
     results = tuple(
-        derived[p] if p in derived else not_computed[t] if t in not_computed else (items[t._node], t._node.spec)
+        derived[p] if p in derived else not_computed[t] if t in not_computed else Computed(items[t._node], t._node.spec)
         for p, t in enumerate(outputs)
     )
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
+    touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own)
     if not roots:
         nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
-        return nothing._replace(updates=updates, is_tracked=is_tracked)
+        draws: Draws = tuple((generator, ()) for generator in watch.draws.values())
+        return nothing._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked)
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
     # Callers may change the handle that such a result returns, and only that; the constant stays.
     constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
+    drawn = {stand_in: list[int]() for stand_in in watch.draws}
     for item, leaf in structure.leaves:
         if not isinstance(leaf, Node):
             template[item] = leaf
+            if type(leaf) is int and leaf in drawn:
+                drawn[leaf].append(item)
         elif leaf in numbers:
             arguments.append((item, numbers[leaf]))
-        elif (handle := leaf.tensor) is not None and handle not in constants:
-            outside.append((item, handle))
+        elif (read := watch.reader(leaf)) is not None and read not in constants:
+            outside.append((item, read))
         else:
             template[item] = leaf.value
     recorded = tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes)
@@ -185,7 +214,22 @@ def trace_call(
     replaced = frozenset((item, written[tensor]) for item, tensor in outside if tensor in written)
     made_for = structure, devices, persistent, replaced
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
-    return trace._replace(updates=updates, is_tracked=is_tracked).planned_again()
+    draws = tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items())
+    return trace._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked).planned_again()
+
+
+def _refuse_escapes(nodes: Sequence[Node]) -> None:
+    """Raise CaptureError if the function has left the tensor of one of these nodes somewhere outside."""
+    if all(node.tensor is None for node in nodes):
+        return
+    gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
+    left = [tensor for tensor in map(attrgetter("tensor"), nodes) if tensor is not None]
+    if not _has_owner(left):
+        return
+    while left:
+        tensor = left.pop()  # which the list must not refer to any more
+        if _has_owner([tensor]):
+            raise outside_change(tensor._node.where)
 
 
 def _has_history(node: Node) -> bool:
@@ -193,38 +237,29 @@ def _has_history(node: Node) -> bool:
     return isinstance(node, Tracked) and isinstance(node.history, tuple)
 
 
-def _is_owned(node: Node) -> bool:
-    """Whether the tensor of a node lives outside of frames: a traced function has left it somewhere.
-
-    Frames that the collector shows are of functions that have returned. A profiler or a debugger holds them, and with
-    them their variables. NumPy's arrays hold objects of which the collector knows nothing: a tensor without known
-    referrers that lives on has an owner.
-    """
-    if node.tensor is None or _is_of_frames(node.tensor, set()):
-        return False
-    gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
-    return node.tensor is not None  # Another thread may have let go of its frame meanwhile, too.
-
-
 # What variables and arguments of a function are kept in.
 _OF_FRAMES: Final = (tuple, list, dict, set, CellType, FunctionType, MethodType)
 
 
-def _is_of_frames(value: object, seen: set[int]) -> bool:
-    """Whether a value is known, and to nothing but frames, directly or through what frames keep variables in.
+def _has_owner(tensors: Sequence[Tensor]) -> bool:
+    """True if anything but frames holds one of the tensors, directly or in what frames keep variables in.
 
-    seen: numbers of the values that are asked about already and of the lists that hold them meanwhile.
+    A profiler or a debugger holds the frames of functions that have returned, and a generator expression has one, too.
+    The garbage collector does not know all referrers, such as NumPy arrays of objects: a tensor without known referrers
+    has an owner.
     """
-    owners = gc.get_referrers(value)
-    seen |= {id(value), id(owners)}
-    is_known = False
-    for each in owners:  # A generator expression would be an owner too.
-        if id(each) in seen:
-            continue
-        if not isinstance(each, FrameType) and not (type(each) in _OF_FRAMES and _is_of_frames(each, seen)):
-            return False
-        is_known = True
-    return is_known
+    level: list[Any] = [*tensors]
+    seen = {id(tensors), id(level), *map(id, level)}
+    while level:
+        owners = [owner for owner in gc.get_referrers(*level) if id(owner) not in seen]
+        known = {id(part) for owner in owners for part in gc.get_referents(owner)}
+        if any(id(each) not in known for each in level):
+            return True
+        level = [owner for owner in owners if not isinstance(owner, FrameType)]
+        if not all(type(owner) in _OF_FRAMES for owner in level):
+            return True
+        seen |= {id(owners), id(level), *map(id, level)}
+    return False
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
@@ -252,9 +287,9 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
         # Of several handles of one view the first is computed.
         own = (len(view.path), position)
         sources: list[tuple[int | Tensor | Result, View]] = [
-            (numbers.get(member._node, member), member._alias[1])
-            for member in storage.living()
-            if watch.is_outside(member._node)
+            (numbers.get(each._node, each), each._alias[1])
+            for each in watch.touched.values()
+            if each._alias is not None and each._alias[0] is storage and watch.is_outside(each._node)
         ]
         results = [(Result(p), v) for p, s, v in members if s is storage and (len(v.path), p) < own]
         sources += sorted(results, key=lambda result: (len(result[1].path), result[0]))

@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from types import NoneType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -101,8 +101,15 @@ def _plain(kind: type) -> str:
 
 
 def _constant(value: Any) -> Any:
-    """A hashable description of a Python value. TypeError, which names its type, for one that has no hash."""
-    hash(value)
+    """Return a hashable description of a Python value. Raises TypeError for a generator and a value without a hash."""
+    kind = type(value)
+    if isinstance(value, (GeneratorType, CoroutineType, AsyncGeneratorType)):
+        raise TypeError(f"a function captured by jit cannot take or return a {kind.__name__}; use a list of tensors")
+    try:
+        hash(value)
+    except TypeError as error:
+        remedy = "use tuples, lists and dicts of tensors"
+        raise TypeError(f"jit cannot take or return {kind.__name__}, which is not hashable; {remedy}") from error
     return _equal_if_same(value) or _Constant(value)
 
 

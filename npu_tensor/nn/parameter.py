@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any
 
-from npu_tensor.graph.history import own_node, same
+from npu_tensor.graph.history import same, same_value
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, wrap
@@ -25,7 +27,9 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         tensor = data if isinstance(data, Tensor) else registry.PUBLIC["tensor"].function(data)  # type: ignore[misc]
         self._alias = None
-        self._name(own_node(tensor._node))
+        self._name(same_value(tensor._node))
+        if (watch := current_watch()) is not None:
+            watch.made[id(self)] = weakref.ref(self)
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:

@@ -273,7 +273,7 @@ def _operator_source(op: Op, name: str, reflected: bool) -> str:
 
 def _operand_lines(op: Op, otherwise: str, *last: str) -> list[str]:
     """Nodes, specs and depths of the operands."""
-    lines = ["    numbers = False"] if op.operands else []
+    lines = [f"    if watches: _note_reads({', '.join(op.operands)})", "    numbers = False"] if op.operands else []
     for i, operand in enumerate(op.operands):
         value = f"_comparable({operand}, {op.operands[1 - i]})" if op.rule is comparison else operand
         lines += [

@@ -11,7 +11,6 @@ import math
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from threading import get_ident
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.nodes import Node, next_order
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
@@ -250,8 +249,9 @@ def _add_missing(state: State, names: Iterable[str], parameter: Tensor) -> None:
             start = next_order()
             # PyTorch counts steps in float32.
             state[name] = ops.fill(float(is_started), (), float32) if name == "step" else _zeros(parameter)
-            if watches and (watch := watches.get(get_ident())) is not None:
+            if (watch := current_watch()) is not None:
                 watch.outside_since(start, state[name]._node)
+                watch.made.pop(id(state[name]), None)
 
 
 def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> None:

@@ -9,6 +9,7 @@ from running import python
 torch = pytest.importorskip("torch", reason="PyTorch, the other side of the comparison, cannot be imported")
 
 import aliases  # noqa: E402
+import captures  # noqa: E402
 import expressions  # noqa: E402
 import programs  # noqa: E402
 from drawing import DTYPES  # noqa: E402
@@ -52,6 +53,14 @@ def test_aliases(mode: str) -> None:
             if programs.difference(program, aliases.compare):
                 short = programs.shrink(program, aliases.compare)
                 pytest.fail(f"{short}\n# {programs.difference(short, aliases.compare)}")
+
+
+def test_captures() -> None:
+    for seed in range(200):
+        statements, is_random = captures.draw(seed)
+        if captures.difference(statements, is_random):
+            short = captures.shrunk(statements, is_random)
+            pytest.fail("\n".join(short) + f"\n# {captures.difference(short, is_random)}")
 
 
 def test_every_function_of_pytorch_is_drawn() -> None:

@@ -1,0 +1,358 @@
+"""State outside of captured functions: which tensors they read and change, and the random numbers that they draw."""
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle, cannot be imported")
+
+
+def _share_by_data(tensor: nt.Tensor) -> nt.Tensor:
+    other = nt.zeros(1)
+    other.data = tensor
+    return other
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda tensor: nt.select_scatter(nt.zeros(2, 2), tensor, 0, 1),
+        lambda tensor: nt.slice_scatter(nt.zeros(2), tensor, 0),
+        lambda tensor: nt.diagonal_scatter(nt.zeros(2, 2), tensor),
+        nt.diag_embed,
+        nt.nn.Parameter,
+        lambda tensor: nt.nn.Parameter(tensor, requires_grad=False),
+        _share_by_data,
+        lambda tensor: tensor.detach(),
+    ],
+    ids=["select_scatter", "slice_scatter", "diagonal_scatter", "diag_embed", "Parameter", "frozen", "data", "detach"],
+)
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_tensor_is_read_through_the_handle_that_the_function_names(
+    use: Callable[[nt.Tensor], Any], kept: bool, captured: bool
+) -> None:
+    weight = nt.ones(2)
+    other = [] if captured else [use(weight)]
+    if not kept:
+        other.clear()
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        if captured:
+            use(weight)
+        return x * weight
+
+    assert function(nt.ones(2)).tolist() == [1, 1]
+    with nt.no_grad():
+        weight += 1
+    assert function(nt.ones(2)).tolist() == [2, 2]
+    weight.copy_(nt.tensor([5.0, 6.0]))
+    assert function(nt.ones(2)).tolist() == [5, 6]
+
+
+def test_scattering_a_tensor_from_outside_reads_it_at_each_call() -> None:
+    weight = nt.ones(2)
+    function = nt.jit(lambda x: nt.select_scatter(x, weight, 0, 1))
+    function(nt.zeros(2, 2))
+    weight.add_(1)
+    assert function(nt.zeros(2, 2)).tolist() == [[0, 0], [2, 2]]
+
+
+def test_data_shares_memory_as_in_pytorch() -> None:
+    for library in (torch, nt):
+        weight, other = library.ones(2), library.zeros(2)
+        other.data = weight
+        function = nt.jit(lambda x, weight=weight: x * weight) if library is nt else lambda x, weight=weight: x * weight
+        seen = [function(library.ones(2)).tolist()]
+        weight += 1
+        seen.append(function(library.ones(2)).tolist())
+        other.zero_()
+        seen.append(function(library.ones(2)).tolist())
+        assert seen == [[1, 1], [2, 2], [0, 0]]
+
+
+@pytest.mark.parametrize("library", [torch, nt])
+def test_data_takes_views_shapes_and_dtypes_as_in_pytorch(library: Any) -> None:
+    parameter = library.nn.Parameter(library.arange(6).float().reshape(2, 3))
+    parameter.data = parameter.data.t()
+    assert parameter.tolist() == [[0, 3], [1, 4], [2, 5]]
+    parameter.data = parameter.data[:1]
+    assert tuple(parameter.shape) == (1, 2)
+    (parameter * 2).sum().backward()
+    assert parameter.grad.tolist() == [[2, 2]]
+    assert parameter.is_leaf
+    assert parameter.requires_grad
+    parameter.data = parameter.data.bfloat16()
+    assert parameter.dtype is library.bfloat16
+    with pytest.raises(TypeError):
+        parameter.data = [1.0]
+
+
+@pytest.mark.parametrize(
+    "pass_argument", [lambda w: w, lambda w: w[:2], lambda w: w.reshape(2, 2), lambda w: w.detach()]
+)
+def test_an_argument_that_shares_memory_with_changed_state_sees_the_change(
+    pass_argument: Callable[[Any], Any],
+) -> None:
+    def run(library: Any, jit: Callable[[Any], Any]) -> list[Any]:
+        state = library.zeros(4)
+
+        @jit
+        def function(x: Any) -> Any:
+            state.add_(1)
+            return x * 2
+
+        given = [pass_argument(state), pass_argument(state), library.ones(2)]
+        return [function(each).tolist() for each in given] + state.tolist()
+
+    assert run(nt, nt.jit) == run(torch, lambda function: function)
+
+
+@pytest.mark.parametrize("change", ["t_", "transpose_", "unsqueeze_", "squeeze_"])
+def test_a_shape_changed_in_place_outside_is_followed(change: str) -> None:
+    arguments = {"t_": (), "transpose_": (0, 1), "unsqueeze_": (0,), "squeeze_": ()}[change]
+    results = []
+    for library in (torch, nt):
+        weight = library.arange(6.0).reshape(1, 6).clone()
+        function = (nt.jit if library is nt else lambda f: f)(lambda x, weight=weight: x * weight + weight.shape[0])
+        function(library.ones(1))
+        getattr(weight, change)(*arguments)
+        results.append(function(library.ones(1)).tolist())
+    assert results[0] == results[1]
+
+
+def test_an_empty_out_tensor_takes_another_shape() -> None:
+    total = nt.zeros(0)
+    function = nt.jit(lambda x: x.sum() + total.sum())
+    assert function(nt.ones(2)).item() == 2
+    nt.add(nt.ones(3), 1, out=total)
+    assert function(nt.ones(2)).item() == 8
+
+
+def test_state_made_by_a_view_op_of_something_that_is_gone() -> None:
+    table = nt.zeros(4).reshape(2, 2)
+    whole = nt.zeros(3, 4)
+    upper, lower = whole[:2], whole[1:]
+    del whole
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        table.add_(x)
+        upper.add_(1)
+        return lower.sum()
+
+    assert [function(nt.ones(2)).item() for _ in range(3)] == [4, 8, 12]
+    assert table.tolist() == [[3, 3], [3, 3]]
+    assert upper.tolist() == [[3] * 4] * 2
+    assert lower.tolist() == [[3] * 4, [0] * 4]
+
+
+def test_sharing_that_ends_between_calls_is_followed() -> None:
+    first = nt.arange(3.0)
+    second = first.reshape(-1)
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        second.mul_(2)
+        return first + x
+
+    assert function(nt.zeros(3)).tolist() == [0, 2, 4]
+    second.data = second.clone()
+    assert function(nt.zeros(3)).tolist() == [0, 2, 4]
+    assert (first.tolist(), second.tolist()) == ([0, 2, 4], [0, 4, 8])
+
+
+# --- random numbers
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        nt.nn.functional.dropout,
+        lambda x: x * nt.rand(8),
+        lambda x: x + nt.randn(8),
+        lambda x: x + nt.bernoulli(x * 0.5),
+        lambda x: (x[:3] + nt.randperm(3), nt.rand(2)),
+        lambda x: nt.multinomial(x, 3),
+        lambda x: nt.rrelu(-x, training=True),
+        lambda x: nt.rand(3),
+    ],
+)
+def test_random_numbers_are_drawn_anew_at_each_call(body: Callable[[nt.Tensor], Any]) -> None:
+    def run(function: Callable[[nt.Tensor], Any], seed: int) -> list[Any]:
+        nt.manual_seed(seed)
+        drawn = [function(nt.ones(8)) for _ in range(5)]
+        return [[part.tolist() for part in (each if isinstance(each, tuple) else (each,))] for each in drawn]
+
+    captured = nt.jit(body)
+    for seed in (1, 2, 1):
+        expected = run(body, seed)
+        assert run(captured, seed) == expected
+        assert any(each != expected[0] for each in expected)
+    assert captured.captures == 1
+
+
+def test_generators_are_drawn_from_in_order() -> None:
+    def body(x: nt.Tensor, generator: nt.Generator) -> nt.Tensor:
+        nt.rand(2, generator=generator)  # nobody reads it
+        own = nt.Generator(7)
+        return x + nt.rand(2, generator=generator) + nt.rand(2) + nt.rand(2, generator=own)
+
+    def run(function: Callable[..., nt.Tensor]) -> list[Any]:
+        nt.manual_seed(0)
+        generator = nt.Generator(3)
+        return [function(nt.zeros(2), generator).tolist() for _ in range(3)]
+
+    assert run(nt.jit(body)) == run(body)
+
+
+def test_training_steps_drop_other_units_each_time() -> None:
+    def losses(jit: Callable[[Any], Any]) -> list[float]:
+        nt.manual_seed(0)
+        layer, drop = nt.nn.Linear(4, 4), nt.nn.Dropout(0.5)
+        optimizer = nt.optim.SGD(layer.parameters(), lr=0.1)
+
+        @jit
+        def step(x: nt.Tensor) -> nt.Tensor:
+            optimizer.zero_grad()
+            loss = (drop(layer(x)) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return [step(nt.ones(3, 4)).item() for _ in range(6)]
+
+    np.testing.assert_allclose(losses(nt.jit), losses(lambda function: function), rtol=1e-5)
+
+
+# --- threads
+
+
+def test_arrays_do_not_change_under_captured_writes_of_another_thread() -> None:
+    cache, changed, torn, done = nt.zeros(64, 8), [0], [0], threading.Event()
+
+    @nt.jit
+    def write(index: nt.Tensor, row: nt.Tensor) -> nt.Tensor:
+        cache[index] = row
+        return cache.sum()
+
+    def read() -> None:
+        while not done.is_set():
+            array = cache.numpy()
+            before = array.copy()
+            doubled = (cache * 2).numpy()
+            changed[0] += not np.array_equal(array, before)
+            torn[0] += bool((doubled != doubled[:, :1]).any())
+
+    write(nt.tensor([0]), nt.zeros(1, 8))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    try:
+        for thread in threads:
+            thread.start()
+        for number in range(1500):
+            write(nt.tensor([number % 64]), nt.full((1, 8), float(number)))
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert (changed, torn) == ([0], [0])
+    assert cache[:, 0].tolist() == [1472 + row if row < 28 else 1408 + row for row in range(64)]
+
+
+# --- what can be captured
+
+
+class _Scale:
+    def __call__(self, x: nt.Tensor) -> nt.Tensor:
+        return x * 3
+
+
+@pytest.mark.parametrize(
+    "function", [functools.partial(lambda x, factor: x * factor, factor=3), _Scale(), nt.nn.Softplus(), nt.nn.ReLU()]
+)
+def test_partials_modules_and_callables_warn_of_many_captures(function: Callable[[nt.Tensor], nt.Tensor]) -> None:
+    captured = nt.jit(function)
+    for extent in range(1, 9):
+        assert captured(nt.ones(extent)).tolist() == function(nt.ones(extent)).tolist()
+    with pytest.warns(UserWarning, match="has been captured 9 times"):
+        captured(nt.ones(9))
+
+
+def _generator(x: nt.Tensor) -> Any:
+    yield x + 1
+
+
+async def _coroutine(x: nt.Tensor) -> nt.Tensor:
+    return x + 1
+
+
+async def _asynchronous_generator(x: nt.Tensor) -> Any:
+    yield x + 1
+
+
+class _Yields:
+    def __call__(self, x: nt.Tensor) -> Any:
+        yield x
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (_generator, "generator function"),
+        (functools.partial(_generator), "generator function"),
+        (_Yields(), "generator function"),
+        (_coroutine, "coroutine function"),
+        (_asynchronous_generator, "asynchronous generator function"),
+    ],
+)
+def test_functions_that_run_later_cannot_be_captured(function: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"jit takes a function that returns tensors, not a {kind}"):
+        nt.jit(function)
+
+
+def test_values_that_cannot_be_captured_are_named() -> None:
+    with pytest.raises(TypeError, match="cannot take or return a generator"):
+        nt.jit(lambda x: (each for each in [x]))(nt.ones(2))
+    with pytest.raises(TypeError, match="jit cannot take or return set, which is not hashable"):
+        nt.jit(lambda x: {x})(nt.ones(2))
+    with pytest.raises(TypeError, match="jit cannot take or return bytearray"):
+        nt.jit(lambda x, y: x)(nt.ones(2), bytearray(2))
+
+
+def test_the_default_dtype_is_followed() -> None:
+    function = nt.jit(lambda x: x + nt.ones(2))
+    assert function(nt.ones(2)).dtype is nt.float32
+    x = nt.ones(2)
+    try:
+        nt.set_default_dtype(nt.float64)
+        assert function(x).dtype is nt.float64
+    finally:
+        nt.set_default_dtype(nt.float32)
+    assert function(x).dtype is nt.float32
+
+
+def test_many_results_held_by_frames_take_one_collection() -> None:
+    held: list[Any] = []
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        held.append(sys._getframe())
+        steps = [x]
+        for _ in range(300):
+            steps.append(steps[-1] + 1)
+        return steps[-1]
+
+    assert function(nt.zeros(2)).tolist() == [300, 300]
+    assert function.captures == 1
+    held.clear()
