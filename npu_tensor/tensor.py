@@ -99,7 +99,7 @@ class Tensor(Methods):
     __slots__ = ("__weakref__", "_alias", "_leaf", "_node")
     _node: Node  # not there after a write to another tensor that shares memory, until it is used
     _alias: tuple[Storage, View] | None  # None for a tensor that was never viewed
-    _leaf: Leaf  # of a tensor that requires a gradient alone
+    _leaf: Leaf  # of a tensor alone that requires a gradient, or did when it got the one it has
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
@@ -357,7 +357,9 @@ class Tensor(Methods):
         if isinstance(node, Tracked):
             self._name(self.detach()._node)
             if leaf_of(node) is not None:
-                del self._leaf
+                self._leaf.is_frozen = True
+                if self._leaf.gradient is None:
+                    del self._leaf
         return self
 
     @property
@@ -417,8 +419,9 @@ class Tensor(Methods):
         if requires_grad and not isinstance(node, Tracked):
             if not self.dtype.is_floating_point:
                 raise DTypeError(f"only floats have gradients, not {node.spec}")
-            self._leaf = Leaf()
-            self._name(leaf_node(node, self._leaf))
+            leaf = self._leaf = self._named_leaf() or Leaf()
+            leaf.is_frozen = False
+            self._name(leaf_node(node, leaf))
         elif not requires_grad and isinstance(node, Tracked):
             if leaf_of(node) is None:
                 raise GradientError("requires_grad can be changed of leaves alone; use x.detach()")
@@ -433,12 +436,12 @@ class Tensor(Methods):
     @property
     def grad(self) -> Tensor | None:
         """The sum of the gradients of all backward passes since it was None, of leaves that require one."""
-        leaf = leaf_of(self._node)
+        leaf = self._named_leaf()
         return None if leaf is None else leaf.gradient
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        leaf = leaf_of(self._node)
+        leaf = self._named_leaf()
         if value is not None and (not isinstance(value, Tensor) or value._node.spec is not self._node.spec):
             other = value._node.spec if isinstance(value, Tensor) else type(value).__name__
             raise ArgumentError(f"the gradient of {self._node.spec} cannot be {other}")
@@ -448,6 +451,10 @@ class Tensor(Methods):
             leaf.gradient = value
         elif value is not None:
             raise GradientError("only leaves that require a gradient can be given one; see requires_grad_()")
+
+    def _named_leaf(self) -> Leaf | None:
+        """Return the leaf that this tensor is, or was before it was frozen with a gradient."""
+        return leaf_of(self._node) or getattr(self, "_leaf", None)
 
     def _name(self, node: Node) -> None:
         """Let this handle name another node of the same value."""

@@ -30,7 +30,8 @@ def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool 
         for target, computed in zip(leaves, gradients_of([output], [gradient], leaves, through), strict=True):
             leaf = leaf_of(target)
             assert leaf is not None
-            _add(leaf, computed)
+            if not leaf.is_frozen:
+                _add(leaf, computed)
     if not retain_graph:
         for each in through:
             if leaf_of(each) is None:

@@ -316,6 +316,7 @@ def _class_losses(
     expected = log_probabilities.shape[:classes] + log_probabilities.shape[classes + 1 :]
     if target.shape != expected:
         raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
+    _require_class_weights(weight, log_probabilities, classes)
     counts = target != ignore_index
     safe = ops.where_op(counts, target, 0)
     chosen = ops.gather_along(log_probabilities, safe.unsqueeze(classes), classes, "class", caller).squeeze(classes)
@@ -329,6 +330,12 @@ def _class_losses(
         smooth = -spread.sum(classes) * counts.to(log_probabilities.dtype)
         losses = losses * (1 - smoothing) + smooth * (smoothing / log_probabilities.shape[classes])
     return ops.where_op(counts, losses, 0.0), weights
+
+
+def _require_class_weights(weight: Tensor | None, scores: Tensor, classes: int) -> None:
+    """Raise ShapeError unless there is one weight for each class."""
+    if weight is not None and weight.shape != (scores.shape[classes],):
+        raise ShapeError(f"weight must have the shape [{scores.shape[classes]}], not {list(weight.shape)}")
 
 
 def _along(per_class: Tensor, scores: Tensor) -> Tensor:
@@ -380,6 +387,8 @@ def cross_entropy(
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"label_smoothing must be between 0 and 1, not {label_smoothing}")
     classes = 0 if input.ndim == 1 else 1
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
@@ -391,6 +400,7 @@ def cross_entropy(
     if label_smoothing:
         distribution = distribution * (1 - label_smoothing) + label_smoothing / input.shape[classes]
     if weight is not None:
+        _require_class_weights(weight, scores, classes)
         scores = scores * _along(wide(weight), scores)
     total = -(scores * distribution).sum(classes)
     if reduction == "mean":

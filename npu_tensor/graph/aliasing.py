@@ -311,7 +311,7 @@ class Storage:
                 node = self._node
                 for call in view.path:
                     node = view_node(call, node, node.depth + 1, node.where, bool(active) and depends(call, (node,)))
-            if active and (leaf := getattr(tensor, "_leaf", None)) is not None:
+            if active and (leaf := getattr(tensor, "_leaf", None)) is not None and not leaf.is_frozen:
                 node = leaf_node(node, leaf)
             if watch is not None and outside:
                 watch.outside_since(start, node)

@@ -51,12 +51,16 @@ Reached = dict[Node, tuple[Any, ...]]
 
 
 class Leaf:
-    """A tensor that requires a gradient, whatever value it names. gradient: its `grad`, a Tensor, or None."""
+    """A tensor that requires a gradient, whatever value it names.
 
-    __slots__ = ("__weakref__", "gradient")
+    gradient: its `grad`, a Tensor, or None. is_frozen: True while the tensor requires none but keeps the one it has.
+    """
+
+    __slots__ = ("__weakref__", "gradient", "is_frozen")
 
     def __init__(self) -> None:
         self.gradient: Any = None
+        self.is_frozen = False
         number = id(self)
         active[number] = weakref.ref(self, lambda _: active.pop(number, None))
 

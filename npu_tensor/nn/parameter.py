@@ -6,7 +6,8 @@ import sys
 import weakref
 from typing import Any
 
-from npu_tensor.graph.history import same
+from npu_tensor.graph.history import same, same_value
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, wrap
@@ -17,7 +18,8 @@ __all__ = ["Parameter"]
 class Parameter(Tensor):
     """A tensor that a module trains: as an attribute of a `Module` it is one of its `parameters()`.
 
-    data: a tensor or what `npu_tensor.tensor` takes. Its value is shared; writes to one are not seen by the other.
+    data: a tensor or what `npu_tensor.tensor` takes. The parameter is a leaf with the same value, also where the tensor
+    was computed from others. Writes to one are not seen by the other.
     """
 
     __slots__ = ()
@@ -25,15 +27,16 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         tensor = data if isinstance(data, Tensor) else registry.PUBLIC["tensor"].function(data)  # type: ignore[misc]
         self._alias = None
-        self._node = tensor._node
-        self._node.handle = weakref.ref(self)
+        self._name(same_value(tensor._node))
+        if (watch := current_watch()) is not None:
+            watch.made[id(self)] = weakref.ref(self)
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{printing.shown(self, sys._getframe(1))}"
 
     def __deepcopy__(self, memo: Any) -> Parameter:
-        return Parameter(self.clone(), self.requires_grad)
+        return Parameter(self.detach().clone(), self.requires_grad)
 
     def __reduce__(self) -> Any:
         return Parameter, (wrap(same(self._node)), self.requires_grad)

@@ -1,14 +1,16 @@
-"""Schedules of learning rates: functions of the number of steps, in closed form."""
+"""Schedules of learning rates. Most multiply the present rate, as PyTorch's do, so that several can be chained."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.functions.pytorch_arguments import no_grad
 from npu_tensor.optim.optimizer import Optimizer
+from npu_tensor.tensor import Tensor
 
 __all__ = [
     "CosineAnnealingLR",
@@ -16,6 +18,7 @@ __all__ = [
     "LambdaLR",
     "LinearLR",
     "OneCycleLR",
+    "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
 ]
@@ -24,101 +27,169 @@ __all__ = [
 class LRScheduler:
     """Sets the learning rate of every group of an optimizer, now and after each `step`.
 
-    last_epoch: the number of steps so far. base_lrs: the rates of the groups when it began.
+    A subclass defines `get_lr`.
+
+    last_epoch: the number of steps so far; -1 begins, others go on with the `initial_lr` of the groups. base_lrs: the
+    rates of the groups when the first schedule began.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = optimizer
-        for group in optimizer.param_groups:
-            group.setdefault("initial_lr", group["lr"])
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", _plain(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(f"param_groups[{number}] has no 'initial_lr', which last_epoch={last_epoch} needs")
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = 0
-        self._set()
+        self.last_epoch = last_epoch
+        self._begin()
 
-    def rate(self, base: float, step: int, group: int) -> float:
-        """The learning rate of a group, by number, after some steps."""
-        raise NotImplementedError
+    def _begin(self) -> None:
+        self._is_initial = True
+        self._step_count = 0
+        self.step()
+        self._is_initial = False
+
+    def get_lr(self) -> Sequence[float]:
+        """Return the learning rates of the groups after `last_epoch` steps."""
+        raise NotImplementedError(f"{type(self).__name__} defines no get_lr")
+
+    def _first_lr(self) -> Sequence[float]:
+        """Return the rates with which the schedule begins, whatever the present ones are."""
+        return self.get_lr()
 
     def get_last_lr(self) -> list[float]:
-        """The learning rates of the groups."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+        """Return the learning rates that this schedule has set last."""
+        return self._last_lr
 
     def step(self) -> None:
         """Go on to the next rates."""
+        self._step_count += 1
         self.last_epoch += 1
-        self._set()
+        self._set(self.get_lr())
 
-    def _set(self) -> None:
-        for number, (group, base) in enumerate(zip(self.optimizer.param_groups, self.base_lrs, strict=True)):
-            group["lr"] = self.rate(base, self.last_epoch, number)
+    def _restart(self) -> None:
+        """Go back to the first rates."""
+        self.last_epoch = 0
+        self._set(self._first_lr())
+
+    def _set(self, rates: Sequence[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            _set_rate(group, rate)
+        self._last_lr = self._present()
+
+    def _present(self) -> list[float]:
+        return [_plain(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on from here."""
-        return {"last_epoch": self.last_epoch, "base_lrs": [*self.base_lrs], "_last_lr": self.get_last_lr()}
+        """Return what `load_state_dict` needs to go on from here. The rates are in the optimizer's state."""
+        return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state, of this class of schedule here or in PyTorch."""
-        self.last_epoch = state_dict["last_epoch"]
-        self.base_lrs = [*state_dict.get("base_lrs", self.base_lrs)]
-        self._set()
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a state, of this class of schedule here or in PyTorch. Load that of the optimizer besides."""
+        vars(self).update({name: value for name, value in state_dict.items() if name in self.state_dict()})
 
 
 class LambdaLR(LRScheduler):
     """The first rate times a function of the number of steps, or of one for each group."""
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
     ) -> None:
         count = len(optimizer.param_groups)
         self.lr_lambdas = [lr_lambda] * count if callable(lr_lambda) else [*lr_lambda]
         if len(self.lr_lambdas) != count:
             raise ArgumentError(f"{len(self.lr_lambdas)} functions for {count} groups")
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float, step: int, group: int) -> float:
-        return base * self.lr_lambdas[group](step)
+    def get_lr(self) -> Sequence[float]:
+        return [base * function(self.last_epoch) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state without the functions."""
+        return super().state_dict() | {"lr_lambdas": [None] * len(self.lr_lambdas)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a state; the functions stay."""
+        super().load_state_dict({name: value for name, value in state_dict.items() if name != "lr_lambdas"})
 
 
 class StepLR(LRScheduler):
     """Times gamma after every step_size steps."""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float, step: int, group: int) -> float:
-        return float(base * self.gamma ** (step // self.step_size))
+    def get_lr(self) -> Sequence[float]:
+        is_due = self.last_epoch and self.last_epoch % self.step_size == 0
+        return [rate * self.gamma if is_due else rate for rate in self._present()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return self.base_lrs
 
 
 class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the first rate to eta_min in T_max steps, and back."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float, step: int, group: int) -> float:
-        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * step / self.T_max)) / 2
+    def get_lr(self) -> Sequence[float]:
+        if self._is_initial:
+            return self._present()
+        before, now = (1 + math.cos(math.pi * (self.last_epoch - back) / self.T_max) for back in (1, 0))
+        if self._step_count == 1 and self.last_epoch > 0:
+            return [self.eta_min + (base - self.eta_min) * now / 2 for base in self.base_lrs]
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # up again from eta_min, which no factor does
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            rates = zip(self._present(), self.base_lrs, strict=True)
+            return [rate + (base - self.eta_min) * rise for rate, base in rates]
+        return [now / before * (rate - self.eta_min) + self.eta_min for rate in self._present()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return self.base_lrs
 
 
 class LinearLR(LRScheduler):
     """From start_factor to end_factor of the first rate in total_iters steps: a warm-up."""
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
     ) -> None:
+        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
+            raise ArgumentError(f"factors must be between 0 and 1, the first above 0: {start_factor} and {end_factor}")
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float, step: int, group: int) -> float:
-        part = min(step, self.total_iters) / self.total_iters
-        return base * (self.start_factor + (self.end_factor - self.start_factor) * part)
+    def get_lr(self) -> Sequence[float]:
+        rise = self.end_factor - self.start_factor
+        if self.last_epoch == 0:
+            factor = self.start_factor
+        elif self._is_initial or self.last_epoch > self.total_iters:
+            factor = 1.0
+        else:
+            factor = 1 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise)
+        return [rate * factor for rate in self._present()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return [base * self.start_factor for base in self.base_lrs]
 
 
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to max_lr in pct_start of all steps, then down to the first over final_div_factor.
 
-    cycle_momentum: momentum, or the first of `betas`, goes from max_momentum to base_momentum and back.
+    cycle_momentum: momentum, or the first of `betas`, goes from max_momentum to base_momentum and back. three_phase:
+    down to the first rate in as many steps as up, and only then to the last.
     """
 
     def __init__(
@@ -131,64 +202,203 @@ class OneCycleLR(LRScheduler):
         pct_start: float = 0.3,
         anneal_strategy: str = "cos",
         cycle_momentum: bool = True,
-        base_momentum: float = 0.85,
-        max_momentum: float = 0.95,
+        base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
     ) -> None:
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ArgumentError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
-        if anneal_strategy not in _ANNEALING:
-            raise ArgumentError(f"anneal_strategy is one of {', '.join(_ANNEALING)}, not {anneal_strategy!r}")
-        self.total_steps, self.peak = total_steps, float(pct_start * total_steps) - 1
-        self.max_lrs = [*max_lr] if isinstance(max_lr, Sequence) else [max_lr] * len(optimizer.param_groups)
-        self.annealed = _ANNEALING[anneal_strategy]
-        self.momenta = (max_momentum, base_momentum) if cycle_momentum else None
-        self.div_factor, self.final_div_factor = div_factor, final_div_factor
-        super().__init__(optimizer)
+        if total_steps < 1 or not 0 <= pct_start <= 1:
+            raise ArgumentError(f"total_steps {total_steps} is at least 1, and pct_start {pct_start} between 0 and 1")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ArgumentError(f"anneal_strategy is one of cos, linear, not {anneal_strategy!r}")
+        if cycle_momentum and not {"momentum", "betas"} & {*optimizer.defaults}:
+            raise ArgumentError(f"cycle_momentum=True: {type(optimizer).__name__} has no momentum and no betas")
+        self.total_steps, self.cycle_momentum = total_steps, cycle_momentum
+        self._anneal_func_type = anneal_strategy
+        self._schedule_phases: list[dict[str, Any]] = []
+        peak, end, high, low = float(pct_start * total_steps) - 1, total_steps - 1, "max_momentum", "base_momentum"
+        self._add_phase(peak, "initial_lr", "max_lr", high, low)
+        if three_phase:
+            self._add_phase(float(2 * pct_start * total_steps) - 2, "max_lr", "initial_lr", low, high)
+            self._add_phase(end, "initial_lr", "min_lr", high, high)
+        else:
+            self._add_phase(end, "max_lr", "min_lr", low, high)
+        if last_epoch == -1:
+            several = (_each(value, optimizer) for value in (max_lr, max_momentum, base_momentum))
+            for group, highest, *momenta in zip(optimizer.param_groups, *several, strict=True):
+                group.update(initial_lr=highest / div_factor, max_lr=highest)
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+                if cycle_momentum:
+                    group["max_momentum"], group["base_momentum"] = momenta
+        super().__init__(optimizer, last_epoch)
 
-    def _between(self, step: int, first: float, middle: float, last: float) -> float:
+    def _add_phase(self, end: float, *names: str) -> None:
+        keys = ("start_lr", "end_lr", "start_momentum", "end_momentum")
+        self._schedule_phases.append({"end_step": end, **dict(zip(keys, names, strict=True))})
+
+    def get_lr(self) -> Sequence[float]:
+        """Return the learning rates of the groups, and set their momenta."""
+        step = self.last_epoch
         if step > self.total_steps:
             raise ArgumentError(f"the schedule has {self.total_steps} steps")
-        if step <= self.peak:
-            return self.annealed(first, middle, step / self.peak)
-        return self.annealed(middle, last, (step - self.peak) / (self.total_steps - 1 - self.peak))
-
-    def rate(self, base: float, step: int, group: int) -> float:
-        highest = self.max_lrs[group]
-        first = highest / self.div_factor
-        return self._between(step, first, highest, first / self.final_div_factor)
-
-    def _set(self) -> None:
-        super()._set()
-        if self.momenta is None:
-            return
-        highest, lowest = self.momenta
-        momentum = self._between(self.last_epoch, highest, lowest, highest)
+        number = next((n for n, each in enumerate(self._schedule_phases[:-1]) if step <= each["end_step"]), -1)
+        phase = self._schedule_phases[number]
+        start = self._schedule_phases[number - 1]["end_step"] if number else 0.0
+        part = (step - start) / (phase["end_step"] - start)
+        rates = []
         for group in self.optimizer.param_groups:
-            if "betas" in group:
-                group["betas"] = (momentum, *group["betas"][1:])
-            else:
-                group["momentum"] = momentum
+            rates.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], part))
+            if self.cycle_momentum:
+                momentum = self._between(group[phase["start_momentum"]], group[phase["end_momentum"]], part)
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return rates
 
-
-_ANNEALING: dict[str, Callable[[float, float, float], float]] = {
-    "cos": lambda start, end, part: end + (start - end) / 2 * (1 + math.cos(math.pi * part)),
-    "linear": lambda start, end, part: start + (end - start) * part,
-}
+    def _between(self, first: float, last: float, part: float) -> float:
+        if self._anneal_func_type == "linear":
+            return first + (last - first) * part
+        return last + (first - last) / 2 * (1 + math.cos(math.pi * part))
 
 
 class SequentialLR(LRScheduler):
     """Schedules one after the other: each begins at its milestone, the number of steps before it."""
 
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int]) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
         if len(schedulers) != len(milestones) + 1:
             raise ArgumentError(f"{len(schedulers)} schedules have {len(schedulers) - 1} milestones")
-        self.schedulers, self.milestones = [*schedulers], [*milestones]
-        super().__init__(optimizer)
+        for each in schedulers:
+            if isinstance(each, ReduceLROnPlateau) or each.optimizer is not optimizer:
+                raise ArgumentError(f"SequentialLR takes schedules of its optimizer by step, not {each!r}")
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        self._schedulers, self._milestones = [*schedulers], [*milestones]
+        for group in optimizer.param_groups:
+            _set_rate(group, group["initial_lr"])
+        self._undo()
+        first = self._schedulers[bisect_right(self._milestones, 0)]
+        first._begin()
+        self._last_lr = first.get_last_lr()
 
-    def rate(self, base: float, step: int, group: int) -> float:
-        number = bisect_right(self.milestones, step)
-        return self.schedulers[number].rate(base, step - [0, *self.milestones][number], group)
+    def _undo(self) -> None:
+        """Take back the step with which each schedule has begun."""
+        for each in self._schedulers:
+            if isinstance(each, SequentialLR):
+                each._undo()
+            else:
+                each.last_epoch -= 1
+
+    def step(self) -> None:
+        """Go on to the next rates."""
+        self.last_epoch += 1
+        number = bisect_right(self._milestones, self.last_epoch)
+        schedule = self._schedulers[number]
+        if number and self._milestones[number - 1] == self.last_epoch:
+            schedule._restart()
+        else:
+            schedule.step()
+        self._last_lr = schedule.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state with those of the schedules."""
+        return super().state_dict() | {"_schedulers": [each.state_dict() for each in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a state, and let the schedules do so."""
+        super().load_state_dict({name: value for name, value in state_dict.items() if name != "_schedulers"})
+        for each, own in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            each.load_state_dict(own)
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Times factor when a metric has not become better for more than `patience` steps.
+
+    mode: "min" or "max", which is better. threshold: by how much a better one differs, threshold_mode: "rel" or "abs".
+    cooldown: steps after a change that do not count. min_lr: lower bound of the rates, or one for each group. eps:
+    smallest change that is made.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1:
+            raise ArgumentError(f"factor must be less than 1, not {factor}")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ArgumentError(f"mode is min or max, threshold_mode rel or abs: {mode!r} and {threshold_mode!r}")
+        self.optimizer = optimizer
+        self.mode, self.factor, self.patience, self.cooldown, self.eps = mode, factor, patience, cooldown, eps
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.min_lrs = _each(min_lr, optimizer)
+        self.best = math.inf if mode == "min" else -math.inf
+        self.last_epoch = self.num_bad_epochs = self.cooldown_counter = 0
+        self._last_lr = self._present()
+
+    def step(self, metrics: Any = None) -> None:
+        """Go on to the next rates. metrics: the present value, a number or a tensor of one."""
+        if metrics is None:
+            raise ArgumentError("ReduceLROnPlateau.step takes the present value of the metric")
+        value = float(metrics)
+        self.last_epoch += 1
+        self.num_bad_epochs += 1
+        if self._is_better(value):
+            self.best, self.num_bad_epochs = value, 0
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, rate, lowest in zip(self.optimizer.param_groups, self._present(), self.min_lrs, strict=True):
+                lower = max(rate * self.factor, lowest)
+                if rate - lower > self.eps:
+                    _set_rate(group, lower)
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = self._present()
+
+    def _is_better(self, value: float) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "rel":
+            return sign * value < sign * self.best * (1 - sign * self.threshold)
+        return sign * value < sign * self.best - self.threshold
+
+
+def _plain(rate: Any) -> float:
+    """A rate as a Python number; NumPy's numbers and tensors are rates, too."""
+    return rate if isinstance(rate, int | float) else float(rate)
+
+
+def _set_rate(group: dict[str, Any], rate: Any) -> None:
+    """Set the rate of a group. A tensor stays and gets the value, as in PyTorch."""
+    if isinstance(group["lr"], Tensor):
+        with no_grad():
+            group["lr"].fill_(_plain(rate))
+    else:
+        group["lr"] = _plain(rate)
+
+
+def _each(value: float | Sequence[float], optimizer: Optimizer) -> list[float]:
+    """One value for each group."""
+    count = len(optimizer.param_groups)
+    several = [*value] if isinstance(value, Sequence) else [value] * count
+    if len(several) != count:
+        raise ArgumentError(f"{len(several)} values for {count} groups")
+    return several

@@ -1,76 +1,109 @@
-"""What all optimizers share: groups of parameters, state, and steps that `jit` can capture.
+"""Base of all optimizers: groups of parameters, their state, and steps that `jit` can capture.
 
-The state exists from the start, and the numbers of a group, such as its learning rate, are tensors besides. So a
-captured step reads and changes them at each call, and a schedule needs no other capture.
+A rule takes the numbers of a group, such as its learning rate, as tensors that look the number up at each use. So a
+captured step uses the present numbers, and a schedule needs no other capture.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32, float64
+from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.history import GradMode
+from npu_tensor.graph.nodes import Node, next_order
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Optimizer", "ParamGroup", "Rule", "State", "zeros_like"]
+__all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "State", "check_numbers"]
 
-State = dict[str, Tensor]
-"""What an optimizer keeps of a parameter."""
+State = dict[str, Any]
+"""Values that an optimizer keeps of a parameter, by name."""
 
-Rule = Callable[[Tensor, Tensor, State, "ParamGroup"], tuple[Tensor, State]]
-"""From a parameter, its gradient, its state and its group to the new parameter and the new state."""
+ParamGroup = dict[str, Any]
+"""Parameters, under "params", and their options."""
+
+Rule = Callable[[Tensor, Tensor, State, "Options"], tuple[Tensor, State]]
+"""Function of a parameter, its gradient, its state and its options: the new parameter and the new state."""
 
 
-class ParamGroup(dict[str, Any]):
-    """Parameters and their options.
+class _Number(Tensor):
+    """Tensor without dimensions whose value is looked up at each use, also by a step that `jit` has captured."""
 
-    numbers: those that are floats, as tensors without dimensions, float32 or, where a parameter is, float64.
-    complements: 1 - each of them, rounded once: 1 - 0.999 is 0.001.
-    """
+    __slots__ = ("_dtype", "_look_up", "_present", "_value")
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.numbers: dict[str, Any] = {}
-        self.complements: dict[str, Any] = {}
-        is_double = any(each.dtype is float64 for each in options["params"])
-        self._dtype = float64 if is_double else float32
-        for name, value in options.items():
-            self[name] = value
+    def __init__(self, look_up: Callable[[], float], dtype: DType) -> None:
+        self._alias = None
+        self._look_up, self._dtype = look_up, dtype
+        self._value: float | None = None
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(name, value)
-        values = value if isinstance(value, tuple) else (value,)
-        if not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in values):
-            return
-        for kept, plain in ((self.numbers, values), (self.complements, tuple(1 - each for each in values))):
-            numbers = tuple(from_array(np.asarray(each), self._dtype) for each in plain)
-            if name in kept:
-                for number, new in zip(kept[name], numbers, strict=True):
-                    number._assign(new)
-            else:
-                kept[name] = numbers
+    @property
+    def _node(self) -> Node:  # type: ignore[override]
+        value = self._look_up()
+        if value != self._value:
+            node = from_array(np.asarray(value), self._dtype)._node
+            node.handle = weakref.ref(self)
+            self._present, self._value = node, value
+        return self._present
+
+
+class Options:
+    """Options of the group with a number: Python values by name, and numbers as tensors for parameters of a dtype."""
+
+    def __init__(self, groups: list[ParamGroup], index: int, dtype: DType) -> None:
+        self._groups, self._index, self._dtype = groups, index, dtype
+        self._numbers: dict[tuple[str, int | None, bool], _Number] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._groups[self._index][name]
+
+    def number(self, name: str, position: int | None = None, complement: bool = False) -> Tensor:
+        """Return a number as a tensor.
+
+        Args:
+            name: Name of the option.
+            position: Index into an option of several numbers.
+            complement: Return 1 - number, rounded once: 1 - 0.999 is 0.001.
+        """
+        key = name, position, complement
+        if key not in self._numbers:
+            groups, index = self._groups, self._index
+
+            def look_up() -> float:
+                value = groups[index][name]
+                number = float(value if position is None else value[position])
+                return 1 - number if complement else number
+
+            self._numbers[key] = _Number(look_up, float64 if self._dtype is float64 else float32)
+        return self._numbers[key]
 
 
 class Optimizer:
     """Changes parameters in place by their gradients, in `step`.
 
+    A subclass either has a `rule` and `state_names`, or overrides `step` as in PyTorch and keeps what it likes in
+    `state`.
+
     params: leaves that require gradients, or dicts with "params" and options of their own. state: by parameter.
     """
 
-    rule: ClassVar[Rule]
+    rule: ClassVar[Rule | None] = None
     """How a parameter changes."""
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)
-        self.state: dict[Tensor, State] = {}
+        self.state: dict[Tensor, State] = defaultdict(dict)
         self.param_groups: list[ParamGroup] = []
+        self._options: dict[tuple[int, DType], Options] = {}
         groups: list[Any] = [] if isinstance(params, Tensor) else list(params)
         if not groups:
             raise ArgumentError(f"{type(self).__name__} takes a list of parameters, not {params!r}")
@@ -84,27 +117,32 @@ class Optimizer:
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
 
-    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
-        """The state of a parameter before the first step."""
-        raise NotImplementedError
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_options"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _options={})
+
+    def state_names(self, options: Options) -> Iterable[str]:
+        """Return the names of the tensors that the rule keeps of a parameter."""
+        return ()
+
+    def check(self, group: ParamGroup) -> None:
+        """Raise ArgumentError for options that the rule does not take."""
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Add parameters with options of their own; the others are the optimizer's."""
         params = param_group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
+        known = set(self._parameters())
         for each in params:
             if not isinstance(each, Tensor) or not each.is_leaf or not each.dtype.is_floating_point:
                 raise ArgumentError(f"an optimizer changes leaves of floats, not {each!r}")
-            if each in self.state:
+            if each in known:
                 raise ArgumentError("a parameter is in more than one group, or twice in one")
-            self.state[each] = {}
-        group = ParamGroup({**self.defaults, **param_group, "params": params})
-        for name in group.numbers:
-            values = group[name] if isinstance(group[name], tuple) else (group[name],)
-            if not all(math.isfinite(value) and value >= 0 for value in values):
-                raise ArgumentError(f"{name} must be finite and at least 0, not {group[name]}")
-        for each in params:
-            self.state[each] = self.new_state(each, group)
+            known.add(each)
+        group = {**self.defaults, **param_group, "params": params}
+        self.check(group)
         self.param_groups.append(group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -113,22 +151,28 @@ class Optimizer:
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                parameter.grad._assign(zeros_like(parameter))
+                parameter.grad._assign(_zeros(parameter))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient. closure: computes the loss anew, which is returned."""
+        rule = type(self).rule
+        if rule is None:
+            raise NotImplementedError(f"{type(self).__name__} defines neither step nor a rule")
         loss = None
         if closure is not None:
             with GradMode(True):
                 loss = closure()
         with GradMode(False):
-            for group in self.param_groups:
+            for index, group in enumerate(self.param_groups):
                 for parameter in group["params"]:
                     if (gradient := parameter.grad) is None:
                         continue
                     gradient = -gradient if group["maximize"] else gradient
-                    state = self.state[parameter]
-                    changed, new = type(self).rule(parameter, gradient, state, group)
+                    key = index, parameter.dtype
+                    options = self._options.setdefault(key, Options(self.param_groups, *key))
+                    state = self.state.setdefault(parameter, {})
+                    _add_missing(state, self.state_names(options), parameter)
+                    changed, new = rule(parameter, gradient, state, options)
                     parameter._assign(changed)
                     for name, value in new.items():
                         state[name]._assign(value)
@@ -137,16 +181,30 @@ class Optimizer:
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
-    def state_dict(self) -> dict[str, Any]:
-        """State and options in PyTorch's form, with numbers in place of parameters. The tensors are copies."""
+    def state_dict(self, convert: Callable[[Tensor], Any] | None = None) -> dict[str, Any]:
+        """Return state and options in PyTorch's form, with numbers in place of parameters.
+
+        Args:
+            convert: Function that is called with a copy of each tensor. `torch.from_dlpack` makes a state that
+                PyTorch's optimizers load.
+        """
+
+        def copied(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return value.detach().clone() if convert is None else convert(value.detach())
+
         numbers = {parameter: number for number, parameter in enumerate(self._parameters())}
-        with GradMode(False):
-            state = {
-                numbers[parameter]: {name: value.clone() for name, value in own.items()}
-                for parameter, own in self.state.items()
-                if own
-            }
-        groups = [{**group, "params": [numbers[each] for each in group["params"]]} for group in self.param_groups]
+        state = {
+            numbers[parameter]: {name: copied(value) for name, value in own.items()}
+            for parameter, own in self.state.items()
+            if own and parameter in numbers
+        }
+        groups = [
+            {name: copied(value) for name, value in group.items() if name != "params"}
+            | {"params": [numbers[each] for each in group["params"]]}
+            for group in self.param_groups
+        ]
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -161,20 +219,57 @@ class Optimizer:
         order = [number for group in groups for number in group["params"]]
         with GradMode(False):
             for number, parameter in zip(order, self._parameters(), strict=True):
-                for name, value in state_dict["state"].get(number, {}).items():
-                    if name in self.state[parameter] and value is not None:
-                        kept = self.state[parameter][name]
-                        kept._assign(_tensor(value).to(kept.dtype).reshape(*kept.shape))
+                _replace_state(self.state.setdefault(parameter, {}), state_dict["state"].get(number, {}), parameter)
         for group, loaded in zip(self.param_groups, groups, strict=True):
-            for name, value in loaded.items():
-                if name in group and name != "params":
-                    group[name] = value
+            group.update({name: copy.deepcopy(value) for name, value in loaded.items() if name != "params"})
 
 
-def zeros_like(parameter: Tensor) -> Tensor:
-    """Zeros in the shape and dtype of a parameter."""
+def check_numbers(group: ParamGroup, *names: str) -> None:
+    """Raise ArgumentError unless these options are finite numbers of at least 0."""
+    for name in names:
+        value = group[name]
+        try:
+            fits = not isinstance(value, str) and math.isfinite(value) and value >= 0
+        except TypeError:
+            fits = False
+        if not fits:
+            raise ArgumentError(f"{name} must be finite and at least 0, not {value!r}")
+
+
+def _zeros(parameter: Tensor) -> Tensor:
     zeros: Tensor = ops.fill(0, parameter.shape, parameter.dtype)
     return zeros
+
+
+def _add_missing(state: State, names: Iterable[str], parameter: Tensor) -> None:
+    """Begin the state of a parameter. In a function that is being captured, it counts as made before the call."""
+    is_started = "momentum_buffer" in state  # as after a step without dampening, or from PyTorch, which has no count
+    for name in names:
+        if name not in state:
+            start = next_order()
+            # PyTorch counts steps in float32.
+            state[name] = ops.fill(float(is_started), (), float32) if name == "step" else _zeros(parameter)
+            if (watch := current_watch()) is not None:
+                watch.outside_since(start, state[name]._node)
+                watch.made.pop(id(state[name]), None)
+
+
+def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> None:
+    """Take over the state of a parameter. Tensors stay the same objects, which captured steps write to."""
+    for name, kept in own.items():
+        if isinstance(kept, Tensor) and loaded.get(name) is None:
+            started = name == "step" and loaded.get("momentum_buffer") is not None
+            kept._assign(ops.fill(int(started), kept.shape, kept.dtype))
+    for name, value in loaded.items():
+        if value is None:
+            continue
+        kept = own.get(name)
+        if isinstance(kept, Tensor):
+            kept._assign(_tensor(value).to(kept.dtype).reshape(*kept.shape))
+        elif isinstance(value, Tensor) or hasattr(value, "__dlpack__"):
+            own[name] = _tensor(value).clone() if name == "step" else _tensor(value).to(parameter.dtype, copy=True)
+        else:
+            own[name] = copy.deepcopy(value)
 
 
 def _tensor(value: Any) -> Tensor:

@@ -9,81 +9,77 @@ from collections.abc import Iterable
 from typing import Any
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32
-from npu_tensor.optim.optimizer import Optimizer, ParamGroup, State, zeros_like
+from npu_tensor.errors import ArgumentError
+from npu_tensor.optim.optimizer import Optimizer, Options, ParamGroup, State, check_numbers
 from npu_tensor.tensor import Tensor
 
 __all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
 
 
-def _count() -> Tensor:
-    """The number of steps so far, as PyTorch keeps it."""
-    count: Tensor = ops.fill(0, (), float32)
-    return count
-
-
-def _number(group: ParamGroup, name: str) -> Tensor:
-    number: Tensor = group.numbers[name][0]
-    return number
-
-
-def _decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
+def _decayed(parameter: Tensor, gradient: Tensor, options: Options) -> Tensor:
     """The gradient with that of the weights' squares."""
-    return gradient + parameter * _number(group, "weight_decay") if group["weight_decay"] else gradient
+    return gradient + parameter * options.number("weight_decay") if options["weight_decay"] else gradient
 
 
-def _sgd(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
-    gradient, new = _decayed(parameter, gradient, group), State()
-    if group["momentum"]:
-        momentum = _number(group, "momentum")
+def _sgd(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+    gradient, new = _decayed(parameter, gradient, options), State()
+    if options["momentum"]:
+        momentum = options.number("momentum")
         velocity = state["momentum_buffer"] * momentum + gradient
-        if group["dampening"]:
-            damped = state["momentum_buffer"] * momentum + gradient * group.complements["dampening"][0]
+        if options["dampening"]:
+            rest = options.number("dampening", complement=True)
+            damped = state["momentum_buffer"] * momentum + gradient * rest
             velocity = ops.where_op(state["step"] == 0, gradient, damped)
             new["step"] = state["step"] + 1
         new["momentum_buffer"] = velocity
-        gradient = gradient + velocity * momentum if group["nesterov"] else velocity
-    return parameter - gradient * _number(group, "lr"), new
+        gradient = gradient + velocity * momentum if options["nesterov"] else velocity
+    return parameter - gradient * options.number("lr"), new
 
 
-def _adam(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
-    return _adam_step(parameter, _decayed(parameter, gradient, group), state, group)
+def _adam(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+    if options["decoupled_weight_decay"]:
+        return _adamw(parameter, gradient, state, options)
+    return _adam_step(parameter, _decayed(parameter, gradient, options), state, options)
 
 
-def _adamw(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
-    kept = 1 - _number(group, "lr") * _number(group, "weight_decay")
-    return _adam_step(parameter * kept, gradient, state, group)
+def _adamw(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+    kept = 1 - options.number("lr") * options.number("weight_decay")
+    return _adam_step(parameter * kept, gradient, state, options)
 
 
-def _adam_step(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
+def _adam_step(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
     step = state["step"] + 1
-    (first, second), (first_rest, second_rest) = group.numbers["betas"], group.complements["betas"]
-    rate = _number(group, "lr") / (1 - first**step)
+    first, second = (options.number("betas", position) for position in range(2))
+    first_rest, second_rest = (options.number("betas", position, complement=True) for position in range(2))
+    rate = options.number("lr") / (1 - first**step)
     scale = (1 - second**step).sqrt()
     average = state["exp_avg"] * first + gradient * first_rest
     square = state["exp_avg_sq"] * second + gradient * gradient * second_rest
-    update = average / (square.sqrt() / scale + _number(group, "eps"))
-    return parameter - update * rate, {"step": step, "exp_avg": average, "exp_avg_sq": square}
+    new, divisor = {"step": step, "exp_avg": average, "exp_avg_sq": square}, square
+    if options["amsgrad"]:
+        divisor = new["max_exp_avg_sq"] = ops.maximum(state["max_exp_avg_sq"], square)
+    update = average / (divisor.sqrt() / scale + options.number("eps"))
+    return parameter - update * rate, new
 
 
-def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
-    gradient, alpha = _decayed(parameter, gradient, group), _number(group, "alpha")
-    (rest,) = group.complements["alpha"]
+def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+    gradient, alpha = _decayed(parameter, gradient, options), options.number("alpha")
+    rest = options.number("alpha", complement=True)
     square = state["square_avg"] * alpha
     square = square + gradient * gradient * rest
     new, scale = {"step": state["step"] + 1, "square_avg": square}, square
-    if group["centered"]:
+    if options["centered"]:
         new["grad_avg"] = state["grad_avg"] * alpha + gradient * rest
         scale = square - new["grad_avg"] * new["grad_avg"]
-    update = gradient / (scale.sqrt() + _number(group, "eps"))
-    if group["momentum"]:
-        update = state["momentum_buffer"] * _number(group, "momentum") + update
+    update = gradient / (scale.sqrt() + options.number("eps"))
+    if options["momentum"]:
+        update = state["momentum_buffer"] * options.number("momentum") + update
         new["momentum_buffer"] = update
-    return parameter - update * _number(group, "lr"), new
+    return parameter - update * options.number("lr"), new
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum, as PyTorch's."""
+    """Stochastic gradient descent, with momentum, as PyTorch's. foreach and fused change nothing."""
 
     rule = _sgd
 
@@ -97,21 +93,30 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
-        options = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**options, "nesterov": nesterov, "maximize": maximize})
+        options: dict[str, Any] = {"lr": lr, "momentum": momentum, "dampening": dampening, "nesterov": nesterov}
+        options |= {"weight_decay": weight_decay, "maximize": maximize, "foreach": foreach, "fused": fused}
+        super().__init__(params, {**options, "differentiable": False})
 
-    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
-        if not group["momentum"]:
-            return {}
-        return {"momentum_buffer": zeros_like(parameter), **({"step": _count()} if group["dampening"] else {})}
+    def check(self, group: ParamGroup) -> None:
+        check_numbers(group, "lr", "momentum", "weight_decay")
+        if group["nesterov"] and (not group["momentum"] or group["dampening"]):
+            raise ArgumentError("nesterov needs a momentum, and no dampening")
+
+    def state_names(self, options: Options) -> Iterable[str]:
+        if not options["momentum"]:
+            return ()
+        return ("momentum_buffer", "step") if options["dampening"] else ("momentum_buffer",)
 
 
 class Adam(Optimizer):
-    """Adam, as PyTorch's."""
+    """Adam, as PyTorch's. foreach, capturable and fused change nothing."""
 
     rule = _adam
     decay = 0.0
+    is_decoupled = False
 
     def __init__(
         self,
@@ -120,15 +125,26 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float | None = None,
+        amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        fused: bool | None = None,
     ) -> None:
         weight_decay = self.decay if weight_decay is None else weight_decay
-        options = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        options = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        options |= {"maximize": maximize, "foreach": foreach, "capturable": capturable, "fused": fused}
+        options |= {"differentiable": False, "decoupled_weight_decay": self.is_decoupled}
         super().__init__(params, options)
 
-    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
-        return {"step": _count(), "exp_avg": zeros_like(parameter), "exp_avg_sq": zeros_like(parameter)}
+    def check(self, group: ParamGroup) -> None:
+        check_numbers(group, "lr", "eps", "weight_decay")
+        if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
+            raise ArgumentError(f"betas must be two numbers of at least 0 and less than 1, not {group['betas']}")
+
+    def state_names(self, options: Options) -> Iterable[str]:
+        return ("step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
 
 
 class AdamW(Adam):
@@ -136,10 +152,11 @@ class AdamW(Adam):
 
     rule = _adamw
     decay = 1e-2
+    is_decoupled = True
 
 
 class RMSprop(Optimizer):
-    """RMSprop, as PyTorch's."""
+    """RMSprop, as PyTorch's. foreach and capturable change nothing."""
 
     rule = _rmsprop
 
@@ -152,13 +169,17 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        options = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, {**options, "centered": centered, "maximize": maximize})
+        options: dict[str, Any] = {"lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered}
+        options |= {"weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize}
+        super().__init__(params, {**options, "differentiable": False})
 
-    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
-        names = ["square_avg", *(["momentum_buffer"] if group["momentum"] else [])]
-        names += ["grad_avg"] if group["centered"] else []
-        return {"step": _count(), **{name: zeros_like(parameter) for name in names}}
+    def check(self, group: ParamGroup) -> None:
+        check_numbers(group, "lr", "alpha", "eps", "weight_decay", "momentum")
+
+    def state_names(self, options: Options) -> Iterable[str]:
+        names = ["step", "square_avg", *(["momentum_buffer"] if options["momentum"] else [])]
+        return names + (["grad_avg"] if options["centered"] else [])

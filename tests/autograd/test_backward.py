@@ -450,3 +450,27 @@ def test_what_fails_while_it_is_captured_changes_no_gradient() -> None:
         fails(nt.ones(1))
     assert w.grad is None
     assert w.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_a_frozen_leaf_keeps_its_gradient(viewed: bool) -> None:
+    """As the parameters of a discriminator do while the generator is trained."""
+    seen = []
+    for lib in (nt, torch):
+        w = lib.ones(2, requires_grad=True)
+        view = w.detach()[:1] if viewed else lib.zeros(1)
+        before = (w * 5).sum()
+        (w * 3).sum().backward()
+        w.requires_grad = False
+        before.backward()  # which reaches nothing
+        seen += [w.grad.tolist(), w.requires_grad, (w * 2).requires_grad]
+        view += 1  # after which the value is derived anew
+        seen += [w.tolist(), w.requires_grad]
+        w.requires_grad = True
+        (w * 2).sum().backward()
+        seen += [w.grad.tolist(), w.requires_grad]
+        w.detach_()
+        seen += [w.grad.tolist()]
+        w.grad = None
+        seen += [w.grad, w.requires_grad_().grad]
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]

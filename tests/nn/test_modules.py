@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -259,6 +262,77 @@ def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
     assert list(ours_state) == list(their_state)
     for name, tensor in their_state.items():  # the running statistics
         check(ours_state[name], tensor, tolerance, name)
+
+
+def loaded(model: Any) -> Any:
+    """A copy with other values, to which the state is written."""
+    other = copy.deepcopy(model)
+    with nt.no_grad():
+        for each in other.parameters():
+            each.zero_()
+    assert other.load_state_dict(model.state_dict()) == ([], [])
+    return other
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "built": lambda model: model,
+    "copied": copy.deepcopy,
+    "pickled": lambda model: pickle.loads(pickle.dumps(model)),
+    "loaded": loaded,
+    "cast": lambda model: copy.deepcopy(model).double(),
+}
+
+
+def encoders() -> tuple[Any, Any]:
+    """A TransformerEncoder of PyTorch and ours with the same weights."""
+    theirs, ours = (lib.TransformerEncoder(lib.TransformerEncoderLayer(8, 2, 16, 0.0), 2) for lib in (torch.nn, nn))
+    ours.load_state_dict(theirs.state_dict())
+    return theirs.double(), ours.double()
+
+
+def losses(lib: Any, model: Any, inputs: Any, keywords: dict[str, Any]) -> list[float]:
+    """Losses of a few steps, in which the results become smaller."""
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    convert = ours_of if lib is nt else torch_of
+    seen = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = sum((each * each).mean() for each in leaves(called(model, convert, "float64", inputs, keywords)))
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.item())
+    return seen
+
+
+TRAINED = {case[0]: case for case in reversed(CASES) if case[0] not in function_layers.__all__}
+ENCODER: Case = ("TransformerEncoder", (), {}, ((5, 2, 8),), {})
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", [*TRAINED.values(), ENCODER], ids=identifier)
+def test_training(case: Case, way: str) -> None:
+    """Modules with weights learn as PyTorch's do, and copies of them without changing the original."""
+    torch.manual_seed(0)
+    theirs, original = encoders() if case is ENCODER else pair(case, "float64")
+    if not list(theirs.parameters()):
+        return
+    before = {name: each.numpy() for name, each in original.state_dict().items()}
+    ours = WAYS[way](original.float() if way == "cast" else original)
+    if way == "cast":
+        theirs = theirs.float().double()
+    generator = np.random.default_rng(0)
+    inputs = [values(generator, each, "float64") for each in case[3]]
+    expected = losses(torch, theirs, inputs, case[4])
+    np.testing.assert_allclose(losses(nt, ours, inputs, case[4]), expected, rtol=1e-7)
+    assert expected[-1] < expected[0]
+    assert all(each.is_leaf for each in ours.parameters())
+    for name, each in theirs.named_parameters():
+        check(dict(ours.named_parameters())[name], each, 1e-7, name)
+    if way in ("copied", "pickled", "loaded"):
+        assert all(each.grad is None for each in original.parameters())
+        for name, each in original.state_dict().items():
+            np.testing.assert_array_equal(each.numpy(), before[name])
 
 
 @pytest.mark.parametrize("case", CASES, ids=identifier)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import gc
+import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +24,9 @@ OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sgd nesterov": ("SGD", {"lr": 0.02, "momentum": 0.9, "nesterov": True}),
     "adam": ("Adam", {"lr": 0.01}),
     "adam decay": ("Adam", {"lr": 0.01, "weight_decay": 0.1, "betas": (0.8, 0.99)}),
+    "adam amsgrad": ("Adam", {"lr": 0.01, "amsgrad": True, "betas": (0.5, 0.6)}),
     "adamw": ("AdamW", {"lr": 0.01}),
+    "adamw amsgrad": ("AdamW", {"lr": 0.01, "amsgrad": True, "betas": (0.5, 0.6)}),
     "rmsprop": ("RMSprop", {"lr": 0.002}),
     "rmsprop centered": ("RMSprop", {"lr": 0.002, "momentum": 0.5, "centered": True, "weight_decay": 0.01}),
 }
@@ -98,20 +104,247 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+CHAINS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in SCHEDULES},
+    "linear and step": ("linear", "step"),
+    "cosine and linear": ("cosine", "linear"),
+    "step and cosine": ("step", "cosine"),
+    "step and lambda": ("step", "lambda"),
+    "three": ("step", "linear", "cosine"),
+}
+
+
+@pytest.mark.parametrize("halved", [False, True])
+@pytest.mark.parametrize("schedules", CHAINS.values(), ids=CHAINS)
 @pytest.mark.filterwarnings("ignore:.*lr_scheduler.step")
-def test_rates_are_those_of_pytorch(schedule: str) -> None:
+def test_rates_are_those_of_pytorch(schedules: tuple[str, ...], halved: bool) -> None:
     rates = []
     for lib in (nt, torch):
-        parameters = _parameters(lib)
-        optimizer = lib.optim.Adam(parameters, lr=0.02)
-        chosen = SCHEDULES[schedule](lib.optim.lr_scheduler, optimizer)
+        optimizer = lib.optim.Adam(_parameters(lib), lr=0.02)
+        chosen = [SCHEDULES[each](lib.optim.lr_scheduler, optimizer) for each in schedules]
         rates.append([])
-        for _ in range(30):
+        for step in range(50 if "one" not in schedules[0] else 30):
             group = optimizer.param_groups[0]
-            rates[-1].append([group["lr"], *group["betas"], *chosen.get_last_lr()])
-            chosen.step()
+            if halved and step == 4:
+                group["lr"] /= 2
+            rates[-1].append([group["lr"], *group["betas"], *(each.get_last_lr()[0] for each in chosen)])
+            for each in chosen:
+                each.step()
     np.testing.assert_allclose(rates[0], rates[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.step")
+def test_a_schedule_goes_on_from_a_state(schedule: str) -> None:
+    """Of this library and of PyTorch, with the state of the optimizer, and as text."""
+
+    def begun(lib: Any) -> tuple[Any, Any]:
+        optimizer = lib.optim.SGD(_parameters(lib), lr=0.02, momentum=0.5)
+        return optimizer, SCHEDULES[schedule](lib.optim.lr_scheduler, optimizer)
+
+    states, rates = [], []
+    for lib in (nt, torch):
+        optimizer, chosen = begun(lib)
+        for _ in range(12):
+            chosen.step()
+        states.append(pickle.dumps((optimizer.state_dict(), chosen.state_dict())))
+        rates.append([])
+        for _ in range(12):
+            chosen.step()
+            rates[-1].append([optimizer.param_groups[0][name] for name in ("lr", "momentum")])
+    np.testing.assert_allclose(rates[0], rates[1], rtol=1e-9)
+    for lib, state in ((nt, states[0]), (nt, states[1]), (torch, states[0])):
+        optimizer, chosen = begun(lib)
+        for own, loaded in zip((optimizer, chosen), pickle.loads(state), strict=True):
+            own.load_state_dict(loaded)
+        gone_on = []
+        for _ in range(12):
+            chosen.step()
+            gone_on.append([optimizer.param_groups[0][name] for name in ("lr", "momentum")])
+        np.testing.assert_allclose(gone_on, rates[0], rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.step")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"patience": 1},
+        {"mode": "max", "factor": 0.5, "patience": 0, "threshold": 0.2, "threshold_mode": "abs", "cooldown": 2},
+        {"patience": 0, "min_lr": 0.004, "threshold": 0.1},
+        {"mode": "max", "patience": 0, "eps": 1e-3, "factor": 0.7},
+    ],
+)
+def test_rates_on_a_plateau(options: dict[str, Any]) -> None:
+    metrics = np.random.default_rng(0).uniform(0.5, 2, 30).round(2)
+    rates = []
+    for lib in (nt, torch):
+        optimizer = lib.optim.SGD(_parameters(lib), lr=0.02)
+        schedule = lib.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        rates.append([])
+        for metric in metrics:
+            schedule.step(lib.tensor(float(metric)))
+            rates[-1].append([optimizer.param_groups[0]["lr"], *schedule.get_last_lr()])
+    np.testing.assert_allclose(rates[0], rates[1], rtol=1e-12)
+    assert len({rate for rate, _ in rates[0]}) > 1
+
+
+def test_a_schedule_of_the_program() -> None:
+    for lib in (nt, torch):
+
+        class Harmonic(lib.optim.lr_scheduler.LRScheduler):  # type: ignore[name-defined, misc]
+            def get_lr(self) -> list[float]:
+                return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+        optimizer = lib.optim.SGD(_parameters(lib), lr=1.0)
+        schedule = Harmonic(optimizer)
+        optimizer.step()
+        rates = [optimizer.param_groups[0]["lr"]]
+        for _ in range(3):
+            schedule.step()
+            rates += schedule.get_last_lr()
+        assert rates == [1, 1 / 2, 1 / 3, 1 / 4]
+        optimizer.param_groups[0].pop("initial_lr")
+        with pytest.raises(KeyError, match="initial_lr"):
+            Harmonic(optimizer, last_epoch=3)
+    with pytest.raises(NotImplementedError, match="LRScheduler defines no get_lr"):
+        nt.optim.lr_scheduler.LRScheduler(optimizer)
+    with pytest.raises(NotImplementedError, match="Optimizer defines neither"):
+        nt.optim.Optimizer([nt.ones(1, requires_grad=True)], {}).step()
+
+
+def test_an_optimizer_of_the_program() -> None:
+    results = []
+    for lib in (nt, torch):
+
+        class Sign(lib.optim.Optimizer):  # type: ignore[name-defined, misc]
+            def __init__(self, params: Any, lr: float) -> None:
+                super().__init__(params, {"lr": lr, "extra": -1})
+
+            def step(self, closure: Any = None) -> None:
+                for group in self.param_groups:
+                    for each in group["params"]:
+                        if each.grad is not None:
+                            self.state[each]["count"] = self.state[each].get("count", 0) + 1
+                            each.data.add_(each.grad.sign(), alpha=-group["lr"])
+
+        parameters = _parameters(lib)
+        optimizer = Sign(parameters, 0.01)
+        losses = _curve(lib, _step(parameters, optimizer), 5)
+        state = optimizer.state_dict()
+        assert state["state"] == {number: {"count": 5} for number in range(3)}
+        other = Sign(_parameters(lib), 1.0)
+        other.load_state_dict(state)
+        assert other.param_groups[0]["lr"] == 0.01
+        assert [own["count"] for own in other.state.values()] == [5] * 3
+        results.append(losses)
+    np.testing.assert_allclose(*results, rtol=1e-4)
+
+
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "numpy": lambda lib, group: group.update(lr=np.float32(0.1)),
+    "tensor": lambda lib, group: group.update(lr=lib.tensor(0.1)),
+    "update": lambda lib, group: group.update(lr=0.1, weight_decay=0.1),
+    "or": lambda lib, group: group.__ior__({"lr": 0.1}),
+    "item": lambda lib, group: group.__setitem__("lr", 0.1),
+    "integer": lambda lib, group: group.__setitem__("lr", 1),
+    "momentum": lambda lib, group: group.__setitem__("momentum", 0.9),
+    "nesterov": lambda lib, group: group.update(momentum=0.9, nesterov=True),
+    "dampening": lambda lib, group: group.update(momentum=0.9, dampening=0.5),
+}
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_options_are_read_at_each_step(change: str, captured: bool) -> None:
+    curves = []
+    for lib in (nt, torch):
+        parameters = _parameters(lib)
+        optimizer = lib.optim.SGD(parameters, lr=0.01)
+        step = _step(parameters, optimizer)
+        first = nt.jit(step) if captured and lib is nt else step
+        losses = _curve(lib, first, 3)
+        CHANGES[change](lib, optimizer.param_groups[0])
+        # Which terms there are is frozen in a captured step.
+        again = "momentum" in optimizer.param_groups[0] and optimizer.param_groups[0]["momentum"]
+        again = again or optimizer.param_groups[0]["weight_decay"]
+        second = nt.jit(step) if captured and lib is nt and again else first
+        curves.append(losses + _curve(lib, second, 4))
+        assert not captured or lib is torch or second.captures == 1
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_betas_as_a_list(captured: bool) -> None:
+    """As JSON has them."""
+    curves = []
+    for lib in (nt, torch):
+        parameters = _parameters(lib)
+        optimizer = lib.optim.Adam(parameters, lr=0.01)
+        step = _step(parameters, optimizer)
+        step = nt.jit(step) if captured and lib is nt else step
+        _curve(lib, step, 2)
+        optimizer.param_groups[0].update(json.loads('{"betas": [0.5, 0.6], "lr": 0.02}'))
+        curves.append(_curve(lib, step, 4))
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("name", ["SGD", "RMSprop"])
+def test_one_cycle_over_an_optimizer_without_momentum(name: str, captured: bool) -> None:
+    curves = []
+    for lib in (nt, torch):
+        parameters = _parameters(lib)
+        optimizer = getattr(lib.optim, name)(parameters, lr=0.01)
+        schedule = lib.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=10)
+        step = _step(parameters, optimizer)
+        curves.append(_curve(lib, nt.jit(step) if captured and lib is nt else step, 6, schedule))
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
+
+
+def test_resets_of_the_state() -> None:
+    results = []
+    for lib in (nt, torch):
+        w, late = lib.ones(2, requires_grad=True), lib.ones(3, requires_grad=True)
+        optimizer = lib.optim.Adam([w], lr=0.1)
+        seen: list[float] = []
+        changes: list[Callable[[], Any]] = [
+            lambda o=optimizer: setattr(o, "state", collections.defaultdict(dict)),
+            lambda o=optimizer: o.state.clear(),
+            lambda o=optimizer, late=late: o.param_groups[0]["params"].append(late),
+            lambda: None,
+        ]
+        for change in changes:
+            for _ in range(2):
+                optimizer.zero_grad()
+                ((w * w).sum() + (late * late).sum()).backward()
+                optimizer.step()
+                seen += w.tolist() + late.tolist()
+            change()
+        results.append(seen)
+    np.testing.assert_allclose(*results, rtol=1e-4)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_freezing_between_steps(captured: bool) -> None:
+    results = []
+    for lib in (nt, torch):
+        parameters = _parameters(lib)
+        optimizer = lib.optim.SGD(parameters, lr=0.05, momentum=0.9)
+        step = _step(parameters, optimizer)
+        step = nt.jit(step) if captured and lib is nt else step
+        seen = _curve(lib, step, 2)
+        for frozen in (True, False, True):
+            parameters[1].requires_grad_(not frozen)
+            other = nt.jit(_step(parameters, optimizer)) if captured and lib is nt else step
+            seen += _curve(lib, other, 2)
+            for each in parameters:
+                each.requires_grad_(False)
+            optimizer.step()  # with the gradients from before
+            for each in parameters:
+                each.requires_grad_(True)
+            seen += parameters[1].tolist() + parameters[0].reshape(-1).tolist()
+        results.append(seen)
+    np.testing.assert_allclose(*results, rtol=1e-3, atol=1e-5)
 
 
 def test_a_captured_step_follows_the_schedule() -> None:
@@ -138,14 +371,47 @@ def test_a_state_goes_on_in_either_library(case: str) -> None:
     with nt.no_grad():
         for mine, parameter in zip(ours, theirs, strict=True):
             mine.copy_(nt.from_numpy(parameter.detach().numpy()))
-    if "dampening" not in case:  # which PyTorch does only behind the first step, and here there are no steps to load
-        np.testing.assert_allclose(_curve(nt, step, 5), _curve(torch, expected_step, 5), rtol=1e-4)
+    np.testing.assert_allclose(_curve(nt, step, 5), _curve(torch, expected_step, 5), rtol=1e-4)
     with nt.no_grad():
         for mine, parameter in zip(again, ours, strict=True):
             mine.copy_(parameter)
     other_own = getattr(nt.optim, name)(again, **options)
     other_own.load_state_dict(own.state_dict())
-    assert _curve(nt, _step(again, other_own), 5) == pytest.approx(_curve(nt, step, 5), rel=1e-5)
+    expected = _curve(nt, step, 5)
+    assert _curve(nt, _step(again, other_own), 5) == pytest.approx(expected, rel=1e-5)
+    for mine, parameter in zip(again, ours, strict=True):
+        np.testing.assert_allclose(mine.numpy(), parameter.numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", OPTIMIZERS)
+def test_pytorch_goes_on_from_a_state(case: str) -> None:
+    name, options = OPTIMIZERS[case]
+    ours, theirs = _parameters(nt), _parameters(torch)
+    own, other = getattr(nt.optim, name)(ours, **options), getattr(torch.optim, name)(theirs, lr=1.0)
+    assert own.param_groups[0].keys() == other.param_groups[0].keys()
+    step = nt.jit(_step(ours, own))
+    _curve(nt, step, 3)
+    with torch.no_grad():
+        for mine, parameter in zip(ours, theirs, strict=True):
+            parameter.copy_(torch.from_dlpack(mine.detach()))
+    other.load_state_dict(own.state_dict(torch.from_dlpack))
+    np.testing.assert_allclose(_curve(nt, step, 5), _curve(torch, _step(theirs, other), 5), rtol=1e-4)
+    assert all(type(each) is torch.Tensor for own in other.state.values() for each in own.values())
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
+@pytest.mark.parametrize("case", OPTIMIZERS)
+def test_copies_go_on(case: str, again: Any) -> None:
+    """With their parameters, from which they are not parted."""
+    name, options = OPTIMIZERS[case]
+    parameters = _parameters(nt)
+    optimizer = getattr(nt.optim, name)(parameters, **options)
+    schedule = nt.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=10, cycle_momentum=name != "RMSprop")
+    _curve(nt, _step(parameters, optimizer), 3, schedule)
+    others, other, other_schedule = again((parameters, optimizer, schedule))
+    expected = _curve(nt, nt.jit(_step(parameters, optimizer)), 3, schedule)
+    assert _curve(nt, nt.jit(_step(others, other)), 3, other_schedule) == pytest.approx(expected, rel=1e-6)
+    assert other.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
 
 
 def test_groups_have_options_of_their_own() -> None:
@@ -244,6 +510,22 @@ def test_what_is_no_parameter_is_refused() -> None:
             nt.optim.SGD(params, lr=0.1)
     with pytest.raises(nt.ArgumentError, match="lr must be"):
         nt.optim.SGD([w], lr=-1.0)
+    for make in (
+        lambda lib: lambda p: lib.SGD(p, lr=None),
+        lambda lib: lambda p: lib.SGD(p, lr="0.1"),
+        lambda lib: lambda p: lib.SGD(p, nesterov=True),
+        lambda lib: lambda p: lib.SGD(p, momentum=0.9, dampening=0.1, nesterov=True),
+        lambda lib: lambda p: lib.SGD(p, momentum=-0.9),
+        lambda lib: lambda p: lib.Adam(p, betas=(0.9, 1.0)),
+        lambda lib: lambda p: lib.AdamW(p, betas=(-0.1, 0.9)),
+        lambda lib: lambda p: lib.Adam(p, eps=-1e-8),
+        lambda lib: lambda p: lib.AdamW(p, weight_decay=-1),
+        lambda lib: lambda p: lib.RMSprop(p, alpha=-1),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            make(torch.optim)([torch.ones(2, requires_grad=True)])
+        with pytest.raises(nt.ArgumentError):
+            make(nt.optim)([w])
     with pytest.raises(nt.ArgumentError, match="groups of"):
         nt.optim.SGD([w]).load_state_dict(nt.optim.SGD([w, nt.ones(2, requires_grad=True)]).state_dict())
 
