@@ -39,8 +39,10 @@ def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def run(*arguments: P.args, **named: P.kwargs) -> R:
-        # An interrupt inside of an import may leave Python's import lock to this thread, and another would wait for it.
-        if threading.current_thread() is not threading.main_thread() or _imp.lock_held():
+        # Another thread would wait forever for an import lock that this one holds, and would never run once the
+        # interpreter is shutting down.
+        in_main = threading.current_thread() is threading.main_thread()
+        if not in_main or _imp.lock_held() or sys.is_finalizing():
             return function(*arguments, **named)
         results: list[R] = []
         errors: list[BaseException] = []
@@ -58,7 +60,7 @@ def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
         interrupt: BaseException | None = None
         try:
             _thread.start_new_thread(contextvars.copy_context().run, (call,))
-        except RuntimeError:  # There can be no more threads, as when Python ends.
+        except RuntimeError:  # There can be no more threads.
             return function(*arguments, **named)
         except BaseException as error:  # Signals are looked for when the thread has been started.
             interrupt = error

@@ -21,7 +21,7 @@ import numpy as np
 from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
 from npu_tensor._util.user_warnings import INTERNAL
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.graph.aliasing import Storage, View
 from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import depends_on_placeholder
@@ -128,7 +128,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
             if reason := _obstacle(node, caller):
                 return _without_values(node, reason)
         return _with_values(tensor)
-    except Exception as error:
+    except NpuTensorError as error:
         message = textwrap.shorten(f"{type(error).__name__}: {error}", LONGEST_ERROR, placeholder=" ...")
         return f"{PREFIX}{node.spec}, <{message}>)"
 

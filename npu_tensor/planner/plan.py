@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from npu_tensor import events
 from npu_tensor._util.units import size
-from npu_tensor.errors import LaunchError, NpuTensorError, OutOfMemoryError
+from npu_tensor.errors import NpuTensorError, OutOfMemoryError
 from npu_tensor.events import listeners
 from npu_tensor.graph.nodes import located
 from npu_tensor.ops.declare import Call, describe
@@ -59,7 +59,7 @@ class Plan:
     runs: counts from 0, for whoever counts runs.
     run: runs all steps on a list of values, whose leaves are filled in, and leaves kept items in it. It takes the ops
     with their items, for messages and events, and whether to wait until asynchronous devices have ended their work.
-    Raises LaunchError, or what the user's values or memory cause.
+    Raises NpuTensorError with the recording lines, or what the body of an op or a signal handler raises.
     """
 
     placed: tuple[Placed, ...]
@@ -101,18 +101,17 @@ class Plan:
             else:
                 device.submit()
 
-    def failed(self, error: Exception, values: Sequence[Any], recorded: Ops) -> NpuTensorError:
-        """What to raise for an error of a step: LaunchError, or what the user's values or memory cause."""
+    def failed(self, error: NpuTensorError | MemoryError, values: Sequence[Any], recorded: Ops) -> NpuTensorError:
+        """Return the error of a step with the lines that recorded the ops it names.
+
+        Other exceptions pass as they are: they may come from a signal handler that ran during the step.
+        """
         if isinstance(error, NpuTensorError):
             lines = dict.fromkeys(op.line for _, op in recorded if op.call is error.call)
             shown: NpuTensorError = located(error, str(error), ", ".join(lines))
             shown.__cause__ = error.__cause__
             return shown
-        if isinstance(error, MemoryError):
-            shown = self._out_of_memory(values, recorded)
-        else:
-            places = ", ".join(dict.fromkeys(op.line for _, op in recorded if op.line))
-            shown = LaunchError(f"{type(error).__name__}: {error} (ops recorded at {places})")
+        shown = self._out_of_memory(values, recorded)
         shown.__cause__ = error
         return shown
 
@@ -219,7 +218,7 @@ def _runner(plan: Plan) -> Run:
                         values[item] = None
             if ends:
                 plan.finish(values, wait)
-        except Exception as error:
+        except (NpuTensorError, MemoryError) as error:
             raise plan.failed(error, values, recorded)  # noqa: B904 - it has set the cause
 
     return run
@@ -235,9 +234,10 @@ def run_lines(plan: Plan, ops: str, wait: str, namespace: dict[str, Any]) -> lis
     if len(plan.steps) > 1 or plan.aliases or plan.asynchronous:
         return [run]
     namespace.update(step=plan.steps[0][0], failed=plan.failed, listeners=listeners)
+    namespace["errors"] = NpuTensorError, MemoryError
     return [
         f"if listeners: {run}",
         "else:",
         "    try: step(values)",
-        f"    except Exception as error: raise failed(error, values, {ops})",
+        f"    except errors as error: raise failed(error, values, {ops})",
     ]

@@ -146,3 +146,96 @@ def test_results_and_errors_pass_through() -> None:
     assert (halve(4), halve(0)) == (2, None)
     with pytest.raises(ValueError, match="3 is odd"):
         halve(3)
+
+
+SHUTDOWN = """
+import signal, sys
+import npu_tensor as nt
+
+signal.alarm(300)  # which ends a process that waits
+
+device, planned = sys.argv[1:]
+nt.set_default_device(device, None if device == "cpu" else "always")
+x = nt.ones(16, 16).to(nt.bfloat16).realize()
+
+
+def total():
+    return (x @ x).tolist()[0][0]
+
+
+class Meter:
+    def __del__(self):
+        print("finalizer", total())
+
+
+def rows():
+    try:
+        yield
+    finally:
+        print("generator", total())
+
+
+if planned == "planned":
+    total()
+meter, generator, cycle = Meter(), rows(), Meter()
+next(generator)
+cycle.itself = cycle
+del cycle
+print("end")
+"""
+
+
+@pytest.mark.parametrize("compiled", ["1", "0"])
+@pytest.mark.parametrize("planned", ["planned", "new"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("sim:npu2", marks=needs_compiler)])
+def test_computing_at_interpreter_shutdown_works_or_raises(device: str, planned: str, compiled: str) -> None:
+    """A finalizer, a finalizer in a cycle and a suspended generator, with and without a plan from before."""
+    done = python("-c", SHUTDOWN, device, planned, NPU_TENSOR_CPU_COMPILE=compiled)
+    first, *printed = done.stdout.splitlines()
+    raised = [line for line in done.stderr.splitlines() if line.startswith("Exception ignored in")]
+    assert first == "end"
+    assert {line.split()[1] for line in printed} <= {"16.0"}
+    assert len(printed) + len(raised) == 3, done.stderr
+    if device == "cpu" and planned == "planned":
+        assert sorted(printed) == ["finalizer 16.0", "finalizer 16.0", "generator 16.0"]
+
+
+HANDLER = """
+import signal
+import npu_tensor as nt
+from npu_tensor.ops import op, rules
+
+
+@op(kind="data", rule=rules.floating, public=False)
+def alarmed(input, /):
+    '''input; a signal arrives while the kernel runs.'''
+    signal.raise_signal(signal.SIGALRM)
+    return input
+
+
+class Expired(Exception):
+    pass
+
+
+def handler(*_):
+    raise kind("too slow")
+
+
+signal.signal(signal.SIGALRM, handler)
+x = nt.ones(3).realize()
+captured = nt.jit(lambda x: alarmed(x) + 1)
+works = [lambda: (alarmed(x) * 2).tolist(), lambda: captured(x), lambda: repr(alarmed(x))]
+for kind in (Expired, TimeoutError, RuntimeError):
+    for work in works:
+        try:
+            work()
+        except Exception as error:
+            print(type(error).__name__, error)
+assert (x * 2).tolist() == [2, 2, 2]
+"""
+
+
+def test_an_exception_of_a_signal_handler_arrives_as_itself() -> None:
+    """While a kernel runs: from a plan of several steps, from a captured function and from repr."""
+    printed = python("-c", HANDLER).stdout.splitlines()
+    assert printed == [f"{kind} too slow" for kind in ("Expired", "TimeoutError", "RuntimeError") for _ in range(3)]

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.errors import LaunchError, LaunchTimeout
+from npu_tensor.errors import LaunchError, LaunchTimeout, NpuTensorError
 from npu_tensor.runtime.npu.buffers import ResidentBuffer
 from npu_tensor.runtime.npu.launches import Launch, on_host
 
@@ -125,7 +125,7 @@ class Recovery:
         self.running += 1
         try:
             launch.replaced(on_host(launch))
-        except Exception as error:
+        except NpuTensorError as error:  # Others may come from a signal handler. The launch stays pending then.
             self._fail(launch, error)
         finally:
             self.running -= 1

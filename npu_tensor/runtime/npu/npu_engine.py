@@ -11,6 +11,7 @@ afterwards is abandoned and computed by the CPU.
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -428,6 +429,8 @@ class NpuEngine:
 
     def keep_awake(self, seconds: float) -> None:
         """Touch the NPU while it is idle, until so long after the last launch."""
+        if sys.is_finalizing():  # No thread runs any more, and starting one would wait forever.
+            return
         if self.keepalive is None or not self.keepalive.alive:
             self.keepalive = KeepAlive(self.touch, lambda: self.latest, seconds)
         self.keepalive.seconds = max(seconds, self.keepalive.seconds)

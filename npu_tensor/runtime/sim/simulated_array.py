@@ -12,6 +12,7 @@ kept from run to run.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ class OwnThread:
     """Calls functions one after another. The thread ends when nobody refers to this any more."""
 
     def __init__(self, name: str) -> None:
+        _require_running_threads()
         self._calls: _Calls = SimpleQueue()
         threading.Thread(target=_serve, args=(self._calls,), name=name, daemon=True).start()
         weakref.finalize(self, self._calls.put, None)
@@ -52,6 +54,7 @@ class OwnThread:
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Call a function some time; the future gets what it returns or raises."""
+        _require_running_threads()
         future: Future[T] = Future()
 
         def run() -> None:
@@ -68,6 +71,12 @@ class OwnThread:
     def call(self, function: Callable[[], T]) -> T:
         """Call a function and wait for what it returns or raises."""
         return self.submit(function).result()
+
+
+def _require_running_threads() -> None:
+    """Raise BuildError if the interpreter is shutting down: a thread never runs then, and its caller would wait."""
+    if sys.is_finalizing():
+        raise BuildError("a simulated array does not run while the interpreter is shutting down")
 
 
 def _serve(calls: _Calls) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -106,8 +105,7 @@ class SimulatedSubmission:
     def wait(self, seconds: float) -> None:
         """Returns as soon as the launches have ended, or after LEAST_WAIT at the earliest."""
         assert self._end is not None
-        with suppress(Exception):
-            self._end.exception(max(seconds, LEAST_WAIT))
+        wait([self._end], max(seconds, LEAST_WAIT))
 
     def check(self) -> None:
         """What a design does wrong is a fault of the launch, as on a real array."""

@@ -10,6 +10,7 @@ A program that ends does not wait for them: their compilers are ended, and nothi
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 import time
 from collections import deque
@@ -97,6 +98,8 @@ class Builds:
                 # Daemons: at the end of the program Python waits for all others before it calls `end`.
                 thread = threading.Thread(target=self._work, args=(self._group,), name="npu_tensor build", daemon=True)
                 try:
+                    if sys.is_finalizing():  # `start` would wait forever.
+                        raise RuntimeError("the interpreter is shutting down")
                     thread.start()
                 except RuntimeError as error:
                     raise BuildError(f"no thread can be started for a build: {error}", transient=True) from None
