@@ -2,18 +2,19 @@
 
 from npu_tensor.nn import functional, init, utils
 from npu_tensor.nn.attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
-from npu_tensor.nn.containers import ModuleDict, ModuleList, Sequential
+from npu_tensor.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
 from npu_tensor.nn.function_layers import *  # noqa: F403
 from npu_tensor.nn.function_layers import __all__ as _of_functions
 from npu_tensor.nn.layers import *  # noqa: F403
 from npu_tensor.nn.layers import __all__ as _with_weights
 from npu_tensor.nn.module import Module, functional_call
 from npu_tensor.nn.parameter import Parameter
-from npu_tensor.nn.recurrent import GRU, LSTM, RNN
+from npu_tensor.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter", "Sequential",
-    "TransformerEncoder", "TransformerEncoderLayer", "functional", "functional_call", "init", "utils",
+    "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "Module", "ModuleDict", "ModuleList", "MultiheadAttention",
+    "Parameter", "ParameterList", "RNNCell", "Sequential", "TransformerEncoder", "TransformerEncoderLayer",
+    "functional", "functional_call", "init", "utils",
 ]
 __all__ += _of_functions + _with_weights
 

@@ -1,4 +1,4 @@
-"""Modules that hold modules."""
+"""Modules that hold modules or parameters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any, overload
 
 from npu_tensor.nn.module import Module
+from npu_tensor.nn.parameter import Parameter
+from npu_tensor.tensor import Tensor
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
 
 
 class ModuleList(Module):
@@ -26,6 +28,10 @@ class ModuleList(Module):
         """Add modules at the end."""
         for module in modules:
             self.append(module)
+
+    def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
+        self.extend(modules)
+        return self
 
     def append(self, module: Module) -> ModuleList:
         """Add a module at the end."""
@@ -95,12 +101,12 @@ class Sequential(ModuleList):
 class ModuleDict(Module):
     """Modules by name."""
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         self.update(modules or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
-        """Add or replace modules."""
-        for name, module in modules.items():
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Add or replace modules, from a mapping or from pairs of names and modules."""
+        for name, module in dict(modules).items():
             self.add_module(name, module)
 
     def keys(self) -> KeysView[str]:
@@ -132,3 +138,46 @@ class ModuleDict(Module):
 
     def __delitem__(self, name: str) -> None:
         del vars(self)[name]
+
+
+class ParameterList(Module):
+    """Parameters as a list. Tensors become parameters."""
+
+    def __init__(self, values: Iterable[Tensor] = ()) -> None:
+        self.extend(values)
+
+    def append(self, value: Tensor) -> ParameterList:
+        """Add a parameter at the end."""
+        setattr(self, str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> ParameterList:
+        """Add parameters at the end."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
+        return self.extend(values)
+
+    def __len__(self) -> int:
+        return len(self._own(Parameter))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in self._own(Parameter))
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> ParameterList: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        chosen = list(self)[index]
+        return ParameterList(chosen) if isinstance(index, slice) else chosen
+
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        name = self._own(Parameter)[index][0]
+        setattr(self, name, value if isinstance(value, Parameter) else Parameter(value))
+
+    def _parts_shown(self) -> Iterable[tuple[str, str]]:
+        for name, value in self._own(Parameter):
+            yield f"({name}): ", f"Parameter containing: [{value.dtype.name} of size {'x'.join(map(str, value.shape))}]"

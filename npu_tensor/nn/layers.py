@@ -9,9 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.creation import full, ones, tensor, zeros
+from npu_tensor.functions.pytorch_arguments import no_grad
 from npu_tensor.nn import functional, init
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
@@ -332,12 +334,24 @@ class BatchNorm2d(_BatchNorm):
 
 
 class Embedding(Module):
-    """`embedding`: rows of the weight (num_embeddings, embedding_dim) by index. That at padding_idx is not trained."""
+    """`embedding`: rows of the weight (num_embeddings, embedding_dim) by index. That at padding_idx is not trained.
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, **like: Any) -> None:
+    max_norm: upper bound of the norm, of order norm_type, of the rows that are used; longer ones are scaled in place.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        **like: Any,
+    ) -> None:
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"padding_idx {padding_idx} must be within num_embeddings {num_embeddings}")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.max_norm, self.norm_type = max_norm, norm_type
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
         self.weight = Parameter(zeros(num_embeddings, embedding_dim, **like))
         self.reset_parameters()
@@ -357,9 +371,20 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Any:
         """embedding."""
-        return F.embedding(input, self.weight, self.padding_idx)
+        result = F.embedding(input, self.weight, self.padding_idx)
+        if self.max_norm is None:
+            return result
+        with no_grad():
+            rows = self.weight[input]
+            norms = rows.norm(self.norm_type, -1, True)
+            # PyTorch adds 1e-7 to the norm.
+            scaled = ops.where_op(norms > self.max_norm, rows * (self.max_norm / (norms + 1e-7)), rows)
+            self.weight[input] = scaled
+        return result + (scaled - rows)  # The gradient is that of the rows, as in PyTorch.
 
     def extra_repr(self) -> str:
         """The sizes."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        shown: list[tuple[str, Any, Any]] = [("padding_idx", self.padding_idx, None), ("max_norm", self.max_norm, None)]
+        shown.append(("norm_type", self.norm_type, 2.0))
+        return text + "".join(f", {name}={value}" for name, value, default in shown if value != default)

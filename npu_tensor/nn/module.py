@@ -64,6 +64,34 @@ class Module:
         """Add a parameter, or None in its place."""
         setattr(self, name, param)
 
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add a module, as `add_module`."""
+        self.add_module(name, module)
+
+    def get_submodule(self, target: str) -> Module:
+        """Return the module at a path such as "layers.0". AttributeError if there is none."""
+        module: Any = self
+        for name in target.split(".") if target else ():
+            module = vars(module).get(name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"{type(self).__name__} has no module {target!r}")
+        return module  # type: ignore[no-any-return]
+
+    def get_parameter(self, target: str) -> Parameter:
+        """Return the parameter at a path. AttributeError if there is none."""
+        return self._at(target, lambda module: module._own(Parameter), "parameter")  # type: ignore[return-value]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer at a path. AttributeError if there is none."""
+        return self._at(target, Module._own_buffers, "buffer")
+
+    def _at(self, target: str, own: Callable[[Module], list[tuple[str, Any]]], kind: str) -> Tensor:
+        path, _, name = target.rpartition(".")
+        tensor = dict(own(self.get_submodule(path))).get(name)
+        if tensor is None:
+            raise AttributeError(f"{type(self).__name__} has no {kind} {target!r}")
+        return tensor  # type: ignore[no-any-return]
+
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a module. KeyError for the name of something else."""
         if hasattr(self, name) and name not in dict(self._own(Module)):
@@ -141,9 +169,15 @@ class Module:
 
     # --- state
 
-    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """Parameters and persistent buffers by path, for `npu_tensor.save`."""
-        return {prefix + name: each.detach() for name, each in self._named(Module._own_state, "", True, False)}
+    def state_dict(self, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """Return parameters and persistent buffers by path, for `npu_tensor.save`.
+
+        Args:
+            prefix: Text before each path.
+            keep_vars: Return the parameters themselves, instead of tensors through which no gradients pass.
+        """
+        own = self._named(Module._own_state, "", True, False)
+        return {prefix + name: each if keep_vars else each.detach() for name, each in own}
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -204,6 +238,14 @@ class Module:
                     is_parameter = isinstance(tensor, Parameter)
                     changed[tensor] = Parameter(converted, tensor.requires_grad) if is_parameter else converted
         self._exchange(changed)
+        return self
+
+    def type(self: Self, dst_type: Any) -> Self:
+        """Convert float parameters and buffers to a dtype."""
+        return self.to(dst_type)
+
+    def cpu(self: Self) -> Self:
+        """Return the module; tensors go where they are needed."""
         return self
 
     def float(self: Self) -> Self:

@@ -13,7 +13,7 @@ from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
-__all__ = ["GRU", "LSTM", "RNN"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 F: Any = functional
 State = tuple[Tensor, ...]
@@ -149,3 +149,70 @@ class GRU(_Recurrent):
         (r, z, n), (reset, keep, content) = input.chunk(3, -1), products.chunk(3, -1)
         kept = (z + keep).sigmoid()
         return ((1 - kept) * (n + (r + reset).sigmoid() * content).tanh() + kept * hidden,)
+
+
+class _Cell(_Recurrent):
+    """One step of one layer."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **like: Any) -> None:
+        if min(input_size, hidden_size) < 1:
+            raise ArgumentError("input_size and hidden_size must be greater than zero")
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = self.gates * hidden_size
+        self.weight_ih = Parameter(zeros(rows, input_size, **like))
+        self.weight_hh = Parameter(zeros(rows, hidden_size, **like))
+        self.bias_ih = Parameter(zeros(rows, **like)) if bias else None
+        self.bias_hh = Parameter(zeros(rows, **like)) if bias else None
+        self.reset_parameters()
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """Return the next state of an input (batch, features), of an LSTM both; the batch may be left out.
+
+        hx: the state (batch, hidden), for an LSTM a tuple of two; zeros if None.
+        """
+        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
+            raise ShapeError(f"needs (batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
+        expected = (*input.shape[:-1], self.hidden_size)
+        states = (zeros(*expected, dtype=input.dtype),) * self.states if hx is None else hx
+        states = (states,) if isinstance(states, Tensor) else tuple(states)
+        for each in states:
+            if each.shape != expected:
+                raise ShapeError(f"Expected hidden size {list(expected)}, got {list(each.shape)}")
+        after = self._step(F.linear(input, self.weight_ih, self.bias_ih), self.weight_hh, self.bias_hh, states)
+        return after if self.states > 1 else after[0]
+
+    def extra_repr(self) -> str:
+        """Sizes, and what is not the default."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        text += "" if self.bias else f", bias={self.bias}"
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
+
+
+class RNNCell(_Cell):
+    """One step of an `RNN`."""
+
+    gates = 1
+    _step = RNN._step
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", **like: Any
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, bias, **like)
+
+
+class LSTMCell(_Cell):
+    """One step of an `LSTM`."""
+
+    gates, states = 4, 2
+    _step = LSTM._step
+
+
+class GRUCell(_Cell):
+    """One step of a `GRU`."""
+
+    gates = 3
+    _step = GRU._step

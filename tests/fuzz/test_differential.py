@@ -12,6 +12,7 @@ import aliases  # noqa: E402
 import captures  # noqa: E402
 import expressions  # noqa: E402
 import programs  # noqa: E402
+import training  # noqa: E402
 from drawing import DTYPES  # noqa: E402
 from expression_table import CALLS, NOT_DRAWN  # noqa: E402
 
@@ -61,6 +62,13 @@ def test_captures() -> None:
         if captures.difference(statements, is_random):
             short = captures.shrunk(statements, is_random)
             pytest.fail("\n".join(short) + f"\n# {captures.difference(short, is_random)}")
+
+
+@pytest.mark.parametrize(("kind", "count"), [("modules", 12), ("optimizers", 20)])
+def test_training(kind: str, count: int) -> None:
+    for seed in range(count):
+        if text := training.failure(kind, seed):
+            pytest.fail(text)
 
 
 def test_every_function_of_pytorch_is_drawn() -> None:

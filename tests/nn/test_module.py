@@ -338,6 +338,49 @@ def test_containers() -> None:
     assert repr(nn.ModuleList()) == repr(torch.nn.ModuleList())
 
 
+def test_parts_by_path_and_other_spellings() -> None:
+    for lib in (nn, torch.nn):
+        model = lib.Sequential(lib.Linear(2, 3), lib.ModuleList([lib.BatchNorm1d(3)]))
+        model[1] += [lib.ReLU()]
+        model.register_module("other", lib.ModuleDict([["a", lib.Tanh()], ("b", lib.GELU())]))
+        assert list(model.other.keys()) == ["a", "b"]
+        assert len(model[1]) == 2
+        assert model.get_submodule("1.0") is model[1][0]
+        assert model.get_submodule("") is model
+        assert model.get_parameter("0.weight") is model[0].weight
+        assert model.get_buffer("1.0.running_mean") is model[1][0].running_mean
+        for get, target in (
+            (model.get_submodule, "1.7"),
+            (model.get_submodule, "0.weight"),
+            (model.get_parameter, "0.running_mean"),
+            (model.get_buffer, "1.0.weight"),
+        ):
+            with pytest.raises(AttributeError):
+                get(target)
+        assert model.cpu() is model
+        kept = model.state_dict(keep_vars=True)
+        assert kept["0.weight"] is model[0].weight
+        assert model.type((nt if lib is nn else torch).float64)[0].weight.dtype == (nt if lib is nn else torch).float64
+
+
+def test_a_list_of_parameters() -> None:
+    for lib, module in ((nt, nn), (torch, torch.nn)):
+        several = module.ParameterList([lib.ones(2), module.Parameter(lib.zeros(1, 3))])
+        several.append(lib.ones(1))
+        several += [lib.ones(4)]
+        several[0] = module.Parameter(lib.zeros(2))
+        assert [tuple(each.shape) for each in several] == [(2,), (1, 3), (1,), (4,)]
+        assert list(several.state_dict()) == ["0", "1", "2", "3"]
+        assert [name for name, _ in several.named_parameters()] == ["0", "1", "2", "3"]
+        assert len(several[1:]) == 3
+        assert several[-1] is several[3]
+        assert several[0].tolist() == [0, 0]
+        assert len(copy.deepcopy(several)) == 4
+        sum((each * each).sum() for each in several).backward()
+        assert several[3].grad.tolist() == [2] * 4
+        assert "  (0): Parameter containing: [" in repr(several)
+
+
 def test_apply_goes_from_inside_to_outside() -> None:
     seen: list[str] = []
     model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU()))
@@ -434,7 +477,7 @@ def test_dropout_between_recurrent_layers_and_in_attention() -> None:
         (lambda: nn.BatchNorm1d(3)(nt.ones(2)), r"expected 2D or 3D input \(got 1D input\)"),
         (lambda: nn.LSTM(3, 4)(nt.ones(5, 2, 4)), r"needs \(steps, batch, 3\)"),
         (lambda: nn.GRU(3, 4)(nt.ones(5, 2, 3), nt.ones(1, 2, 3)), r"Expected hidden size \[1, 2, 4\]"),
-        (lambda: nn.CrossEntropyLoss(nt.ones(4))(nt.ones(2, 3), nt.tensor([0, 1])), r"weight must have the shape \[3\]"),
+        (lambda: nn.CrossEntropyLoss(nt.ones(4))(nt.ones(2, 3), nt.tensor([0, 1])), r"must have the shape \[3\]"),
         (lambda: nn.CrossEntropyLoss(nt.ones(1))(nt.ones(2, 3), nt.ones(2, 3)), r"weight must have the shape \[3\]"),
         (lambda: nn.NLLLoss(nt.ones(3, 1))(nt.ones(2, 3), nt.tensor([0, 1])), r"weight must have the shape \[3\]"),
         (lambda: nn.CrossEntropyLoss(label_smoothing=2.0)(nt.ones(2, 3), nt.ones(2, 3)), "between 0 and 1, not 2"),

@@ -132,6 +132,14 @@ CASES: list[Case] = [
     ),
     *cases("RNN", ((3, 4), {"nonlinearity": "relu"}, ((5, 2, 3), (1, 2, 4)))),
     *cases("GRU", ((3, 4, 2), {}, ((5, 2, 3), (2, 2, 4)))),
+    *(
+        (name, arguments, keywords, inputs, {})
+        for name in ("RNNCell", "GRUCell", "LSTMCell")
+        for arguments, keywords, inputs in (((3, 4), {}, ((2, 3),)), ((3, 4), {"bias": False}, ((3,),)))
+    ),
+    *cases("RNNCell", ((3, 4), {"nonlinearity": "relu"}, ((2, 3), (2, 4)))),
+    *cases("GRUCell", ((3, 4), {}, ((2, 3), (2, 4)))),
+    *cases("LSTMCell", ((3, 4), {}, ((2, 3), [(2, 4), (2, 4)]))),
     *cases("LSTM", ((3, 4, 2), {}, ((5, 2, 3), [(2, 2, 4), (2, 2, 4)]))),
 ]
 TOLERANCE = {"float32": 3e-5, "float64": 1e-10}
@@ -335,6 +343,15 @@ def test_training(case: Case, way: str) -> None:
             np.testing.assert_array_equal(each.numpy(), before[name])
 
 
+@pytest.mark.parametrize(("arguments", "keywords"), [((4, 3), {"max_norm": 0.5}), ((4, 3, 1, 1.5, 1.0), {})])
+def test_rows_of_bounded_norm(arguments: Any, keywords: Any) -> None:
+    torch.manual_seed(0)
+    theirs, ours = pair(("Embedding", arguments, keywords, (TOKENS,), {}), "float64")
+    assert repr(ours) == repr(theirs)
+    np.testing.assert_allclose(losses(nt, ours, [TOKENS], {}), losses(torch, theirs, [TOKENS], {}), rtol=1e-7)
+    check(ours.weight, theirs.weight, 1e-7, "weight")
+
+
 @pytest.mark.parametrize("case", CASES, ids=identifier)
 def test_text(case: Case) -> None:
     theirs, ours = pair(case, "float32")
@@ -364,5 +381,5 @@ def test_options(name: str) -> None:
 
 
 def test_every_module_has_a_case() -> None:
-    rest = {"Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "TransformerEncoder"}
+    rest = {"Module", "ModuleDict", "ModuleList", "Parameter", "ParameterList", "Sequential", "TransformerEncoder"}
     assert {case[0] for case in CASES} == {name for name in nn.__all__ if name[0].isupper()} - rest
