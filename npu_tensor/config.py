@@ -226,7 +226,11 @@ class Config:
         'log all events with the logger "npu_tensor", to stderr where logging is not set up',
         GGML_HSA_ENABLE_LOG=GGML_SWITCH,
     )
-    threads: int = _setting(0, "threads of the CPU device; 0 = all cores of this process")
+    threads: int = _setting(
+        0,
+        "threads of the CPU device; 0 = OMP_NUM_THREADS, at most and by default all cores of this process, of which "
+        "affinity masks and CPU quotas of control groups (v1 and v2) leave fewer than the machine has",
+    )
     max_depth: int = _setting(
         4096, "ops that may be recorded in a chain before its beginning is run; bounds memory in loops", integer(1)
     )

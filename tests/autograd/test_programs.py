@@ -159,6 +159,8 @@ def test_edges_as_in_pytorch(op: Op) -> None:
     (gradient,) = pull_back(nt.ones(EDGES.size))
     # At the poles of digamma PyTorch has what rounding leaves of infinity.
     compared = EDGES >= 0 if op.name == "digamma" else np.isfinite(EDGES)
+    if op.name == "logit":  # The sign of infinity at -0 depends on the vector instructions that PyTorch uses.
+        compared &= ~((EDGES == 0) & np.signbit(EDGES))
     actual, expected = gradient.numpy()[compared], expected[compared]
     assert not np.isnan(actual[~np.isnan(expected)]).any(), "NaN where PyTorch has none"
     np.testing.assert_allclose(actual, expected, rtol=3e-4, atol=1e-6)

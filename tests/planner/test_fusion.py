@@ -148,6 +148,52 @@ def test_random_graphs_whose_kernels_run_as_one_call(seed: int, monkeypatch: pyt
     assert any(after < before for before, after in steps)
 
 
+@pytest.mark.usefixtures("device")
+def test_row_op_whose_reduction_is_dead_code_stores_no_results_per_row() -> None:
+    """The second derivative of a maximum is 0; two fills of one element are kept beside it."""
+
+    def squares(b: Tensor, c: Tensor) -> Tensor:
+        first = nt.grad(lambda b, c: b.sin().sum() + c.amax(), argnums=(0, 1))(b, c)
+        return (first[0] * first[0]).sum() + (first[1] * first[1]).sum()
+
+    values = np.array([0.7, -0.4], np.float32)
+    of_b, of_c = nt.grad(squares, argnums=(0, 1))(nt.from_numpy(values), nt.arange(3.0))
+    np.testing.assert_allclose(of_b.numpy(), -np.sin(2.0 * values), rtol=1e-6)
+    assert of_c.tolist() == [0, 0, 0]
+
+
+def random_chain(seed: int, dtype: str, finish: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the sum of random products, sums and functions of three tensors. `finish` is applied to each of them."""
+    rng = np.random.default_rng(seed)
+    pool = [nt.from_numpy(rng.uniform(-2, 2, shape).astype(dtype)) for shape in ((7, 37), (37,), (7, 1))]
+    choices: list[Callable[[Tensor, Tensor], Tensor]] = [
+        lambda x, y: x * y, lambda x, y: x + y, lambda x, y: x - y, lambda x, y: finish(x * 0.3) + y,
+        lambda x, y: finish(x * y).tanh(), lambda x, y: y - finish(x.sigmoid()), lambda x, y: nt.lerp(x, y, 0.3),
+        lambda x, y: nt.addcmul(x, x, y), lambda x, _: nt.nn.functional.gelu(x),
+    ]  # fmt: skip
+    total = nt.zeros(7, 37, dtype=dtype)
+    for _ in range(20):
+        x, y = (pool[number] for number in rng.integers(len(pool), size=2))
+        pool.append(finish(choices[rng.integers(len(choices))](x, y)))
+        total = finish(total + pool[-1])
+    return total
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(6))
+def test_fused_chains_have_the_bits_of_single_ops(seed: int, dtype: str) -> None:
+    fused, single = (random_chain(seed, dtype, finish) for finish in (lambda x: x, Tensor.realize))
+    np.testing.assert_array_equal(fused.numpy(), single.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_differences_of_equal_products_are_zero(dtype: str) -> None:
+    x, y = (nt.from_numpy(np.random.default_rng(seed).uniform(-1, 1, 100).astype(dtype)) for seed in (0, 1))
+    assert not (x * y - y * x).any().item()
+    squares = x[:, None] ** 2 + x[None] ** 2 - 2 * x[:, None] * x[None]
+    assert not squares.diagonal().any().item()
+
+
 def test_elementwise_chain_is_one_kernel() -> None:
     (a, x), (b, y) = data(64, 33), data(33, seed=1)
     out = ((a * b + 2).tanh() - a).relu()

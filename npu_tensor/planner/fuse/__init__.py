@@ -42,7 +42,8 @@ def cuts(lowering: Lowering, fusion: Fusion, takes: Callable[[Task], bool] | Non
     takes: whether the device has a kernel for a task; None for one that takes all. The last cut is that with most on
     the device.
     """
-    grouper, maker = Grouper(lowering.items, fusion), TaskMaker(lowering.items)
+    maker = TaskMaker(lowering.items)
+    grouper = Grouper(lowering.items, fusion, lambda group: maker.task(group).rows > 0)
     groups = grouper.groups()
     yield Tasks([maker.task(group) for group in groups], lowering.aliases, lowering.kept)
     if takes is None:

@@ -64,10 +64,14 @@ class Candidate(NamedTuple):
 
 
 class Grouper:
-    """Groups the ops of one graph, within the bounds of a device."""
+    """Groups the ops of one graph, within the bounds of a device.
 
-    def __init__(self, items: Mapping[int, Lowered], fusion: Fusion) -> None:
+    reduces: returns True if the program of a group has a reduction.
+    """
+
+    def __init__(self, items: Mapping[int, Lowered], fusion: Fusion, reduces: Callable[[Group], bool]) -> None:
         self.items = items
+        self._reduces = reduces
         self._ops = [number for number, item in items.items() if "domain" in item]
         self.fusion = fusion
         # Ops that must not join on the strength of a reduction that comes later: it went into another group.
@@ -86,9 +90,20 @@ class Grouper:
             self._no_rows |= unstorable
 
     def _unstorable(self, group: Group) -> Iterator[int]:
-        """Results per row of a group without a reduction, whose kernel stores one element per position."""
-        if not any(self.items[item]["domain"].kind == "row" for item in group.members):
-            yield from (item for item, per_row in group.members.items() if per_row and self.items[item]["keep"])
+        """Yield results per row of a group without a reduction, whose kernel stores one element per position.
+
+        A row-wise member is not enough: its reduction is dead code if the results are constant, as derivatives are.
+        """
+        per_row = [
+            item
+            for item, is_per_row in group.members.items()
+            if is_per_row and self.items[item]["keep"] and self.items[item]["domain"].kind == "map"
+        ]
+        if per_row and not (self._has_row_op(group) and self._reduces(group)):
+            yield from per_row
+
+    def _has_row_op(self, group: Group) -> bool:
+        return any(self.items[item]["domain"].kind == "row" for item in group.members)
 
     def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
         """Groups, made from the results backwards."""

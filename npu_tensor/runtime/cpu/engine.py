@@ -97,8 +97,8 @@ class ObjectCache:
 _lock = threading.RLock()
 held_at_fork(_lock)
 
-# Of the cached object files: the names of the functions in them are those in the IR.
-_FORMAT: Final = "2"
+# Format of the cached object files: functions are named as in the IR, and the checksum covers the key.
+_FORMAT: Final = "3"
 
 
 class Address(int):

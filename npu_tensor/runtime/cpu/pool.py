@@ -37,7 +37,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-from npu_tensor._util.affinity import available_cores
+from npu_tensor._util.affinity import default_threads
 from npu_tensor._util.forks import in_child
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
@@ -158,8 +158,8 @@ class Pool:
         return int(self._started_workers())
 
     def set_threads(self, threads: int) -> None:
-        """Use this many threads, including the caller, from the next loop on; 0: all cores of the process."""
+        """Use this many threads, including the caller, from the next loop on; 0: `default_threads`."""
         if not 0 <= threads <= _MAX_THREADS:
             raise ArgumentError(f"the number of threads must be 0 to {_MAX_THREADS}, got {threads}")
-        self._threads = (threads or available_cores()) if self.parallel else 1
+        self._threads = (threads or default_threads()) if self.parallel else 1
         self._set_threads(self._threads)

@@ -26,9 +26,8 @@ def _arithmetic(opcode: str, for_bool: str) -> Callable[[Emitter, _Step], Value]
     def emit(emitter: Emitter, step: _Step) -> Value:
         if step.dtype == "bool":
             return emitter.op(for_bool, *step.operands)
-        # "contract" lets LLVM fuse a product into a following sum, where the target has that instruction.
-        name = f"f{opcode} contract" if step.dtype.startswith("float") else opcode
-        return emitter.op(name, *step.operands)
+        # Without "contract": a product that LLVM fuses into a sum is not rounded as it is when computed by itself.
+        return emitter.op(f"f{opcode}" if step.dtype.startswith("float") else opcode, *step.operands)
 
     return emit
 

@@ -265,18 +265,26 @@ def write_entry(directory: Path, stem: str, contents: Mapping[str, bytes], sidec
 
 
 def read_object(path: Path) -> bytes:
-    """An object file of the CPU device, after its SHA-256. Raises Damage if that is of another content, and OSError."""
+    """Return the code in an object file of the CPU device.
+
+    Raises Damage if the checksum is that of another content or of another name, and OSError.
+    """
     content = read_file(path)
     checksum, code = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(code).digest() != checksum:
+    if _object_digest(path, code) != checksum:
         raise Damage(f"{path.name} does not have its checksum")
     return code
+
+
+def _object_digest(path: Path, code: bytes) -> bytes:
+    """Return the SHA-256 of the file's name, which is the key of the code, and the code."""
+    return hashlib.sha256(path.name.encode() + b"\0" + code).digest()
 
 
 def write_object(path: Path, code: bytes) -> None:
     """Write an object file so that other processes see all of it or nothing. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, hashlib.sha256(code).digest() + code)
+    write_atomically(path, _object_digest(path, code) + code)
 
 
 def move_aside(directory: Path, stem: str) -> None:

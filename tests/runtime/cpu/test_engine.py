@@ -157,6 +157,17 @@ def test_damaged_entry_is_set_aside_and_compiled_again(tmp_path: Path, damage: s
     assert entry.with_suffix(".damaged").read_bytes() == bad
 
 
+def test_entry_under_another_key_is_set_aside_and_compiled_again(tmp_path: Path) -> None:
+    new_engine(tmp_path).compile(add_constant(9), "f")
+    (first,) = tmp_path.iterdir()
+    new_engine(tmp_path).compile(add_constant(10), "f")
+    (second,) = set(tmp_path.iterdir()) - {first}
+    second.write_bytes(first.read_bytes())
+    engine = new_engine(tmp_path)
+    assert call(engine.compile(add_constant(10), "f")["f"], 1) == 11
+    assert (engine.statistics.damaged_entries, engine.statistics.compiled) == (1, 1)
+
+
 def test_unwritable_cache_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where the objects go instead
     (tmp_path / "file").write_text("not a directory")

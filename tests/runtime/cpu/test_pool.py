@@ -21,7 +21,7 @@ import pytest
 from running import in_child
 
 import npu_tensor
-from npu_tensor._util.affinity import available_cores
+from npu_tensor._util.affinity import available_cores, default_threads
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.pool import ARCHITECTURES, MAX_SLOTS, Pool, symbol_addresses
@@ -165,7 +165,7 @@ def test_set_threads(native: Native) -> None:
         assert pool.threads == (threads if pool.parallel else 1)
         assert (count_items(native, 1000, 10, rounds=50) == 50).all()
     pool.set_threads(0)
-    assert pool.threads == (available_cores() if pool.parallel else 1)
+    assert pool.threads == (default_threads() if pool.parallel else 1)
     for bad in (-1, 1 << 20):
         with pytest.raises(ArgumentError):
             pool.set_threads(bad)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import grp
-import hashlib
 import os
 import pwd
 import subprocess
@@ -37,6 +36,7 @@ from npu_tensor.runtime.cpu.engine import Engine, ObjectCache
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.npu.checked import CheckedKernels
 from npu_tensor.runtime.store import directories as store_directories
+from npu_tensor.runtime.store.files import write_object
 from npu_tensor.runtime.store.kernel_cache import Store
 from npu_tensor.runtime.store.ready_kernels import ready_directories
 from npu_tensor.runtime.store.upkeep import clear, collect
@@ -116,7 +116,7 @@ def test_a_cache_of_others_is_refused_unless_it_is_trusted(
     write_by_hand(root, NAME, KEY, b"evil")
     (root / "cpu").mkdir()
     object_file = root / "cpu" / f"{KEY}.object"
-    object_file.write_bytes(hashlib.sha256(b"evil").digest() + b"evil")
+    write_object(object_file, b"evil")
     with config.scope(trust_cache=True):
         result = Store(root).load(FOLDER, NAME, KEY)
         assert result is not None

@@ -1,0 +1,50 @@
+"""Counts of cores and threads."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from npu_tensor._util import affinity
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cores"),
+    [
+        ("0::/a/b", {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 1.5),
+        ("0::/of/the/host", {"cpu.max": "200000 100000"}, 2),
+        ("0::/", {"cpu.max": "max 100000"}, math.inf),
+        ("0::/", {}, math.inf),
+        (
+            "4:memory:/x\n1:cpu,cpuacct:/a:b\n0::/",
+            {"cpu,cpuacct/a:b/cpu.cfs_quota_us": "50000\n", "cpu,cpuacct/a:b/cpu.cfs_period_us": "100000\n"},
+            0.5,
+        ),
+        ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, math.inf),
+        ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "1", "cpu/cpu.cfs_period_us": "0"}, math.inf),
+    ],
+)
+def test_quotas_of_control_groups(tmp_path: Path, membership: str, files: dict[str, str], cores: float) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "membership").write_text(membership)
+    assert affinity._cpu_quota(tmp_path / "membership", tmp_path) == cores
+    assert affinity._cpu_quota(tmp_path / "missing", tmp_path) == math.inf
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.5, 2), (math.inf, 8)])
+def test_a_part_of_a_core_counts_as_one(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(affinity, "_cpu_quota", lambda *_: quota)
+    assert affinity.available_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("value", "threads"), [("3", 3), (" 2 ,4", 2), ("100", 8), ("0", 8), ("-1", 8), ("many", 8), ("", 8)]
+)
+def test_omp_num_threads(monkeypatch: pytest.MonkeyPatch, value: str, threads: int) -> None:
+    monkeypatch.setattr(affinity, "available_cores", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert affinity.default_threads() == threads
