@@ -57,6 +57,7 @@ from npu_tensor.ops import registry
 from npu_tensor.ops.declare import Call, Op, Operand, describe, keep
 from npu_tensor.ops.recorders import STEPS
 from npu_tensor.planner import selection
+from npu_tensor.planner.pressure import pressure
 from npu_tensor.planner.run import realize as _realize_nodes
 from npu_tensor.planner.run import shorten
 from npu_tensor.runtime import dlpack
@@ -657,6 +658,7 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
     if target.is_quantized:
         shape = (*shape[:-1], *(blocks * target.block for blocks in shape[-1:]))
     spec = Spec.of(shape, target)
+    pressure.arrive(owned.nbytes)
     return wrap(Data(spec, Buffer.from_array(owned)))
 
 
@@ -732,6 +734,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     node.handle = weakref.ref(tensor)
     if watches:
         _note_made(tensor)
+    if pressure.remembers:
+        pressure.remember(node)
     if depth > config.max_depth or config.eager:
         _run_early(node)
     return tensor
@@ -757,6 +761,8 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
                 storage.enter(tensor)  # Another thread has written to it meanwhile.
             elif len(members) > storage.crowded:
                 storage.forget_the_dead()
+    if pressure.remembers and node.value is None:
+        pressure.remember(node)
     if node.value is None and (depth > config.max_depth or config.eager):
         _run_early(node)
     return tensor

@@ -86,7 +86,7 @@ class Node:
     inputs, which stay, the leaf that it is the value of, or None after backward() has freed it.
     """
 
-    __slots__ = ("call", "depth", "handle", "history", "inputs", "order", "spec", "value", "where")
+    __slots__ = ("__weakref__", "call", "depth", "handle", "history", "inputs", "order", "spec", "value", "where")
     history: Any
 
     def __init__(

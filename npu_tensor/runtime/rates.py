@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -134,7 +135,7 @@ def too_long(cost: Cost) -> str | None:
 @cache
 def priors() -> Mapping[str, Mapping[str, Any]]:
     """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the files."""
-    content = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))
+    content = json.loads(files(__package__).joinpath("priors.json").read_text("utf-8"))
     rates = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
     for array in ARRAYS.values():
         rates[array.device]["dispatch_seconds"] = array.dispatch_seconds

@@ -1,5 +1,6 @@
 """Tensors in files, read by NumPy and by a reader of the safetensors format, and files that are damaged."""
 
+import errno
 import gzip
 import io
 import json
@@ -252,6 +253,29 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o600
     assert nt.load(path).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file that is mounted into a container: renaming another one to it is EBUSY, opening it works."""
+
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    path = tmp_path / "x.safetensors"
+    nt.save({"a": nt.zeros(100)}, path)
+    monkeypatch.setattr(os, "replace", busy)
+    before = path.stat().st_ino
+    nt.save({"a": nt.arange(3.0)}, path)
+    assert nt.load(path)["a"].tolist() == [0, 1, 2]
+    assert os.listdir(tmp_path) == ["x.safetensors"]
+    assert path.stat().st_ino == before
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127])
+def test_names_may_be_as_long_as_the_file_system_takes(tmp_path: Path, name: str) -> None:
+    nt.save(nt.ones(2), tmp_path / name)
+    assert nt.load(tmp_path / name).tolist() == [1, 1]
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pickle
 import pydoc
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.events import KernelRan, PlanBuilt
 from npu_tensor.ops import OPS
+from npu_tensor.planner import pressure
 
 
 def graph() -> nt.Tensor:
@@ -321,3 +322,96 @@ def test_nan_attributes_share_a_call_and_a_plan() -> None:
             nt.clamp(nt.ones(3, 7), max=float("nan")).realize()
     assert len(OPS["clamp"].calls) - before <= 1
     assert len(made) <= 2  # of ones and of clamp
+
+
+# --- memory of what is not read
+
+
+def _means(batches: Iterator[nt.Tensor]) -> nt.Tensor:
+    return nt.stack([batch.mean() for batch in batches])
+
+
+def _sum_in_place(batches: Iterator[nt.Tensor]) -> nt.Tensor:
+    total = nt.zeros(())
+    for batch in batches:
+        total.add_(batch.mean())
+    return total
+
+
+def _moving_average(batches: Iterator[nt.Tensor]) -> nt.Tensor:
+    average = nt.zeros(1000)
+    for batch in batches:
+        average = average * 0.5 + batch * 0.5
+    return average
+
+
+def _two_results_each(batches: Iterator[nt.Tensor]) -> nt.Tensor:
+    both = [(batch.mean(), (batch > 50).sum()) for batch in batches]
+    return nt.stack([mean + count for mean, count in both])
+
+
+def _part_of_each(batches: Iterator[nt.Tensor]) -> nt.Tensor:
+    return nt.stack([(batch * 2)[:1] for batch in batches])
+
+
+def _gradients(batches: Iterator[nt.Tensor]) -> nt.Tensor:
+    weight = nt.ones(1000, requires_grad=True)
+    for batch in batches:
+        (weight * batch).mean().backward()
+    assert weight.grad is not None
+    return weight.grad
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (_means, np.arange(200.0)),
+        (_sum_in_place, 19900.0),
+        (_moving_average, 198.0),
+        (_two_results_each, np.arange(200.0) + 1000 * (np.arange(200) > 50)),
+        (_part_of_each, 2 * np.arange(200.0)[:, None]),
+        (_gradients, 19.9),
+    ],
+)
+def test_pending_graphs_keep_a_bounded_part_of_their_inputs(
+    program: Callable[[Iterator[nt.Tensor]], nt.Tensor], expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most half of the budget, 50 of 200 batches, and what has been counted before."""
+    monkeypatch.setattr(pressure, "BUDGET", 100 * 4000)
+    monkeypatch.setattr(pressure.pressure, "remembers", False)
+    living: list[weakref.ref[object]] = []
+    most = 0
+
+    def batches() -> Iterator[nt.Tensor]:
+        nonlocal most
+        for number in range(200):
+            array = np.full(1000, number, np.float32)
+            living.append(weakref.ref(array))
+            yield nt.from_numpy(array)
+            del array
+            most = max(most, sum(reference() is not None for reference in living))
+
+    np.testing.assert_allclose(program(batches()).tolist(), expected, rtol=1e-5)
+    assert most <= 52
+
+
+def test_early_computation_leaves_errors_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pressure, "BUDGET", 4000)
+    monkeypatch.setattr(pressure.pressure, "remembers", True)
+    wrong = nt.ones(2, dtype=nt.int32) // nt.zeros(2, dtype=nt.int32)
+    for _ in range(10):
+        assert nt.from_numpy(np.ones(1000, np.float32)).sum().item() == 1000
+    with pytest.raises(ZeroDivisionError):
+        wrong.tolist()
+
+
+def test_captured_functions_stay_whole_whatever_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pressure, "BUDGET", 4000)
+
+    @nt.jit
+    def add_constants(x: nt.Tensor) -> nt.Tensor:
+        for number in range(5):
+            x = x + nt.from_numpy(np.full(1000, number, np.float32))
+        return x
+
+    assert add_constants(nt.ones(1000)).sum().item() == add_constants(nt.ones(1000)).sum().item() == 11000

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import threading
 from collections.abc import Iterator, Mapping
@@ -157,12 +158,23 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write in the place of `path`, which others see whole after the block, and not at all if it fails."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.temporary")
+    """Yield a file that takes the place of `path` after the block, and is removed if the block fails.
+
+    Other processes see it whole, except where the file system cannot replace `path`: then it is copied into it.
+    """
+    suffix = f".{secrets.token_hex(4)}.temporary"
+    longest = 255 - len(suffix)  # bytes of a file name on Linux
+    temporary = path.with_name(os.fsdecode(os.fsencode(path.name)[:longest]) + suffix)
     try:
         with open(temporary, "xb") as file:
             yield file
-        os.replace(temporary, path)
+        try:
+            os.replace(temporary, path)
+        except OSError as error:
+            if error.errno != errno.EBUSY:  # of a file that is a mount point, as in containers
+                raise
+            shutil.copyfile(temporary, path)
+            temporary.unlink()
     except BaseException:
         with suppress(OSError):
             temporary.unlink()

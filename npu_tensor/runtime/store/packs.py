@@ -33,6 +33,8 @@ CONTENTS: Final = "pack.json"
 LARGEST_CONTENTS: Final = 64 << 20
 LARGEST_FILE: Final = 256 << 20
 """Bytes; the files of a kernel have some hundred kilobytes."""
+LONGEST_FILE_NAME: Final = 255
+"""Bytes, on Linux."""
 LARGEST_PACK: Final = 4 << 30
 """Bytes of all files together, as many as the cache keeps by default."""
 
@@ -164,6 +166,8 @@ def _check_member(member: ZipInfo) -> None:
     arch, _, rest = name.partition("/")
     if arch not in ARRAYS or not rest or rest.startswith(".") or not rest.isprintable() or set(rest) & {"/", "\\"}:
         raise ArgumentError(f"{name!r} is not a file in {' or '.join(ARRAYS)}")
+    if len(rest.encode()) > LONGEST_FILE_NAME:
+        raise ArgumentError(f"{name[:40]!r}... is longer than {LONGEST_FILE_NAME} bytes")
 
 
 def _records(file: ZipFile, member: ZipInfo | None) -> dict[str, dict[str, Any]]:
@@ -176,6 +180,8 @@ def _records(file: ZipFile, member: ZipInfo | None) -> dict[str, dict[str, Any]]
     records = value.get("files") if isinstance(value, dict) and value.get("format") == FORMAT else None
     if not isinstance(records, dict) or not all(isinstance(record, dict) for record in records.values()):
         raise ArgumentError(f"{CONTENTS} is no list of files of format {FORMAT}")
+    if not records:
+        raise ArgumentError(f"{CONTENTS} lists no files")
     return records
 
 

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import llvmlite.binding
 import numpy as np
 import pytest
+from paths import ROOT
 from running import in_child
 
 import npu_tensor
@@ -586,3 +588,21 @@ def test_no_data_race_under_thread_sanitizer(tmp_path: Path) -> None:
         pytest.skip(f"no ThreadSanitizer: {nothing.stderr[:200]}")
     result = run("pool", Path(__file__).with_name("pool_under_tsan.c"), POOL_SOURCE)
     assert (result.returncode, result.stdout) == (0, "3 workers\n"), result.stderr
+
+
+def test_the_package_computes_from_a_zip_file(tmp_path: Path) -> None:
+    archive = tmp_path / "package.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in (ROOT / "npu_tensor").rglob("*"):
+            if path.suffix in (".py", ".json", ".ll", ".toml"):
+                file.write(path, path.relative_to(ROOT))
+    program = "import npu_tensor as nt; print(nt.__file__, (nt.ones(3) * 2).tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(archive)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.stdout == f"{archive}/npu_tensor/__init__.py [2.0, 2.0, 2.0]\n", done.stderr

@@ -191,6 +191,14 @@ def test_what_is_no_regular_file(tmp_path: Path, kind: int) -> None:
     assert "'aie2/a' is not a regular file" in said
 
 
+def test_a_pack_without_files(tmp_path: Path) -> None:
+    assert "pack.json lists no files" in refusal(archive(tmp_path / "x", {}), tmp_path)
+
+
+def test_names_that_no_file_can_have(tmp_path: Path) -> None:
+    assert "is longer than 255 bytes" in refusal(archive(tmp_path / "x", {f"aie2/{'a' * 300}": b"1"}), tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_files_of_one_name(tmp_path: Path) -> None:
     path = archive(tmp_path / "x", {"aie2/a": b"1"})

@@ -1,0 +1,87 @@
+"""A bound on the memory that pending graphs keep alive, for programs that record much and read little.
+
+    losses = [loss_of(nt.from_numpy(batch)) for batch in batches]
+
+Without it, every loss would keep its batch until it is read. Bytes are counted where values enter the package. Each
+time another part of the budget has arrived, the pending results that the program can still read are computed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from threading import get_ident
+from typing import Final
+
+from npu_tensor.errors import NpuTensorError
+from npu_tensor.graph.history import Tracked
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.tracing import watches
+from npu_tensor.planner.run import realize
+
+__all__ = ["BUDGET", "Pressure", "pressure"]
+
+BUDGET: Final = 256 << 20
+"""Bytes that pending graphs may keep alive. Chosen: small beside the memory of machines that train models."""
+
+PARTS: Final = 4
+"""Parts of the budget after whose arrival pending graphs are computed. Results recorded before the first part are not
+known, and those of the last part are still pending, so at most two parts are in use, and the rest is for computing."""
+
+CROWDED: Final = 4096
+"""Remembered nodes before those that are gone are dropped."""
+
+
+class Pressure:
+    """Pending nodes that may hold much memory.
+
+    remembers: True once so much has arrived that nodes are worth remembering; small programs never pay for it.
+    """
+
+    __slots__ = ("_arrived", "_crowded", "_nodes", "remembers")
+
+    def __init__(self) -> None:
+        self.remembers = False
+        self._arrived = 0
+        self._crowded = CROWDED
+        self._nodes: list[weakref.ref[Node]] = []
+
+    def remember(self, node: Node) -> None:
+        """Note a node that has just been recorded."""
+        if watches and get_ident() in watches:
+            return  # A captured function stays whole, and its nodes have no values.
+        self._nodes.append(weakref.ref(node))
+        if len(self._nodes) > self._crowded:
+            self._crowded = CROWDED + 2 * len(self._living())
+
+    def arrive(self, nbytes: int) -> None:
+        """Count bytes of a value from outside. Compute what is pending if a part of the budget has arrived."""
+        self._arrived += nbytes
+        if self._arrived < BUDGET // PARTS or (watches and get_ident() in watches):
+            return
+        self._arrived = 0
+        self.remembers = True
+        living = self._living()
+        read = {operand for node in living for operand in (*node.inputs, *_history(node)) if isinstance(operand, Node)}
+        for node in living:
+            # One by one, so that results of equal structure share a plan. The history of a result through which
+            # gradients pass keeps what it was made of in any case.
+            if node.value is None and node not in read and not _history(node):
+                with suppress(NpuTensorError):  # The program gets it when it reads the value.
+                    realize((node,), wait=False)
+
+    def _living(self) -> list[Node]:
+        """Return the remembered nodes that exist and are pending, or may be read by a backward pass alone."""
+        references, self._nodes = self._nodes, []
+        both = [(reference, node) for reference in references if (node := reference()) is not None]
+        both = [(reference, node) for reference, node in both if node.value is None or _history(node)]
+        self._nodes += [reference for reference, _ in both]
+        return [node for _, node in both]
+
+
+def _history(node: Node) -> tuple[object, ...]:
+    history = node.history if isinstance(node, Tracked) else None
+    return history if isinstance(history, tuple) else ()
+
+
+pressure: Final = Pressure()
