@@ -103,7 +103,7 @@ class Table(tuple[ProfileRow, ...]):
     def _notes(self) -> list[str]:
         if all(row.predicted is None for row in self):
             return []
-        return ["Times of a simulated NPU are those of the simulation; `predicted` is for the real array."]
+        return ["Times of a simulated NPU are those of the simulation; predicted ones are for the real array."]
 
 
 def _text(column: str, value: object) -> str:
