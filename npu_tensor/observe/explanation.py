@@ -283,11 +283,13 @@ class Explanation(Sequence[Row]):
         rows, left_out = self._now()[:MOST_HTML_ROWS], len(self) - MOST_HTML_ROWS
         columns: list[list[page.Cell]] = [[*column] for column in _columns(rows, [row.why for row in rows])]
         devices = next(column for column in columns if column[0] == "device")
-        devices[1:] = [page.Badge(_kind(row.device), _short(row.device)) if row.device != NO_DEVICE else "" for row in rows]
+        devices[1:] = [
+            page.Badge(_kind(row.device), _short(row.device)) if row.device != NO_DEVICE else "" for row in rows
+        ]
         notes = [f"{left_out} more ops: print this object, or see its .rows"] if left_out > 0 else []
         below = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
         shown = len(self._work.leaves) + len(self) <= MOST_OPEN
-        table = page.table(columns, _FIGURES, ("why", "line"))
+        table = page.table(columns, _FIGURES, {"why": "10em", "line": "4em"})
         return f"{table}{below}{page.details('graph', self.svg(), opened=shown)}"
 
     def save(self, path: str | Path) -> None:
@@ -376,7 +378,8 @@ def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
     times = (duration(seconds) if seconds is not None else "" for seconds in (row.predicted, row.measured))
     nbytes = size(row.nbytes) if row.nbytes is not None else ""
     launch = "" if row.launch is None else str(row.launch)
-    return (str(number), row.op, row.out, _short(row.device), launch, row.kernel, row.origin, *times, nbytes, why, row.line)
+    device = _short(row.device)
+    return (str(number), row.op, row.out, device, launch, row.kernel, row.origin, *times, nbytes, why, row.line)
 
 
 # --- text

@@ -69,7 +69,7 @@ def table(
     return [line for block in blocks for line in (*_lines(block), "")][:-1]
 
 
-def _with_widths(columns: Sequence[list[str]]) -> list[tuple[list[str], int]]:
+def _with_widths(columns: Sequence[Sequence[str]]) -> list[tuple[Sequence[str], int]]:
     return [(column, max(map(len, column))) for column in columns]
 
 
