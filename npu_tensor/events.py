@@ -222,9 +222,9 @@ class KernelRan(Event):
         return plan.placed[self.step : self.step + self.kernels] if plan is not None else ()
 
     def phase(self, name: str) -> float:
-        """Seconds of one phase. A kernel without phases only runs."""
-        if not self.phases:
-            return self.seconds if name == "run" else 0.0
+        """Return the seconds of one phase. A kernel on the CPU has those of NPUs that it reads from, then it runs."""
+        if name == "run" and all(phase.device != self.device for phase in self.phases):
+            return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
         return sum(phase.seconds for phase in self.phases if phase.name == name)
 
 

@@ -11,8 +11,8 @@ from npu_tensor.task import Refusal, Task
 __all__ = ["EXACT", "host_dtypes"]
 
 EXACT: Final = {
-    "float32": "float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here",
-    "float16": "float16 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here as bfloat16",
+    "float32": "float32 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU",
+    "float16": "float16 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU as bfloat16",
 }
 """Why a dtype is left to the CPU with float32=exact."""
 

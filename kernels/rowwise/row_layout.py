@@ -50,7 +50,7 @@ class RowLayout(NamedTuple):
         Fewer rows than the tensor has are its period. A row that all share is repeated by the host.
         """
         shape, strides = self.rows
-        if self.rows.repeats:
+        if self.rows.repeats and not output:
             shape, strides = (rows,), (0,)
         elif rows < math.prod(shape):
             skipped = next(axis for axis in range(len(shape)) if math.prod(shape[axis:]) == rows)

@@ -16,7 +16,9 @@ from typing import Final
 __all__ = ["INTERNAL", "user_frame", "user_line", "warn"]
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
-_PROGRAMS: Final = tuple(f"{_PACKAGE}{folder}{os.sep}" for folder in ("benchmarks", "cli", "examples", "tools"))
+_PROGRAMS: Final = tuple(
+    f"{_PACKAGE}{folder}{os.sep}" for folder in ("benchmarks", "cli", "examples", "models", "tools")
+)
 """Parts of the package that use it as a program of a user does."""
 
 

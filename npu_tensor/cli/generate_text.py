@@ -130,7 +130,7 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
 def _places(explanation: Explanation) -> str:
     """Where each kind of kernel of a step runs, and what a simulated NPU would reach if it were a real one."""
     counts = Counter((row.device, row.kernel) for row in explanation if row.nbytes is not None)
-    kernels = ", ".join(f"{count} {kernel} on {device}" for (device, kernel), count in counts.most_common())
+    kernels = ", ".join(f"{count} x {kernel} on {device}" for (device, kernel), count in counts.most_common())
     line = f"a token takes {kernels}"
     if any(parse_uri(total.device).scheme == "sim" for total in explanation.totals):
         seconds = sum(total.predicted + total.launching + total.switching for total in explanation.totals)

@@ -90,6 +90,11 @@ class Total(NamedTuple):
     switching: float
     context_switches: int
 
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of a run, including copies, launches and changes of the configuration."""
+        return self.predicted + self.copies + self.launching + self.switching
+
 
 class Overheads(NamedTuple):
     """Of an NPU: predicted seconds of a launch, and of a change of the context between launches and within one.
@@ -211,6 +216,11 @@ class Explanation(Sequence[Row]):
         return rows
 
     @property
+    def predicted(self) -> float:
+        """Predicted seconds of a run on all devices, including copies, launches and changes of the configuration."""
+        return sum(total.seconds for total in self.totals)
+
+    @property
     def launches(self) -> int:
         """Of a run, on all NPUs."""
         return sum(total.launches for total in self.totals)
@@ -273,11 +283,13 @@ class Explanation(Sequence[Row]):
         rows, left_out = self._now()[:MOST_HTML_ROWS], len(self) - MOST_HTML_ROWS
         columns: list[list[page.Cell]] = [[*column] for column in _columns(rows, [row.why for row in rows])]
         devices = next(column for column in columns if column[0] == "device")
-        devices[1:] = [page.Badge(_kind(row.device), row.device) if row.device != NO_DEVICE else "" for row in rows]
+        devices[1:] = [
+            page.Badge(_kind(row.device), _short(row.device)) if row.device != NO_DEVICE else "" for row in rows
+        ]
         notes = [f"{left_out} more ops: print this object, or see its .rows"] if left_out > 0 else []
         below = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
         shown = len(self._work.leaves) + len(self) <= MOST_OPEN
-        table = page.table(columns, _FIGURES, ("why", "line"))
+        table = page.table(columns, _FIGURES, {"why": "10em", "line": "4em"})
         return f"{table}{below}{page.details('graph', self.svg(), opened=shown)}"
 
     def save(self, path: str | Path) -> None:
@@ -366,7 +378,8 @@ def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
     times = (duration(seconds) if seconds is not None else "" for seconds in (row.predicted, row.measured))
     nbytes = size(row.nbytes) if row.nbytes is not None else ""
     launch = "" if row.launch is None else str(row.launch)
-    return (str(number), row.op, row.out, row.device, launch, row.kernel, row.origin, *times, nbytes, why, row.line)
+    device = _short(row.device)
+    return (str(number), row.op, row.out, device, launch, row.kernel, row.origin, *times, nbytes, why, row.line)
 
 
 # --- text
@@ -375,7 +388,10 @@ MOST_WHY_LINES: Final = 8
 """Lines of a reason, such as what a compiler says; the rows have all of it."""
 
 _CUT: Final = ("op", "out", "device", "kernel", "line")
-"""What may be cut where a table is too wide."""
+"""Columns that may be cut where a table is too wide."""
+
+_DROPPED: Final = ("origin", "bytes", "launch")
+"""Columns that are left out, in this order, where a table is too wide after others were cut."""
 
 
 def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
@@ -385,7 +401,7 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
         if row.why:
             letters.setdefault(row.why, _letters(len(letters)))
     columns = folded(_columns(rows, [letters.get(row.why, "") for row in rows]))
-    lines = text.table(columns, _FIGURES, text.line_width(), _CUT)
+    lines = text.table(columns, _FIGURES, text.line_width(), _CUT, _DROPPED)
     if letters:
         lines += ["", "why:"]
     indent = len(_letters(len(letters))) + 2
@@ -415,7 +431,13 @@ def _letters(number: int) -> str:
     return (_letters(head - 1) if head else "") + chr(ord("a") + last)
 
 
+def _short(device: str) -> str:
+    """Return a URI without its options."""
+    return device.partition("?")[0]
+
+
 def _total_lines(totals: Sequence[Total]) -> list[str]:
+    """Return a line for each device, which has the options of its URI."""
     lines = []
     for total in totals:
         parts = [_legend(total)]
@@ -426,6 +448,8 @@ def _total_lines(totals: Sequence[Total]) -> list[str]:
             parts.append(f"{many} per run: {duration(total.launching)} more")
         if total.switches:
             parts.append(f"{total.switches} changes of the configuration: {duration(total.switching)} more")
+        if len(parts) > 1:
+            parts.append(f"in all {duration(total.seconds)} predicted")
         if total.measured is not None:
             kind = "measured, the simulator itself:" if _kind(total.device) == "sim" else "measured"
             parts.append(f"{kind} {duration(total.measured)}")

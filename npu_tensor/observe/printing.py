@@ -108,6 +108,9 @@ class Shown(Protocol):
     _node: Node
     _alias: tuple[Storage, View] | None
 
+    @property
+    def requires_grad(self) -> bool: ...
+
     def numpy(self) -> np.ndarray[Any, Any]: ...
 
 
@@ -247,7 +250,8 @@ def _with_values(tensor: Shown) -> str:
         formatter={"all": _float_formatter(array, options)} if spec.dtype.is_floating_point else None,
     )
     shape = "" if array.size or array.ndim == 1 else f", shape={list(spec.shape)}"
-    return f"{PREFIX}{printed}{shape}, dtype={spec.dtype.name})"
+    gradient = ", requires_grad=True" if tensor.requires_grad else ""
+    return f"{PREFIX}{printed}{shape}, dtype={spec.dtype.name}{gradient})"
 
 
 def _float_formatter(array: np.ndarray[Any, Any], options: _Options) -> Callable[[Any], str]:

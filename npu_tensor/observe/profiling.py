@@ -93,7 +93,7 @@ class Table(tuple[ProfileRow, ...]):
     def _repr_html_(self) -> str:
         if not self:
             return page.paragraph(NOTHING)
-        return page.table(self._columns(), _FIGURES, ()) + "".join(map(page.paragraph, self._notes()))
+        return page.table(self._columns(), _FIGURES, {}) + "".join(map(page.paragraph, self._notes()))
 
     def _columns(self) -> list[list[str]]:
         """Headings and cells as text, without the columns in which there is nothing."""
@@ -103,7 +103,7 @@ class Table(tuple[ProfileRow, ...]):
     def _notes(self) -> list[str]:
         if all(row.predicted is None for row in self):
             return []
-        return ["Times of a simulated NPU are those of the simulation; `predicted` is for the real array."]
+        return ["Times of a simulated NPU are those of the simulation; predicted ones are for the real array."]
 
 
 def _text(column: str, value: object) -> str:

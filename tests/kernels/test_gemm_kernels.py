@@ -221,7 +221,7 @@ def test_one_number_per_row(arch: str, columns: int) -> None:
 def test_float32_by_policy(arch: str, columns: int) -> None:
     a, b = normal(40, 50, dtype=nt.float32), normal(50, 60, dtype=nt.float32)
     refused = gemm.claim(task_of(a @ b), target(arch, columns))
-    assert refused == Refusal("float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here")
+    assert refused == Refusal("float32 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU")
     emulated = simulate(a @ b, [a, b], target(arch, columns, "emulate"))
     assert nmse(emulated, wide(a) @ wide(b)) <= 1e-12
     rounded = simulate(a @ b, [a, b], target(arch, columns, "bfloat16"))

@@ -160,6 +160,22 @@ def test_a_row_of_a_million(uri: str) -> None:
     assert on_array(uri, lambda x: x.argmax(), x) == exact(x).argmax().item()
 
 
+@pytest.mark.parametrize("uri", [NPU1, NPU2])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "int32"])
+@pytest.mark.parametrize("shape", [(), (1, 1)])
+def test_one_row_with_an_operand_of_one_element(uri: str, dtype: str, shape: tuple[int, ...]) -> None:
+    """The rows that fill up the array must not be copied back over the only one."""
+    generator = np.random.default_rng(7)
+    x = generator.integers(-9, 9, (1, 64)).astype(dtype if dtype != "bfloat16" else ml_dtypes.bfloat16)
+    scale = np.full(shape, 3, x.dtype)
+
+    def centered(x: Any, t: Any) -> Any:
+        return x * t - x.amax(-1, keepdim=True) * t
+
+    got = on_array(f"{uri}?float32=emulate", centered, x, scale)
+    assert nmse(got, centered(exact(x), exact(scale))) < 1e-5
+
+
 @pytest.mark.parametrize("uri", [NPU2, f"{NPU1}?cols=2"])
 @pytest.mark.parametrize("shape", [(1, 40_001), (3, 20_000)])
 def test_what_fills_up_chunks_is_not_part_of_the_row(uri: str, shape: tuple[int, int]) -> None:

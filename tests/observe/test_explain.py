@@ -288,10 +288,27 @@ why:
      long long long long long long long reason
   b  same
 
-sim:npu2: 1 kernel, predicted 350.0 us for the real array; up to 3.0 us more for copies; 1 launch per run: 360.0 us more
+sim:npu2: 1 kernel, predicted 350.0 us for the real array; up to 3.0 us more for copies; 1 launch per run: 360.0 us
+    more; in all 713.0 us predicted
 cpu: 1 kernel, predicted 6.4 us; measured 125.0 us"""
     assert str(small()) == expected
     assert repr(small()) == expected
+
+
+def test_the_predicted_total_has_all_costs() -> None:
+    there, here = small().totals
+    assert there.seconds == pytest.approx(3.5e-4 + 3e-6 + 3.6e-4)
+    assert small().predicted == pytest.approx(there.seconds + 6.4e-6)
+    assert small().predicted == pytest.approx(there.seconds + here.seconds)
+
+
+def test_a_narrow_table_is_one_block_without_minor_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row = Row("mul", "bf16[500, 128]", "sim:npu2?float32=emulate", "gemm", "cache", 1e-4, None, 99, "why", "a.py:1")
+    heading, *lines = str(Explanation([row._replace(launch=1)] * 12)).splitlines()
+    assert heading.split() == ["#", "op", "out", "device", "launch", "kernel", "predicted", "bytes", "why", "line"]
+    assert [line.split()[0] for line in lines[: lines.index("")]] == [str(number) for number in range(12)]
+    assert "emulate" not in "".join(lines[:12])
 
 
 @pytest.mark.parametrize("columns", [80, 120, 400])
@@ -313,8 +330,9 @@ def test_text_keeps_to_the_terminal_and_to_what_it_prints(columns: int, monkeypa
     lines = str(Explanation([long] * 30)).splitlines()
     assert max(map(len, lines)) <= columns
     # What does not fit is in blocks below, each with the number of every row.
-    assert sum(line.startswith(" 7 ") for line in lines) == {80: 2, 120: 2, 400: 1}[columns]
-    assert sum("precompiled" in line for line in lines) == 30
+    assert sum(line.startswith(" 7 ") for line in lines) == {80: 2, 120: 1, 400: 1}[columns]
+    assert sum("elementw" in line for line in lines) == 30
+    assert sum("precompiled" in line for line in lines) == (0 if columns == 80 else 30)
     assert "".join(lines).isprintable()
     reason = lines[lines.index("why:") + 1 :]
     assert reason[0].startswith("  a  ?[31mred and? compiler")

@@ -74,6 +74,14 @@ def test_values_are_shown_wherever_a_tensor_is(show: Callable[[Any], str], expec
     assert show(new()) == expected
 
 
+def test_tensors_that_require_a_gradient_say_so() -> None:
+    torch = pytest.importorskip("torch")
+    leaf = nt.tensor([1.0, 2.0]).requires_grad_()
+    expected = repr(torch.tensor([1.0, 2.0], requires_grad=True))
+    assert repr(leaf).replace("Tensor(", "tensor(").replace(", dtype=float32", "") == expected
+    assert "requires_grad" not in repr(leaf.detach())
+
+
 def test_the_recorded_op_is_shown_on_request() -> None:
     nt.set_printoptions(lazy=True)
     x = new()

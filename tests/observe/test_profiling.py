@@ -83,11 +83,15 @@ def test_phases_belong_to_the_run_in_which_they_were() -> None:
     t.phase("convert", 16.0)
     t.ran("add", 32.0, device="npu", after=0.5)
     t.ran("add", 64.0)
+    t.phase("sync", 3.0)
+    t.ran("exp", 5.0, after=2.0)
     t.phase("sync", 0.125)
     table = heard(t).by("op")
     there, here = (only([row for row in table if row.device == uri], "add", "warm") for uri in ("npu", "cpu"))
     assert (there.convert, there.sync, there.dispatch, there.run, there.total) == (17, 2, 4, 8, 32)
     assert (here.convert, here.sync, here.dispatch, here.run, here.total) == (0, 0, 0, 64, 64)
+    reader = only(table, "exp", "warm")  # It brings a result of the NPU and then runs on the CPU.
+    assert (reader.sync, reader.run, reader.total) == (3, 2, 5)
     fetched = only(table, "(fetch)", "warm")
     assert (fetched.device, fetched.runs) == ("npu", 3)
     assert (fetched.convert, fetched.sync, fetched.total) == (0.25, 0.625, 0.875)
@@ -202,7 +206,7 @@ def test_the_table_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     t.ran("<neg>", 1.0, after=0.5)
     result = heard(t)
     assert str(result).splitlines()[-1] == (
-        "Times of a simulated NPU are those of the simulation; `predicted` is for the real array."
+        "Times of a simulated NPU are those of the simulation; predicted ones are for the real array."
     )
     page = result._repr_html_()
     assert "&lt;neg&gt;" in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Kind, legible
@@ -33,18 +33,20 @@ def paragraph(text: str) -> str:
 
 def preformatted(text: str) -> str:
     """Text as it is, in a font of fixed width."""
-    return f'<pre style="margin:4px 0">{escaped(text)}</pre>'
+    style = "margin:4px 0;font-family:ui-monospace,monospace;font-size:90%;overflow-x:auto"
+    return f'<pre style="{style}">{escaped(text)}</pre>'
 
 
-def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Container[str]) -> str:
+def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Mapping[str, str]) -> str:
     """A table that can be scrolled sideways. columns: each begins with its heading.
 
-    figures, prose: headings of columns that are flush right, and of those that hold sentences or long words.
+    figures: headings of columns that are flush right. prose: least widths of columns with sentences or long words,
+    which may be broken anywhere. The other columns set theirs to 0, because themes of sites give cells a least width.
     """
     styles = [
         f"vertical-align:top;padding:2px 6px;text-align:{'right' if column[0] in figures else 'left'};"
-        f"white-space:{'nowrap' if column[0] in figures else 'normal'};"
-        f"{'min-width:4em;overflow-wrap:anywhere' if column[0] in prose else ''}"
+        f"white-space:{'nowrap' if column[0] in figures else 'normal'};min-width:{prose.get(str(column[0]), '0')};"
+        f"{'overflow-wrap:anywhere' if column[0] in prose else ''}"
         for column in columns
     ]
 

@@ -10,7 +10,7 @@ __all__ = ["line_width", "printable", "table"]
 GAP = "  "
 """Between columns."""
 
-LEAST_CUT = 16
+LEAST_CUT = 10
 """Letters to which a cell may be cut."""
 
 WIDTH = 120
@@ -28,16 +28,25 @@ def printable(text: str) -> str:
 
 
 def table(
-    columns: Sequence[Sequence[str]], figures: Container[str], width: int = 0, may_be_cut: Container[str] = ()
+    columns: Sequence[Sequence[str]],
+    figures: Container[str],
+    width: int = 0,
+    may_be_cut: Container[str] = (),
+    may_be_dropped: Sequence[str] = (),
 ) -> list[str]:
-    """The lines of a table. columns: each begins with its heading.
+    """Return the lines of a table. columns: each begins with its heading.
 
-    figures: headings of columns that are flush right. width: letters of a line, 0 for any number. Where there are more,
-    the widest of the columns `may_be_cut` give way; if that is not enough, the table is folded: the other columns
-    follow below, and the number of each row is repeated.
+    figures: headings of columns that are flush right. width: letters of a line, 0 for any number. A wider table loses
+    the columns `may_be_dropped`, one after the other, if cutting the columns `may_be_cut` is not enough. A table that
+    is still too wide is folded: the other columns follow below, and the number of each row is repeated.
     """
     columns = [[printable(cell) for cell in column] for column in columns]
-    widths = [max(map(len, column)) for column in columns]
+    for heading in may_be_dropped:
+        least = [min(most, LEAST_CUT) if column[0] in may_be_cut else most for column, most in _with_widths(columns)]
+        if sum(least) + len(GAP) * (len(least) - 1) <= width:
+            break
+        columns = [column for column in columns if column[0] != heading]
+    widths = [most for _, most in _with_widths(columns)]
     cut = [number for number, column in enumerate(columns) if column[0] in may_be_cut]
     while cut and sum(widths) + len(GAP) * (len(widths) - 1) > width:
         widest = max(cut, key=widths.__getitem__)
@@ -58,6 +67,10 @@ def table(
         else:
             blocks.append([numbers, column])
     return [line for block in blocks for line in (*_lines(block), "")][:-1]
+
+
+def _with_widths(columns: Sequence[Sequence[str]]) -> list[tuple[Sequence[str], int]]:
+    return [(column, max(map(len, column))) for column in columns]
 
 
 def _letters(fitted: Sequence[Sequence[str]]) -> int:
