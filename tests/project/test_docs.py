@@ -144,7 +144,7 @@ def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None
     for part in (
         "# softmax\n",
         "nt.softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor",
-        "Also a method: `x.softmax()`.",
+        "Also a method: `x.softmax(dim)`.",
         "GGML: SOFT_MAX.",
         "- `dim`: the dimension",
         "- `DimensionError`: ",
