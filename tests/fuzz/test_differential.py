@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch, the other side of the comp
 import aliases  # noqa: E402
 import expressions  # noqa: E402
 import programs  # noqa: E402
+import signals  # noqa: E402
 from drawing import DTYPES  # noqa: E402
 from expression_table import CALLS, NOT_DRAWN  # noqa: E402
 
@@ -52,6 +53,12 @@ def test_aliases(mode: str) -> None:
             if programs.difference(program, aliases.compare):
                 short = programs.shrink(program, aliases.compare)
                 pytest.fail(f"{short}\n# {programs.difference(short, aliases.compare)}")
+
+
+@pytest.mark.parametrize("seed", range(0, 8, 2))
+def test_programs_that_compute_while_they_end(seed: int) -> None:
+    """Even seeds. The others interrupt at moments that depend on the machine, so they are for longer runs."""
+    assert not signals.difference(seed)
 
 
 def test_every_function_of_pytorch_is_drawn() -> None:
