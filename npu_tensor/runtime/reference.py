@@ -191,7 +191,7 @@ class ReferenceKernel:
             try:
                 result = evaluate_call(task.call, operands, donated=donor is not None)
                 result = np.ascontiguousarray(result).reshape(stored_shape(task.shape, output.dtype))
-            except (LookupError, ZeroDivisionError) as error:
+            except (IndexError, ZeroDivisionError) as error:
                 raise located(error, task.call) from error
             if donor is not None and np.may_share_memory(result, operands[0]):
                 values[output.item] = values[donor]

@@ -12,6 +12,7 @@ import aliases  # noqa: E402
 import captures  # noqa: E402
 import expressions  # noqa: E402
 import programs  # noqa: E402
+import signals  # noqa: E402
 import training  # noqa: E402
 from drawing import DTYPES  # noqa: E402
 from expression_table import CALLS, NOT_DRAWN  # noqa: E402
@@ -69,6 +70,12 @@ def test_training(kind: str, count: int) -> None:
     for seed in range(count):
         if text := training.failure(kind, seed):
             pytest.fail(text)
+
+
+@pytest.mark.parametrize("seed", range(0, 8, 2))
+def test_programs_that_compute_while_they_end(seed: int) -> None:
+    """Even seeds. The others interrupt at moments that depend on the machine, so they are for longer runs."""
+    assert not signals.difference(seed)
 
 
 def test_every_function_of_pytorch_is_drawn() -> None:
