@@ -40,10 +40,14 @@ _ERFCX = (
 
 def _erfc_of_positive(z):
     z = np.minimum(z, 30)  # beyond which it is 0 in float64 as well
-    t = 2 / (2 + z)
-    coarse = np.rint(z * 16) * 0.0625  # whose square is exact, so that exp gets all digits of z^2
-    decay = np.exp(-coarse * coarse) * np.exp((coarse - z) * (coarse + z))
-    return decay * t * _polynomial(2 * t - 1, _ERFCX)
+    y = 2 + z
+    t = 2 / y
+    lost = np.where(z < 2, z - (y - 2), 2 - (y - z))  # by rounding y
+    coarse = np.rint(z * 128) * 0.0078125  # whose square is exact, so that exp gets all digits of z^2
+    decay = np.exp(-coarse * coarse)
+    decay = decay + decay * np.expm1((coarse - z) * (coarse + z))  # The second term is small, and so is its error.
+    scaled = t * _polynomial(2 * t - 1, _ERFCX)
+    return decay * (scaled + lost * (2 * z * scaled - 2 / math.sqrt(math.pi)))  # the derivative of `scaled`
 
 
 @op(kind="map", rule=rules.floating)
@@ -83,6 +87,39 @@ _LOG_GAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 
 _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12)
 
 
+# lgamma(2 + z) / z in powers of z, from its Taylor series: 1 - Euler's constant, then (-1)^k (zeta(k) - 1) / k.
+_LOG_GAMMA_AT_2 = (
+    0.42278433509846713, 0.3224670334241132, -0.0673523010531981, 0.020580808427784546, -0.007385551028673986,
+    0.0028905103307415234, -0.001192753911703261, 0.0005096695247430425, -0.00022315475845357939,
+    9.945751278180853e-05, -4.492623673813314e-05, 2.050721277567069e-05, -9.439488275268397e-06,
+    4.374866789907488e-06, -2.039215753801366e-06, 9.55141213040742e-07, -4.492469198764566e-07,
+    2.1207184805554665e-07, -1.0043224823968099e-07, 4.7698101693639804e-08, -2.2711094608943164e-08,
+    1.0838659214896955e-08, -5.183475041970047e-09, 2.4836745438024785e-09, -1.1921401405860912e-09,
+    5.731367241678862e-10, -2.7595228851242334e-10, 1.330476437424449e-10, -6.4229645638381e-11,
+)  # fmt: skip
+
+
+def _log_gamma(x, shift):
+    """Logarithm of |gamma(x)| for x >= -0.5."""
+    # Up to 3.5, by the series at 2, as Stirling's loses all digits near the zeros at 1 and 2. It needs |z| <= 0.65.
+    z = np.where(x < 0.5, x, np.where(x < 1.35, x - 1, np.where(x < 2.5, x - 2, x - 3)))
+    series = z * _polynomial(z, _LOG_GAMMA_AT_2 if shift == 8 else _LOG_GAMMA_AT_2[:18])
+    near = np.where(x < 1.35, series - np.log1p(z), series)
+    factor = np.where(x < 0.5, abs(x), np.where(x < 2.5, 1, 2 + z))
+    y = np.maximum(x, 3.5)
+    if shift == 8:
+        y = np.where(x < shift, x + shift, x)
+        product = x
+        for number in range(1, shift):
+            product = product * (x + number)
+        factor = np.where(x < 3.5, factor, np.where(x < shift, product, 1))
+    rest = np.log(factor)
+    near = np.where(x < 0.5, near - rest, near + rest)
+    stirling = (y - 0.5) * (np.log(y) - 1) + (0.5 * math.log(2 * math.pi) - 0.5)
+    stirling = stirling + _polynomial(1 / (y * y), _LOG_GAMMA) / y
+    return np.where(x < 3.5, near, stirling - rest if shift == 8 else stirling)
+
+
 def _shifted(input):
     """x = input or its reflection 1 - input; by how much it is moved if it is less than that; where it is then."""
     shift = 8 if input.dtype == "float64" else 4
@@ -93,16 +130,11 @@ def _shifted(input):
 @op(kind="map", rule=rules.floating, domain=(0.1, 10.0))
 def lgamma(input, /):
     """Natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
-    x, shift, y = _shifted(input)
-    small = np.where(x < shift, x, 1)
-    product = small
-    for number in range(1, shift):
-        product = product * (small + number)
-    stirling = (y - 0.5) * (np.log(y) - 1) + (0.5 * math.log(2 * math.pi) - 0.5)
-    stirling = stirling + _polynomial(1 / (y * y), _LOG_GAMMA) / y
-    positive = np.where(x < shift, stirling - np.log(abs(product)), stirling)
+    x, shift, _ = _shifted(input)
+    positive = _log_gamma(x, shift)
     part = input - np.rint(input)
     mirrored = math.log(math.pi) - np.log(abs(np.sin(math.pi * part))) - positive
+    mirrored = np.where(part == 0, math.inf, mirrored)  # also where `positive` overflows
     result = np.where(input < -0.5, mirrored, positive)
     return np.where(abs(input) == math.inf, math.inf, result)
 

@@ -92,3 +92,27 @@ def test_quotients_of_infinite_numbers_are_rounded_down() -> None:
     quotients = (nt.from_numpy(x.copy()) // nt.from_numpy(y.copy())).numpy()
     np.testing.assert_array_equal(quotients, expected)
     np.testing.assert_array_equal(np.signbit(quotients)[expected == 0], np.signbit(expected)[expected == 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "ulps"),
+    [
+        ("lgamma", 0.9, 1.1, 5),
+        ("lgamma", 1.1, 2.5, 6),
+        ("lgamma", 2.5, 12.0, 5),
+        ("erfc", -2.0, 9.0, 6),
+        ("erfinv", -0.99, 0.99, 6),
+        ("cosh", 85.0, 89.4, 4),
+    ],
+)
+def test_special_functions_have_nearly_all_digits(name: str, low: float, high: float, ulps: int) -> None:
+    x = torch.from_numpy(np.random.default_rng(0).uniform(low, high, 100_000).astype(np.float32))
+    exact = getattr(torch, name)(x.double()).numpy()
+    error = abs(getattr(nt, name)(from_torch(x)).numpy() - exact)
+    assert (error <= ulps * np.spacing(abs(exact).astype(np.float32))).all()
+
+
+def test_lgamma_of_large_negative_numbers_and_at_its_zeros() -> None:
+    for dtype in (nt.float32, nt.float64):
+        assert nt.lgamma(nt.tensor([-3.484e37, -1.0, 0.0, -np.inf], dtype=dtype)).tolist() == [np.inf] * 4
+        assert nt.lgamma(nt.tensor([1.0, 2.0], dtype=dtype)).tolist() == [0, 0]
