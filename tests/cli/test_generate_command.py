@@ -69,7 +69,7 @@ def test_products_with_the_weights_run_on_a_simulated_npu() -> None:
     """Seven in each of two layers and the last one; the processor finds the row of the token."""
     result = run(str(made_up_model.FILE), "the thing", "--tokens", "3", "--device", "sim:npu2")
     assert result.stdout == load(made_up_model.FILE).generate("the thing", 3) + "\n"
-    assert "15 quantized on sim:npu2" in result.stderr
+    assert "15 x quantized on sim:npu2" in result.stderr
     assert re.search(r"predicted with the real array, without copies: \d+\.\d tokens/s", result.stderr)
 
 
