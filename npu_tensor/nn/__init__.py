@@ -20,4 +20,4 @@ __all__ += _of_functions + _with_weights
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(f"npu_tensor.nn has no {name}; see docs/layers.md for the layers that there are")
+    raise AttributeError(f"npu_tensor.nn has no {name}; dir(npu_tensor.nn) lists the layers")
