@@ -1669,8 +1669,8 @@ def set(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...])
 def set_default_dtype(d: Any) -> None:
     """Let Python floats, `zeros` and the like, and quotients of integers, have the dtype d from now on.
 
-    Holds for the whole process. Call it before anything is recorded: what `jit` has captured keeps its dtypes.
-    DTypeError for other dtypes than floats.
+    Holds for the whole process. Functions wrapped by `jit` are captured again. Raises DTypeError for dtypes that are
+    not floating point.
 
     >>> nt.set_default_dtype(nt.float32)"""
 def set_grad_enabled(mode: builtins.bool) -> Any:
