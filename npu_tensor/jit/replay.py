@@ -12,7 +12,7 @@ from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves, track
 from npu_tensor.graph.nodes import Data, Node, being_written
-from npu_tensor.jit.trace import Computed, Derived, Result, Trace
+from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.spec import Spec
@@ -193,7 +193,7 @@ def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
     def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
         results: list[Any] = [None] * count
         for position, result in first:
-            if isinstance(result, Computed):
+            if isinstance(result, PlannedResult):
                 results[position] = named(result.spec, values[result.item])
             elif isinstance(result, int):
                 results[position] = tensors[result]

@@ -71,7 +71,7 @@ class Update(NamedTuple):
     from_none: bool = False
 
 
-class Computed(NamedTuple):
+class PlannedResult(NamedTuple):
     """A result that the plan computes."""
 
     item: int
@@ -103,7 +103,7 @@ class Trace(NamedTuple):
     template: list[Any]
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
-    results: tuple[Computed | Node | Tensor | int | Derived | Result, ...]
+    results: tuple[PlannedResult | Node | Tensor | int | Derived | Result, ...]
     result: Any
     recorded: tuple[tuple[int, Recorded], ...]
     structure: Structure
@@ -177,10 +177,8 @@ def trace_call(
     structure = structure_of(roots, only_roots=True)
     _refuse_escapes([node for _, node in structure.nodes if node not in roots])
     items = {node: item for item, node in structure.nodes}
-    results = tuple(
-        derived[p] if p in derived else not_computed[t] if t in not_computed else Computed(items[t._node], t._node.spec)
-        for p, t in enumerate(outputs)
-    )
+    planned = {t: PlannedResult(items[t._node], t._node.spec) for t in outputs if t._node in items}
+    results = tuple(derived.get(p) or not_computed.get(t, planned.get(t)) for p, t in enumerate(outputs))
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
