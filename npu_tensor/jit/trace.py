@@ -178,7 +178,10 @@ def trace_call(
     _refuse_escapes([node for _, node in structure.nodes if node not in roots])
     items = {node: item for item, node in structure.nodes}
     planned = {t: PlannedResult(items[t._node], t._node.spec) for t in outputs if t._node in items}
-    results = tuple(derived.get(p) or not_computed.get(t, planned.get(t)) for p, t in enumerate(outputs))
+    results = tuple(
+        derived[p] if p in derived else not_computed[t] if t in not_computed else planned[t]
+        for p, t in enumerate(outputs)
+    )
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
