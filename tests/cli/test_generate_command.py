@@ -150,4 +150,4 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     result = run(str(made_up_model.FILE), "the thing")
     assert result.exit_code == 1
-    assert "pip install '.[models]'" in result.stderr
+    assert f'"{sys.executable}" -m pip install tokenizers jinja2' in result.stderr
