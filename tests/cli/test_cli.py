@@ -237,8 +237,11 @@ def test_examples_are_copied_and_nothing_is_overwritten(tmp_path: Path) -> None:
     assert "README.md: is there already" in invoke("examples", str(tmp_path)).output
     source = ROOT / "examples"
     assert {path.name for path in tmp_path.iterdir()} == {
-        path.name for pattern in ("*.ipynb", "*.py", "*.md") for path in source.glob(pattern)
+        path.name for pattern in ("*.ipynb", "*.py", "*.md", "data") for path in source.glob(pattern)
     }
+    data = source / "data"
+    assert (tmp_path / "data" / "digits.npz").read_bytes() == (data / "digits.npz").read_bytes()
+    assert (tmp_path / "data" / "made_up_model.gguf").read_bytes() == (data / "made_up_model.gguf").read_bytes()
     assert (tmp_path / "README.md").read_text() == "mine"
     first = "01_first_steps.ipynb"
     assert (tmp_path / first).read_bytes() == (source / first).read_bytes()
