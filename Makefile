@@ -1,7 +1,7 @@
 # make demo    install into .venv and run the main job
 # make check   lint, check types, run the tests of ops, functions, graph and planner but the slow ones, side by side:
-#              under a minute on two cores
-# make test    install with the test tools, lint, check types, run the tests
+#              one to four minutes on two cores, after the test tools have been installed
+# make test    install with the test tools, lint, check types, run all tests: far longer than make check
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
 # make clean   remove what the other targets made
@@ -17,6 +17,10 @@ BIN := $(VENV)/bin
 # All that compute with ops, but for the tests that are marked as independent of who computes.
 AGAIN := -m "not once" tests/ops tests/functions
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# Started in the directory above a checkout named npu_tensor, Python takes the checkout for a namespace package before it
+# asks the finder of an editable installation. A path entry, which this mode makes, comes first.
+EDITABLE := --config-settings editable_mode=compat --editable
 
 # Many tests start Python anew, which then reads the bytecode of the package.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,19 +39,21 @@ $(VENV)/.made:
 
 # One stamp per set of extras, so that nothing is installed twice until pyproject.toml changes.
 $(VENV)/.installed: pyproject.toml $(VENV)/.made
-	$(PIP) --editable .
+	$(PIP) $(EDITABLE) .
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.made | $(VENV)/.installed
-	$(PIP) --editable '.[$*]'
+	@echo 'installing the packages of the extra $*'
+	$(PIP) $(EDITABLE) '.[$*]'
 	@touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/npu-tensor demo
 
 check: $(VENV)/.installed-test
+	@echo 'one to four minutes on two cores'
 	$(BIN)/ruff check
-	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync types reference compiled
+	@$(MAKE) --no-print-directory --jobs --keep-going types reference compiled
 
 types: $(VENV)/.installed-test
 	$(BIN)/mypy
@@ -62,6 +68,7 @@ compiled: $(VENV)/.installed-test
 		tests/graph tests/ops/test_derived.py tests/planner
 
 test: $(VENV)/.installed-test
+	@echo 'all tests, three times those of the ops; make check runs a part of them in one to four minutes'
 	$(BIN)/ruff check
 	@# What is wrong with types is shown once more behind the tests.
 	@$(MAKE) --no-print-directory --jobs types suite || { status=$$?; $(BIN)/mypy; exit $$status; }

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 import npu_tensor as nt
+from npu_tensor._util.extras import install_command
 from npu_tensor._util.output_files import STDOUT, put_json
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
@@ -81,7 +82,7 @@ def run(options: Options) -> bool:
 def _require(*modules: str) -> None:
     """Before anything is measured. Raises ClickException for a module that is not there."""
     if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
-        raise click.ClickException(f"this needs {', '.join(missing)}: in a checkout, pip install '.[bench]'")
+        raise click.ClickException(f"this needs {', '.join(missing)}: {install_command(*missing)}")
 
 
 def _made(directory: Path, option: str) -> None:

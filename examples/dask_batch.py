@@ -4,7 +4,7 @@
     python examples/dask_batch.py --devices npu:0,npu:1             # one worker per NPU
     python examples/dask_batch.py --scheduler tcp://10.0.0.5:8786   # the workers of a cluster
 
-Needs Dask; in a checkout: pip install '.[dask]'. How to size it: docs/beyond_one_machine.md.
+Needs Dask: python -m pip install 'dask[array]' distributed. How to size it: docs/beyond_one_machine.md.
 """
 
 from __future__ import annotations

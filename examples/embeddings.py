@@ -38,6 +38,8 @@ def embeddings(directory: str | Path, texts: Sequence[str]) -> nt.Tensor:
 
 
 def main() -> None:
+    if len(sys.argv) < 3:
+        sys.exit(f'usage: {sys.argv[0]} DIRECTORY "a sentence" "another one" ...')
     directory, *texts = sys.argv[1:]
     vectors = embeddings(directory, texts)
     similar = (vectors @ vectors.T).numpy()

@@ -1,7 +1,7 @@
 """scikit-learn and SciPy on tensors, by the array API standard: they compute with npu_tensor's functions.
 
-    pip install "npu_tensor[science]"
-    python -m examples.scikit_learn
+    python -m pip install scikit-learn scipy
+    python examples/scikit_learn.py
 """
 
 from __future__ import annotations

@@ -61,7 +61,10 @@ def generate(
     from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
 
     with device_errors(), failures(), interrupts():
-        choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
+        try:
+            choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
+        except nt.ArgumentError as error:
+            raise click.UsageError(str(error)) from None
         nt.set_default_device(device)
         file = nt.load_gguf(model)
         tokenizer = Tokenizer(file.metadata)
@@ -106,6 +109,7 @@ def _figures(run: Generation) -> dict[str, int | float | None]:
     return {
         "prompt_tokens": len(run.prompt),
         "tokens": run.count,
+        "context_full": run.count == run.decoder.context - len(run.prompt),
         "first_token_seconds": run.prompt_seconds,
         "prompt_tokens_per_second": len(run.prompt) / run.prompt_seconds if run.prompt_seconds else None,
         "decode_tokens_per_second": run.timed / run.seconds if run.timed else None,
@@ -124,6 +128,8 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
         f"{figures['prompt_tokens']} prompt tokens, {first}; {figures['tokens']} tokens, {rate('decode')}; "
         f"peak memory {size(figures['peak_bytes'] or 0)}"
     )
+    if figures["context_full"]:
+        text += "; ended because the context is full"
     return f"interrupted; {text}" if interrupted else text
 
 

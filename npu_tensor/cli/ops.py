@@ -86,7 +86,10 @@ def ops(pattern: str | None, json_file: Path | None) -> None:
     title = f"{len(OPS)} ops; functions of other names record the internal ones"
     print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
     functions = composites()
-    print_table(f"{len(functions)} functions made of several ops", COMPOSITE_HEADINGS, map(composite_row, functions))
+    click.echo(f"{len(functions)} functions made of several ops")
+    for name, ggml, meaning in map(composite_row, functions):
+        click.echo(f"{name}  {ggml}".rstrip())
+        click.echo(textwrap.fill(meaning, 76, initial_indent="    ", subsequent_indent="    "))
 
 
 def _fits(pattern: str, name: str) -> bool:

@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from npu_tensor._util.extras import install_command
 from npu_tensor._util.version import VERSION
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
@@ -269,7 +270,8 @@ def _cluster(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise DeviceError(f"no Dask: {error}; in a checkout, `pip install '.[dask]'` installs it") from None
+        command = install_command("'dask[array]'", "distributed")
+        raise DeviceError(f"no Dask: {error}; to install it: {command}") from None
     try:
         client = Client(f"tcp://{address}", timeout=PATIENCE, set_as_default=False)
     except OSError as error:

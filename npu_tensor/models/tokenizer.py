@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from npu_tensor._util.extras import install_command
 from npu_tensor.errors import ArgumentError
 from npu_tensor.models.metadata import FLAG, INTEGERS, NUMBERS, STRING, STRINGS, TOKEN, entry
 
@@ -54,7 +55,8 @@ class Tokenizer:
         try:
             import tokenizers
         except ImportError:
-            raise ImportError("text needs the package tokenizers: in a checkout, pip install '.[models]'") from None
+            command = install_command("tokenizers", "jinja2")
+            raise ImportError(f"text needs the package tokenizers: {command}") from None
         kind = entry(metadata, _MODEL, STRING, None)
         if kind is None:
             raise ArgumentError(f"the file has no tokenizer (no {_MODEL} in its metadata); choose another file of it")
@@ -131,7 +133,7 @@ class Tokenizer:
         try:
             from npu_tensor.models.chat_templates import environment
         except ImportError:
-            raise ImportError("chats need the package jinja2: in a checkout, pip install '.[models]'") from None
+            raise ImportError(f"chats need the package jinja2: {install_command('jinja2')}") from None
         # As in transformers, what templates ask for is there also where a chat has none of it.
         given = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
         try:

@@ -228,7 +228,7 @@ def test_what_must_be_installed_is_asked_for_before_anything_runs(monkeypatch: p
     outcome = invoke("--quick", "--report", "page")
     assert outcome.exit_code == 1
     assert "plotly" in outcome.output
-    assert "pip install '.[bench]'" in outcome.output
+    assert f'"{sys.executable}" -m pip install plotly' in outcome.output
 
 
 def test_a_file_that_is_no_result_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -150,4 +150,19 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     result = run(str(made_up_model.FILE), "the thing")
     assert result.exit_code == 1
-    assert "pip install '.[models]'" in result.stderr
+    assert f'"{sys.executable}" -m pip install tokenizers jinja2' in result.stderr
+
+
+@pytest.mark.parametrize("tokens", [3, 5000])
+def test_a_full_context_is_the_reason_for_the_end(tokens: int) -> None:
+    arguments = (str(made_up_model.FILE), "the thing", "--tokens", str(tokens))
+    result = json.loads(run(*arguments, "--json").stdout)
+    context = nt.load_gguf(made_up_model.FILE).metadata["llama.context_length"]
+    assert result["context_full"] == (result["prompt_tokens"] + result["tokens"] == context)
+    if tokens > context:
+        assert result["context_full"]
+        assert "the context is full" in run(*arguments).stderr
+
+
+def test_bad_sampling_is_a_usage_error() -> None:
+    assert run(str(made_up_model.FILE), "the thing", "--temperature", "-1").exit_code == 2

@@ -79,7 +79,7 @@ def test_addresses_that_are_none(address: str) -> None:
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(DeviceError, match=r"pip install '\.\[dask\]'"), open_executor("dask://127.0.0.1:8786"):
+    with pytest.raises(DeviceError, match=r"-m pip install 'dask\[array\]' distributed"), open_executor("dask://127.0.0.1:8786"):
         pass
 
 

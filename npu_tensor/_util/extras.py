@@ -1,0 +1,12 @@
+"""Packages that only a part of npu_tensor needs."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["install_command"]
+
+
+def install_command(*packages: str) -> str:
+    """Return the shell command that installs packages for the running interpreter."""
+    return f'"{sys.executable}" -m pip install {" ".join(packages)}'
