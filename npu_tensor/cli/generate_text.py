@@ -81,7 +81,7 @@ def generate(
                     click.echo(piece, nl=False)
         except KeyboardInterrupt:
             interrupted = True  # What is there is worth showing, with its figures.
-        figures = _figures(run)
+        figures = _figures(run, tokens)
         if not put_json(json_file, {"text": "".join(pieces), **figures}):
             click.echo()
             click.echo(_said(figures, interrupted), err=True)
@@ -104,12 +104,12 @@ def interrupts() -> Iterator[None]:
         sys.exit(INTERRUPTED)
 
 
-def _figures(run: Generation) -> dict[str, int | float | None]:
-    """None for what was not measured."""
+def _figures(run: Generation, asked: int) -> dict[str, int | float | None]:
+    """Return the figures of a run for which so many tokens were asked. None stands for what was not measured."""
     return {
         "prompt_tokens": len(run.prompt),
         "tokens": run.count,
-        "context_full": run.count == run.decoder.context - len(run.prompt),
+        "context_full": run.count == run.most < asked,
         "first_token_seconds": run.prompt_seconds,
         "prompt_tokens_per_second": len(run.prompt) / run.prompt_seconds if run.prompt_seconds else None,
         "decode_tokens_per_second": run.timed / run.seconds if run.timed else None,
