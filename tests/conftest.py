@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 from filelock import FileLock
 
 # Of PyTorch and NumPy, the oracles: their threads would wait for each other, spinning, on cores where other tests run.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+with pytest.MonkeyPatch.context() as patch, suppress(ImportError):
+    patch.setenv("OMP_NUM_THREADS", "1")  # Only for PyTorch, which reads it here. The CPU device respects it, too.
+    import torch  # noqa: F401
 
 from oracles import touched
 from running import python

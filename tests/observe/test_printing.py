@@ -247,15 +247,15 @@ def test_an_error_is_shown_in_one_line_and_printing_raises_it() -> None:
             look(x)
 
 
-def test_errors_of_any_kind_and_length_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_any_length_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     x = new()
 
     def fail(self: nt.Tensor) -> None:
-        raise SystemError("first\nsecond " + "words " * 1000)
+        raise nt.LaunchError("first\nsecond " + "words " * 1000)
 
     monkeypatch.setattr(nt.Tensor, "numpy", fail)
     shown = repr(x)
-    assert shown.startswith("Tensor(float32[2], <SystemError: first second words")
+    assert shown.startswith("Tensor(float32[2], <LaunchError: first second words")
     assert len(shown) < 400
 
 
