@@ -194,15 +194,26 @@ def test_a_simulated_device_emulates_float32_in_the_demo(uri: str, expected: str
     assert demo.emulating(uri) == expected
 
 
-def test_ops_lists_every_op() -> None:
-    result = invoke("ops")
+@pytest.mark.parametrize("columns", [10, 60, 80, 200])
+def test_ops_lists_every_op(columns: int) -> None:
+    result = invoke("ops", columns=columns)
     assert result.exit_code == 0
-    rows = {line.split("│")[1].strip(): line for line in result.output.splitlines() if "│" in line}
-    assert set(OPS) <= {name.removesuffix(" (internal)") for name in rows}
-    assert {"contract (internal)", "matmul", "linear", "rope", "layer_norm"} <= set(rows)
-    assert "MUL_MAT" in rows["matmul"]
-    assert "UNARY_SILU" in rows["silu"]
-    assert "elementwise" in rows["silu"]
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= max(columns, 60)
+    entries: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if line.startswith(" "):
+            entries[name] += f" {line.strip()}"
+        elif line:
+            name, _, text = line.partition("  ")
+            entries[name] = text.strip()
+    assert set(OPS) <= {name.removesuffix(" (internal)") for name in entries}
+    assert {"contract (internal)", "matmul", "linear", "rope", "layer_norm"} <= set(entries)
+    assert "MUL_MAT" in entries["matmul"]
+    assert "UNARY_SILU" in entries["silu"]
+    assert "NPU: elementwise" in entries["silu"]
+    assert entries["zeros_like"].startswith("Zeros of the input's shape and dtype.")
 
 
 def test_ops_describes_those_that_fit_a_pattern() -> None:
