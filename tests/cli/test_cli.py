@@ -247,12 +247,60 @@ def test_examples_are_copied_and_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
     assert "README.md: is there already" in invoke("examples", str(tmp_path)).output
     source = ROOT / "examples"
-    assert {path.name for path in tmp_path.iterdir()} == {
-        path.name for pattern in ("*.ipynb", "*.py", "*.md") for path in source.glob(pattern)
+    patterns = ("*.ipynb", "*.py", "*.md", "data/*.md", "data/*.npz", "data/*.gguf")
+    assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()} == {
+        path.relative_to(source) for pattern in patterns for path in source.glob(pattern)
     }
     assert (tmp_path / "README.md").read_text() == "mine"
     first = "01_first_steps.ipynb"
     assert (tmp_path / first).read_bytes() == (source / first).read_bytes()
+
+
+def test_copied_programs_run_and_links_of_their_readme_lead_somewhere(tmp_path: Path) -> None:
+    invoke("examples", str(tmp_path))
+    for target in re.findall(r"\]\(([^)]+)\)", (tmp_path / "README.md").read_text("utf-8")):
+        assert (tmp_path / target).is_file()
+    load = python("-c", "import train_digits as t; print(len(t.load()[1].labels))", cwd=tmp_path)
+    assert load.stdout == "500\n"
+    model = tmp_path / "data" / "made_up_model.gguf"
+    shipped = model.read_bytes()
+    model.unlink()
+    python("made_up_model.py", cwd=tmp_path)
+    assert model.read_bytes() == shipped
+
+
+@pytest.mark.parametrize(
+    ("program", "absent", "remedy"),
+    [
+        ("dask_batch.py", "dask", 'pip install "dask[array]" distributed'),
+        ("scikit_learn.py", "sklearn", "pip install scikit-learn scipy"),
+        ("embeddings.py", "tokenizers", "usage: python embeddings.py DIRECTORY"),
+    ],
+)
+def test_examples_name_what_they_need(program: str, absent: str, remedy: str) -> None:
+    text = "import runpy, sys; sys.modules[sys.argv[2]] = None; path = sys.argv[1]; del sys.argv[1:]"
+    text += "; runpy.run_path(path, run_name='__main__')"
+    command = [sys.executable, "-c", text, str(ROOT / "examples" / program), absent]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_directories_that_cannot_be_written_are_one_sentence(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("pass")
+    for arguments in (
+        ["examples", "/proc/absent"],
+        ["kernel-source", "--arch=aie2", "--all", "--out", "/proc/absent"],
+        ["profile", "--trace", "/proc/trace.json", str(program)],
+    ):
+        result = invoke(*arguments)
+        assert result.exit_code == 1, arguments
+        assert isinstance(result.exception, SystemExit)
+        assert result.output.splitlines()[-1].startswith("Error: /proc/")
+        assert "Errno" not in result.output
+    assert invoke("examples", "").exit_code == 2
 
 
 def test_a_wheel_has_the_data_that_the_package_reads() -> None:
