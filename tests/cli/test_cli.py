@@ -115,6 +115,13 @@ def test_demo_trains_for_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoke("demo", "--steps", "2").exit_code == 2
 
 
+@pytest.mark.parametrize("steps", [601, 10**20])
+def test_demo_refuses_more_steps_than_a_whole_training(steps: int) -> None:
+    result = invoke("demo", "--train", "--steps", str(steps))
+    assert result.exit_code == 2
+    assert f"{steps} is more than a whole training (MLP 1200, CNN 600); give at most 600" in result.output
+
+
 @pytest.mark.parametrize(
     ("accuracies", "words"),
     [
