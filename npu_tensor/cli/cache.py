@@ -6,6 +6,7 @@ import fnmatch
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -175,11 +176,11 @@ def verify() -> None:
 @cache.command()
 @click.argument("name", required=False)
 @click.option("--all", "everything", is_flag=True, help="Everything below the cache directory, whoever made it.")
-@click.option("--yes", is_flag=True, help="Do not ask before --all.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(name: str | None, everything: bool, yes: bool) -> None:
     """Remove the kernels and failed builds whose name matches NAME, a glob pattern; without NAME, all.
 
-    Files that are not those of the cache stay, except with --all.
+    Files that are not those of the cache stay, except with --all. Without NAME, asks first on a terminal.
     """
     if everything and name is not None:
         raise click.UsageError("give a NAME or --all, not both")
@@ -190,6 +191,9 @@ def clear(name: str | None, everything: bool, yes: bool) -> None:
         with failures():
             _report(root, clear_everything(root))
         return
+    if name is None and not yes and sys.stdin.isatty():
+        roots = " and ".join(map(str, _directories())) or str(config.cache_dir.absolute())
+        click.confirm(f"Remove all kernels in {roots}?", abort=True)
     _remove(lambda root: clear_kernels(root, name), name)
 
 
