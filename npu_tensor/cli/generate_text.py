@@ -61,7 +61,10 @@ def generate(
     from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
 
     with device_errors(), failures(), interrupts():
-        choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
+        try:
+            choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
+        except nt.ArgumentError as error:
+            raise click.UsageError(str(error)) from None
         nt.set_default_device(device)
         file = nt.load_gguf(model)
         tokenizer = Tokenizer(file.metadata)

@@ -414,6 +414,28 @@ def test_unknown_dtype_is_a_usage_error() -> None:
     assert "float31" in result.output
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("generate {model} hi --temperature -1", "temperature must be 0 or more"),
+        ("generate {model} hi --top-p 2", "top_p must be above 0 and at most 1"),
+        ("generate {model} hi --seed -1", "seed must be 0 or more"),
+        ("selftest --device cpu --family x", "no kernel family x"),
+        ("selftest --device cpu --dtype x", "'x' is not a dtype"),
+        ("selftest --device cpu --dtype f64", "no kernel takes f64"),
+        ("selftest --device cpu --device sim:npu2", "one device is tested at a time"),
+        ("kernel-source elementwise-silu-f32 --arch aie2 --columns 99", "aie2 has "),
+        ("bench --only nosuch", "no such workload: nosuch"),
+    ],
+)
+def test_bad_values_have_one_exit_code(command: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    model = str(ROOT / "examples" / "data" / "made_up_model.gguf")
+    result = invoke(*(model if word == "{model}" else word for word in command.split()))
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+
+
 def test_no_summary_of_a_command_is_cut() -> None:
     lines = invoke("--help", columns=80).output.partition("Commands:\n")[2].splitlines()
     assert len(lines) == len(main.commands)
