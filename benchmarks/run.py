@@ -52,8 +52,8 @@ def run(options: Options) -> bool:
     """Measure, write and show. Whether nothing of npu_tensor has failed or become slower than in the file to compare
     with.
     """
-    _require("jsonschema", "threadpoolctl", *(("jinja2", "plotly") if options.report else ()))
     chosen = _suites(options)
+    _require("jsonschema", "threadpoolctl", *(("jinja2", "plotly") if options.report else ()))
     before = None if options.compare is None else _loaded(options.compare)
     if options.json_file is not None:
         _made(options.json_file.parent, "--json")

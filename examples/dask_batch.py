@@ -1,22 +1,27 @@
 """A model over a dask.array: every worker is a process with one device, one runtime and the model, which it gets once.
 
-    python examples/dask_batch.py                                   # two workers that share this machine's cores
-    python examples/dask_batch.py --devices npu:0,npu:1             # one worker per NPU
-    python examples/dask_batch.py --scheduler tcp://10.0.0.5:8786   # the workers of a cluster
+    python dask_batch.py                                   # two workers that share this machine's cores
+    python dask_batch.py --devices npu:0,npu:1             # one worker per NPU
+    python dask_batch.py --scheduler tcp://10.0.0.5:8786   # the workers of a cluster
 
-Needs Dask: python -m pip install 'dask[array]' distributed. How to size it: docs/beyond_one_machine.md.
+Needs Dask: pip install "dask[array]" distributed. How to size it: docs/beyond_one_machine.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
-import dask.array as da
 import numpy as np
-from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
+
+try:
+    import dask.array as da
+    from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
+except ModuleNotFoundError as error:
+    sys.exit(f'{error}; needs: pip install "dask[array]" distributed')
 
 import npu_tensor as nt
 from npu_tensor.examples.train_digits import load, trained_layers

@@ -1,9 +1,10 @@
 """Sentences as vectors, by an encoder of the BERT class such as all-MiniLM-L6-v2.
 
-    python examples/embeddings.py DIRECTORY "a sentence" "another one" ...
+    python embeddings.py DIRECTORY "a sentence" "another one" ...
 
 prints how similar they are: 1 for the same meaning, about 0 for nothing in common. The directory has config.json,
-model.safetensors and tokenizer.json, as Hugging Face's `transformers` writes them. Needs the extra `models`.
+model.safetensors and tokenizer.json, as Hugging Face's `transformers` writes them.
+Needs tokenizers: pip install tokenizers.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ def embeddings(directory: str | Path, texts: Sequence[str]) -> nt.Tensor:
 
 def main() -> None:
     if len(sys.argv) < 3:
-        sys.exit(f'usage: {sys.argv[0]} DIRECTORY "a sentence" "another one" ...')
+        sys.exit('usage: python embeddings.py DIRECTORY "a sentence" "another one" ...')
     directory, *texts = sys.argv[1:]
-    vectors = embeddings(directory, texts)
+    try:
+        vectors = embeddings(directory, texts)
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error}; needs: pip install tokenizers")
     similar = (vectors @ vectors.T).numpy()
     for text, row in zip(texts, similar, strict=True):
         print(*(f"{value:6.3f}" for value in row), text)

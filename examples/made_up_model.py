@@ -1,6 +1,6 @@
 """Made-up language models in GGUF files: small, of two layers, with random weights from a seed.
 
-    python examples/made_up_model.py
+    python made_up_model.py
 
 writes data/made_up_model.gguf, for `npu-tensor generate` and tests without a download. Its tokens are bytes and the
 pairs of letters that are frequent in English.

@@ -1,24 +1,28 @@
 """scikit-learn and SciPy on tensors, by the array API standard: they compute with npu_tensor's functions.
 
-    python -m pip install scikit-learn scipy
-    python examples/scikit_learn.py
+    pip install scikit-learn scipy
+    python scikit_learn.py
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # read when SciPy is imported
 
-
 import numpy as np
-import sklearn
-from scipy.cluster.vq import vq
-from scipy.special import logsumexp
-from sklearn.decomposition import PCA
-from sklearn.linear_model import Ridge
-from sklearn.mixture import GaussianMixture
-from sklearn.preprocessing import StandardScaler
+
+try:
+    import sklearn
+    from scipy.cluster.vq import vq
+    from scipy.special import logsumexp
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import Ridge
+    from sklearn.mixture import GaussianMixture
+    from sklearn.preprocessing import StandardScaler
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}; needs: pip install scikit-learn scipy")
 
 import npu_tensor as nt
 

@@ -3,8 +3,8 @@
 A step, which is forward, backward and the optimizer, is one plan that `nt.jit` replays. Every random number is seeded.
 500 images are held out. `npu-tensor demo` reads them; `npu-tensor demo --train` shows where a step runs.
 
-    python examples/train_digits.py           # both networks: loss and accuracy
-    python examples/train_digits.py --write   # also writes the weights of the first one to data/digits_weights.npz
+    python train_digits.py           # both networks: loss and accuracy
+    python train_digits.py --write   # also writes the weights of the first one to data/digits_weights.npz
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A transformer block, as in Llama models: normalised attention and a gated feed-forward network, each with a residual.
 
-    python examples/transformer_block.py
+    python transformer_block.py
 
 prints where every op ran, and how far bfloat16 is from float32. The numbers of the network are random, from a seed.
 """

@@ -180,8 +180,7 @@ def verify() -> None:
 def clear(name: str | None, everything: bool, yes: bool) -> None:
     """Remove the kernels and failed builds whose name matches NAME, a glob pattern; without NAME, all.
 
-    Without NAME, asks first on a terminal.
-    Files that are not those of the cache stay, except with --all.
+    Files that are not those of the cache stay, except with --all. Without NAME, asks first on a terminal.
     """
     if everything and name is not None:
         raise click.UsageError("give a NAME or --all, not both")
@@ -193,7 +192,8 @@ def clear(name: str | None, everything: bool, yes: bool) -> None:
             _report(root, clear_everything(root))
         return
     if name is None and not yes and sys.stdin.isatty():
-        click.confirm(f"Remove all kernels below {config.cache_dir.absolute()}?", abort=True)
+        roots = " and ".join(map(str, _directories())) or str(config.cache_dir.absolute())
+        click.confirm(f"Remove all kernels in {roots}?", abort=True)
     _remove(lambda root: clear_kernels(root, name), name)
 
 

@@ -82,8 +82,15 @@ def _train(dtypes: Sequence[str], device: str, steps: int | None) -> list[str]:
     from rich.progress import Progress
 
     from npu_tensor.examples.train_digits import NETWORKS
-    from npu_tensor.tools.demo_training import complaints, train
+    from npu_tensor.tools.demo_training import complaints, step_counts, train
 
+    counts = step_counts()
+    if steps is not None and steps > min(counts.values()):
+        known = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise click.BadParameter(
+            f"{steps} is more than a whole training ({known}); give at most {min(counts.values())}",
+            param_hint="--steps",
+        )
     console = Console(stderr=True)
     outcomes = []
     for dtype in dtypes:

@@ -1,4 +1,4 @@
-"""The command `npu-tensor examples`: copies the notebooks and example programs, which a wheel has as well."""
+"""The command `npu-tensor examples`: copies the notebooks and example programs with their data from the package."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from npu_tensor.cli.output import failures
 
 __all__ = ["examples"]
 
-COPIED: Final = (".gguf", ".ipynb", ".md", ".npz", ".py")
+COPIED: Final = {"": (".ipynb", ".md", ".py"), "data": (".gguf", ".md", ".npz")}
+"""Suffixes of the copied files by folder. The programs look for data beside themselves."""
+
+
+def _not_empty(context: click.Context, parameter: click.Parameter, path: str) -> Path:
+    if not path:
+        raise click.BadParameter("give a directory; '.' is the current one", context, parameter)
+    return Path(path)
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", callback=_not_empty, type=click.Path(file_okay=False))
 def examples(directory: Path) -> None:
-    """Copy notebooks and programs.
+    """Copy notebooks and programs with their data.
 
     They come into DIRECTORY. Files that are there already stay as they are.
     """
     with failures():
-        _copy(resources.files("npu_tensor.examples"), directory)
-
-
-def _copy(folder: Traversable, directory: Path) -> None:
-    """Copy the files of a folder and, because the programs read them, its data."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        target = directory / file.name
-        if file.name == "data" and file.is_dir():
-            _copy(file, target)
-        if target.suffix not in COPIED or target.name == "__init__.py":
-            continue
-        if target.exists():
-            click.echo(f"{target}: is there already")
-            continue
-        with resources.as_file(file) as source:
-            shutil.copyfile(source, target)
-        click.echo(target)
+        for folder, suffixes in COPIED.items():
+            (directory / folder).mkdir(parents=True, exist_ok=True)
+            files = resources.files("npu_tensor.examples").joinpath(folder).iterdir()
+            for file in sorted(files, key=lambda each: each.name):
+                target = directory / folder / file.name
+                if target.suffix not in suffixes or target.name == "__init__.py":
+                    continue
+                if target.exists():
+                    click.echo(f"{target}: is there already")
+                    continue
+                with resources.as_file(file) as source:
+                    shutil.copyfile(source, target)
+                click.echo(target)

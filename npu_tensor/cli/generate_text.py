@@ -81,10 +81,12 @@ def generate(
                     click.echo(piece, nl=False)
         except KeyboardInterrupt:
             interrupted = True  # What is there is worth showing, with its figures.
-        figures = _figures(run, tokens)
-        if not put_json(json_file, {"text": "".join(pieces), **figures}):
+        figures = _figures(run)
+        if not put_json(json_file, {"text": "".join(pieces), "stop_reason": run.stop_reason, **figures}):
             click.echo()
             click.echo(_said(figures, interrupted), err=True)
+            if run.stop_reason == "context":
+                click.echo(f"stopped before {tokens} tokens: the context of {decoder.context} tokens is full", err=True)
         if explain or not (interrupted or json_file == STDOUT):
             explanation = run.explain()
             if explain:

@@ -86,7 +86,7 @@ def kernel_source(
 def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entry:
     most = entry.target.array.columns
     if columns is not None and columns > most:
-        raise ArgumentError(f"{entry.arch} has {most} columns, not {columns}")
+        raise click.BadParameter(f"{entry.arch} has {most} columns, not {columns}", param_hint="--columns")
     return replace(entry, cols=columns or entry.cols, float32=float32 or entry.float32)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import shutil
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import Any, Final
 import click
 
 from npu_tensor._util.output_files import json_option, put_json
-from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.ops import OPS, Op, registry
 
 __all__ = ["ops", "signature"]
 
-OP_HEADINGS: Final = ("op", "GGML name", "dtypes", "CPU", "NPU kernel family")
 COMPOSITE_HEADINGS: Final = ("function", "GGML name", "meaning")
 INTERNAL: Final = "internal"
+NAME_WIDTH: Final = 24
+"""Columns for the names in the list of ops."""
 
 _KEYS: Final = ("ggml", "dtypes", "cpu", "npu")
 _QUOTED: Final = re.compile(r"(: |-> )'([^']*)'")
@@ -35,7 +36,7 @@ def is_internal(op: Op) -> bool:
 
 
 def op_row(op: Op) -> tuple[str, ...]:
-    """The cells of an op under OP_HEADINGS."""
+    """Return name, GGML name, dtypes, CPU implementation and NPU kernel family of an op."""
     from npu_tensor.kernels.families import DATA_OPS
     from npu_tensor.runtime.cpu.data_ops import COMPOSED
 
@@ -84,12 +85,35 @@ def ops(pattern: str | None, json_file: Path | None) -> None:
         click.echo("\n\n".join(map(_description, names)))
         return
     title = f"{len(OPS)} ops; functions of other names record the internal ones"
-    print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
     functions = composites()
-    click.echo(f"{len(functions)} functions made of several ops")
-    for name, ggml, meaning in map(composite_row, functions):
-        click.echo(f"{name}  {ggml}".rstrip())
-        click.echo(textwrap.fill(meaning, 76, initial_indent="    ", subsequent_indent="    "))
+    lines = [
+        title,
+        *map(_op_lines, OPS.values()),
+        f"\n{len(functions)} functions made of several ops",
+        *map(_function_lines, functions),
+    ]
+    click.echo("\n".join(lines))
+
+
+def _op_lines(op: Op) -> str:
+    name, ggml, dtypes, cpu, npu = op_row(op)
+    devices = f"CPU: {cpu}, NPU: {npu}" if npu else f"CPU: {cpu}"
+    return _beside(name, "; ".join(filter(None, (ggml and f"GGML: {ggml}", devices, f"dtypes: {dtypes}"))))
+
+
+def _function_lines(name: str) -> str:
+    _, ggml, meaning = composite_row(name)
+    return _beside(name, f"{meaning} GGML: {ggml}." if ggml else meaning)
+
+
+def _beside(name: str, text: str) -> str:
+    """Return the name with the text wrapped beside it, or below a name that is too long."""
+    indent = " " * NAME_WIDTH
+    width = max(shutil.get_terminal_size().columns, NAME_WIDTH + 20)
+    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    if lines and len(name) < NAME_WIDTH - 1:
+        return "\n".join([f"{name:<{NAME_WIDTH}}{lines[0].lstrip()}", *lines[1:]])
+    return "\n".join([name, *lines])
 
 
 def _fits(pattern: str, name: str) -> bool:

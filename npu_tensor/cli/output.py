@@ -47,5 +47,8 @@ def failures() -> Iterator[None]:
     """Errors of the package, of files and missing libraries are errors of the command, without a traceback."""
     try:
         yield
-    except (NpuTensorError, OSError, ImportError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        raise click.ClickException(f"{error.filename}: {error.strerror}" if named else str(error)) from None
+    except (NpuTensorError, ImportError) as error:
         raise click.ClickException(str(error)) from None

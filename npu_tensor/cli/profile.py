@@ -64,7 +64,10 @@ def profile(
             sys.argv, sys.path = arguments_before, path_before
     click.echo(f"{run.heading}\n{run.by(by)}")
     if trace is not None:
-        run.trace(trace)
+        try:
+            run.trace(trace)
+        except OSError as error:
+            raise click.ClickException(f"{trace} cannot be written: {error.strerror}") from None
         click.echo(f"trace: {trace}")
     sys.exit(code)  # type: ignore[arg-type]
 

@@ -10,7 +10,9 @@ import click
 
 from npu_tensor._util.output_files import STDOUT, json_option, put_json
 from npu_tensor.cli.options import device_errors, device_option, search_path_options
+from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.runtime.devices.device_uri import split_uris
 
 if TYPE_CHECKING:
     from npu_tensor.tools.self_test import CaseRow
@@ -37,7 +39,12 @@ def selftest(
     """
     from npu_tensor.tools.self_test import HEADINGS, Report, about, case_names, run_cases
 
-    names = case_names(families, dtypes, quick)
+    if len(split_uris(device)) > 1:
+        raise click.BadParameter("one device is tested at a time", param_hint="--device")
+    try:
+        names = case_names(families, dtypes, quick)
+    except (ArgumentError, DTypeError) as error:
+        raise click.UsageError(str(error)) from None
     rows: list[CaseRow] = []
     interrupted = False
     with device_errors():

@@ -181,7 +181,8 @@ def _name(name: object) -> str:
 
 def _array(name: object, value: object) -> Array:
     if not isinstance(value, (Tensor, np.ndarray)):
-        raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}")
+        hint = "save each state_dict to a file, or keep a checkpoint of nested dicts and numbers with pickle"
+        raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}; {hint}")
     return _numbers(value if isinstance(value, Tensor) else from_array(value), repr(name))
 
 

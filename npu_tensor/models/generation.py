@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -31,7 +31,8 @@ class Generation:
     for an empty prompt, for one that leaves no room for a token, and if the decoder has begun another text meanwhile.
 
     count: of tokens so far. prompt_seconds: to the first of them; None before it. seconds, timed: of further tokens,
-    and of how many: all but those for which the decoder had to be captured.
+    and of how many: all but those for which the decoder had to be captured. stop_reason: "tokens" after as many tokens
+    as were asked for, "end" at one of `ends`, "context" if the decoder's context is full; None before the end.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Generation:
             )
         self.decoder, self.prompt, self.sampling, self.ends = decoder, list(prompt), sampling, ends
         self.most = min(tokens, decoder.context - len(prompt))
+        self.stop_reason: Literal["tokens", "end", "context"] | None = None
+        self._at_most: Literal["tokens", "context"] = "context" if self.most < tokens else "tokens"
         self.count, self.timed, self.seconds = 0, 0, 0.0
         self.prompt_seconds: float | None = None
         self._tokens = self._generated()
@@ -74,10 +77,12 @@ class Generation:
             elif Decoder.step.captures == captures:
                 self.seconds, self.timed = self.seconds + seconds, self.timed + 1
             if token in self.ends:
+                self.stop_reason = "end"
                 return
             text.append(token)
             self.count += 1
             yield token
+        self.stop_reason = self._at_most
 
     def explain(self) -> Explanation:
         """Where the computation of a token runs, and why."""

@@ -14,7 +14,7 @@ from npu_tensor.examples import train_digits
 from npu_tensor.observe.explanation import NO_DEVICE, Row
 from npu_tensor.tools.demo import LEAST_ACCURACY, emulating
 
-__all__ = ["StepPart", "TrainingOutcome", "complaints", "parts_of", "train"]
+__all__ = ["StepPart", "TrainingOutcome", "complaints", "parts_of", "step_counts", "train"]
 
 
 class StepPart(NamedTuple):
@@ -47,6 +47,12 @@ class TrainingOutcome(NamedTuple):
     step_seconds: float
     complete: bool
     parts: tuple[StepPart, ...]
+
+
+def step_counts() -> dict[str, int]:
+    """Return the steps of a whole training by network."""
+    epoch = len(train_digits.load()[0].labels) // train_digits.BATCH_SIZE
+    return {name: network.epochs * epoch for name, network in train_digits.NETWORKS.items()}
 
 
 def train(

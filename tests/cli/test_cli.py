@@ -115,6 +115,13 @@ def test_demo_trains_for_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoke("demo", "--steps", "2").exit_code == 2
 
 
+@pytest.mark.parametrize("steps", [601, 10**20])
+def test_demo_refuses_more_steps_than_a_whole_training(steps: int) -> None:
+    result = invoke("demo", "--train", "--steps", str(steps))
+    assert result.exit_code == 2
+    assert f"{steps} is more than a whole training (MLP 1200, CNN 600); give at most 600" in result.output
+
+
 @pytest.mark.parametrize(
     ("accuracies", "words"),
     [
@@ -194,18 +201,26 @@ def test_a_simulated_device_emulates_float32_in_the_demo(uri: str, expected: str
     assert demo.emulating(uri) == expected
 
 
-def test_ops_lists_every_op() -> None:
-    result = invoke("ops")
+@pytest.mark.parametrize("columns", [10, 60, 80, 200])
+def test_ops_lists_every_op(columns: int) -> None:
+    result = invoke("ops", columns=columns)
     assert result.exit_code == 0
-    rows = {line.split("│")[1].strip(): line for line in result.output.splitlines() if "│" in line}
-    assert set(OPS) <= {name.removesuffix(" (internal)") for name in rows}
-    assert "contract (internal)" in rows
-    functions = result.output.partition("functions made of several ops")[2].splitlines()
-    assert {"matmul", "linear", "layer_norm"} <= {line.split()[0] for line in functions if line[:1].strip()}
-    assert max(map(len, functions)) <= 80
-    assert "matmul  MUL_MAT" in functions
-    assert "UNARY_SILU" in rows["silu"]
-    assert "elementwise" in rows["silu"]
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= max(columns, 60)
+    entries: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if line.startswith(" "):
+            entries[name] += f" {line.strip()}"
+        elif line:
+            name, _, text = line.partition("  ")
+            entries[name] = text.strip()
+    assert set(OPS) <= {name.removesuffix(" (internal)") for name in entries}
+    assert {"contract (internal)", "matmul", "linear", "rope", "layer_norm"} <= set(entries)
+    assert "MUL_MAT" in entries["matmul"]
+    assert "UNARY_SILU" in entries["silu"]
+    assert "NPU: elementwise" in entries["silu"]
+    assert entries["zeros_like"].startswith("Zeros of the input's shape and dtype.")
 
 
 def test_ops_describes_those_that_fit_a_pattern() -> None:
@@ -239,8 +254,9 @@ def test_examples_are_copied_and_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
     assert "README.md: is there already" in invoke("examples", str(tmp_path)).output
     source = ROOT / "examples"
-    assert {path.name for path in tmp_path.iterdir()} == {
-        path.name for pattern in ("*.ipynb", "*.py", "*.md", "data") for path in source.glob(pattern)
+    patterns = ("*.ipynb", "*.py", "*.md", "data/*.md", "data/*.npz", "data/*.gguf")
+    assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()} == {
+        path.relative_to(source) for pattern in patterns for path in source.glob(pattern)
     }
     data = source / "data"
     assert (tmp_path / "data" / "digits.npz").read_bytes() == (data / "digits.npz").read_bytes()
@@ -248,6 +264,53 @@ def test_examples_are_copied_and_nothing_is_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "mine"
     first = "01_first_steps.ipynb"
     assert (tmp_path / first).read_bytes() == (source / first).read_bytes()
+
+
+def test_copied_programs_run_and_links_of_their_readme_lead_somewhere(tmp_path: Path) -> None:
+    invoke("examples", str(tmp_path))
+    for target in re.findall(r"\]\(([^)]+)\)", (tmp_path / "README.md").read_text("utf-8")):
+        assert (tmp_path / target).is_file()
+    load = python("-c", "import train_digits as t; print(len(t.load()[1].labels))", cwd=tmp_path)
+    assert load.stdout == "500\n"
+    model = tmp_path / "data" / "made_up_model.gguf"
+    shipped = model.read_bytes()
+    model.unlink()
+    python("made_up_model.py", cwd=tmp_path)
+    assert model.read_bytes() == shipped
+
+
+@pytest.mark.parametrize(
+    ("program", "absent", "remedy"),
+    [
+        ("dask_batch.py", "dask", 'pip install "dask[array]" distributed'),
+        ("scikit_learn.py", "sklearn", "pip install scikit-learn scipy"),
+        ("embeddings.py", "tokenizers", "usage: python embeddings.py DIRECTORY"),
+    ],
+)
+def test_examples_name_what_they_need(program: str, absent: str, remedy: str) -> None:
+    text = "import runpy, sys; sys.modules[sys.argv[2]] = None; path = sys.argv[1]; del sys.argv[1:]"
+    text += "; runpy.run_path(path, run_name='__main__')"
+    command = [sys.executable, "-c", text, str(ROOT / "examples" / program), absent]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_directories_that_cannot_be_written_are_one_sentence(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("pass")
+    for arguments in (
+        ["examples", "/proc/absent"],
+        ["kernel-source", "--arch=aie2", "--all", "--out", "/proc/absent"],
+        ["profile", "--trace", "/proc/trace.json", str(program)],
+    ):
+        result = invoke(*arguments)
+        assert result.exit_code == 1, arguments
+        assert isinstance(result.exception, SystemExit)
+        assert result.output.splitlines()[-1].startswith("Error: /proc/")
+        assert "Errno" not in result.output
+    assert invoke("examples", "").exit_code == 2
 
 
 def test_a_wheel_has_the_data_that_the_package_reads() -> None:
@@ -352,6 +415,28 @@ def test_unknown_dtype_is_a_usage_error() -> None:
     result = invoke("demo", "--dtype", "float31")
     assert result.exit_code == 2
     assert "float31" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("generate {model} hi --temperature -1", "temperature must be 0 or more"),
+        ("generate {model} hi --top-p 2", "top_p must be above 0 and at most 1"),
+        ("generate {model} hi --seed -1", "seed must be 0 or more"),
+        ("selftest --device cpu --family x", "no kernel family x"),
+        ("selftest --device cpu --dtype x", "'x' is not a dtype"),
+        ("selftest --device cpu --dtype f64", "no kernel takes f64"),
+        ("selftest --device cpu --device sim:npu2", "one device is tested at a time"),
+        ("kernel-source elementwise-silu-f32 --arch aie2 --columns 99", "aie2 has "),
+        ("bench --only nosuch", "no such workload: nosuch"),
+    ],
+)
+def test_bad_values_have_one_exit_code(command: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    model = str(ROOT / "examples" / "data" / "made_up_model.gguf")
+    result = invoke(*(model if word == "{model}" else word for word in command.split()))
+    assert result.exit_code == 2, result.output
+    assert said in result.output
 
 
 def test_no_summary_of_a_command_is_cut() -> None:

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import re
 import signal
 import zipfile
@@ -203,6 +204,14 @@ def test_quantized_tensors_belong_to_another_format(name: str, tmp_path: Path) -
         with pytest.raises(nt.DTypeError, match=r"save: the tensor is q4_0, .*; save_gguf stores it"):
             nt.save(weights, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_checkpoint_names_the_way_which_works(tmp_path: Path) -> None:
+    checkpoint = {"model": {"weight": nt.ones(2)}, "epoch": 3}
+    with pytest.raises(nt.ArgumentError, match=r"not dict under 'model'; save each state_dict .* with pickle"):
+        nt.save(checkpoint, tmp_path / "checkpoint.npz")
+    again = pickle.loads(pickle.dumps(checkpoint))
+    assert (again["model"]["weight"].tolist(), again["epoch"]) == ([1.0, 1.0], 3)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -112,15 +112,14 @@ _VERSION_MACROS: Final = {
 
 @cache
 def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
-    """The first usable compiler. The arguments are the environment that decides which one that is."""
+    """Return the compiler that CXX names, else the first usable one. The arguments are the environment that decides."""
+    try:
+        chosen = shlex.split(cxx or "")
+    except ValueError:  # a quote without its other one
+        return _Failed(f"CXX={cxx} has an open quote; unset CXX or name a C++ compiler")
     tried = []
-    for candidate in (cxx, "c++", "g++", "clang++"):
-        try:
-            command = shlex.split(candidate or "")
-        except ValueError:  # a quote without its other one
-            tried.append(str(candidate))
-            continue
-        if not command or shutil.which(command[0], path=path) is None:
+    for command in [chosen] if chosen else [["c++"], ["g++"], ["clang++"]]:
+        if shutil.which(command[0], path=path) is None:
             continue
         with tempfile.TemporaryDirectory() as directory:
             try:
@@ -132,9 +131,12 @@ def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
                 tried.append(f"{command[0]} gave no answer" if hangs else command[0])
                 continue
         return _Compiler(tuple(command), _version(macros), hashlib.sha256(macros.encode()).hexdigest())
+    if chosen:
+        found = f" ({tried[0]}) takes no C++20 for {platform.machine()}" if tried else " names no program"
+        return _Failed(f"CXX={cxx}{found}; unset CXX or name a C++ compiler")
     if tried:
         return _Failed(f"no C++ compiler of this machine ({', '.join(tried)}) takes C++20 for {platform.machine()}")
-    return _Failed("this machine has no C++ compiler: neither the variable CXX nor c++, g++ or clang++ names one")
+    return _Failed("this machine has no C++ compiler: CXX is not set, and there is no c++, g++ or clang++")
 
 
 def _compiler() -> _Compiler | _Failed:

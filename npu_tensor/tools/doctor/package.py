@@ -48,7 +48,8 @@ def host_cxx(system: System) -> CheckResult:
     reason = system.compiler()
     if reason is None:
         return ok(host_compiler.toolchain().removeprefix("host-"))
-    return note(reason, "kernels are compiled by it for the simulated NPU", "sudo apt install g++")
+    fix = "unset CXX, or set it to a C++ compiler" if "CXX=" in reason else "sudo apt install g++"
+    return note(reason, "kernels are compiled by it for the simulated NPU", fix)
 
 
 def simulated_npu(system: System) -> CheckResult:

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from npu_tensor.cli import main
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
@@ -258,8 +260,8 @@ def test_the_compiler_is_named_by_its_macros(macros: str, version: str) -> None:
 
 def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert reason() == "this machine has no C++ compiler: neither the variable CXX nor c++, g++ or clang++ names one"
+    monkeypatch.delenv("CXX", raising=False)
+    assert reason() == "this machine has no C++ compiler: CXX is not set, and there is no c++, g++ or clang++"
     with pytest.raises(BuildError, match="this machine has no C"):
         compile_one(answer(7))
     old = tmp_path / "g++"
@@ -348,19 +350,33 @@ def test_a_loaded_library_is_not_the_file(tmp_path: Path) -> None:
     assert result.value == 8
 
 
-def test_what_cxx_says_is_never_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CXX", "'x")
-    assert reason() is None  # the next compiler is taken
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert (reason() or "").startswith("no C++ compiler of this machine ('x) takes C++20")
+@pytest.mark.parametrize(
+    ("cxx", "said"),
+    [
+        ("'x", "CXX='x has an open quote; unset CXX"),
+        ("no-such-compiler", "CXX=no-such-compiler names no program; unset CXX"),
+        ("/bin/false", "CXX=/bin/false (/bin/false) takes no C++20 for "),
+    ],
+)
+def test_a_wrong_cxx_is_an_error_also_beside_other_compilers(
+    cxx: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reason() is None
+    monkeypatch.setenv("CXX", cxx)
+    assert (reason() or "").startswith(said)
+    with pytest.raises(BuildError, match="unset CXX"):
+        compile_one(answer(7))
+    doctor = CliRunner().invoke(main, ["doctor"]).output
+    assert said in doctor
+    assert "fix: unset CXX, or set it to a C++ compiler" in doctor
 
 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("sleep 100", "(hangs gave no answer)"),
+        ("sleep 100", "CXX=hangs (hangs gave no answer)"),
         # What it leaves behind has its output; whoever reads that to its end waits for it.
-        ("sleep 100 & exit 1", "(hangs)"),
+        ("sleep 100 & exit 1", "CXX=hangs (hangs) takes no C++20"),
     ],
 )
 def test_a_compiler_that_hangs_is_passed_over(

@@ -179,6 +179,19 @@ def test_clear_all_asks(store: Store, root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
+def test_clear_asks_on_a_terminal(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    for answer in ("n\n", "\n", ""):
+        result = invoke("clear", answer=answer)
+        assert result.exit_code == 1
+        assert f"Remove all kernels in {root}?" in result.output
+    assert len(json.loads(invoke("ls", "--json").output)) == 1
+    assert "removed 1 entry" in invoke("clear", answer="y\n").output
+    put(store)
+    assert invoke("clear", "--yes").output.startswith(f"{root}: removed 1 entry")
+
+
 def test_clear_refuses_in_one_sentence(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store)
     monkeypatch.setenv("HOME", str(root))
