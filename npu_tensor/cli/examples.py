@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 

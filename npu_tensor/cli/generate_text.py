@@ -106,12 +106,11 @@ def interrupts() -> Iterator[None]:
         sys.exit(INTERRUPTED)
 
 
-def _figures(run: Generation, asked: int) -> dict[str, int | float | None]:
-    """Return the figures of a run for which so many tokens were asked. None stands for what was not measured."""
+def _figures(run: Generation) -> dict[str, int | float | None]:
+    """Return the figures of a run. None stands for what was not measured."""
     return {
         "prompt_tokens": len(run.prompt),
         "tokens": run.count,
-        "context_full": run.count == run.most < asked,
         "first_token_seconds": run.prompt_seconds,
         "prompt_tokens_per_second": len(run.prompt) / run.prompt_seconds if run.prompt_seconds else None,
         "decode_tokens_per_second": run.timed / run.seconds if run.timed else None,
@@ -130,8 +129,6 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
         f"{figures['prompt_tokens']} prompt tokens, {first}; {figures['tokens']} tokens, {rate('decode')}; "
         f"peak memory {size(figures['peak_bytes'] or 0)}"
     )
-    if figures["context_full"]:
-        text += "; ended because the context is full"
     return f"interrupted; {text}" if interrupted else text
 
 

@@ -170,13 +170,8 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("tokens", [3, 57, 58, 59, 5000])
 def test_a_full_context_is_the_reason_for_the_end(tokens: int) -> None:
-    arguments = (str(made_up_model.FILE), "the thing", "--tokens", str(tokens))
-    result = json.loads(run(*arguments, "--json").stdout)
-    context = nt.load_gguf(made_up_model.FILE).metadata["llama.context_length"]
-    assert result["context_full"] == (result["tokens"] < tokens)
-    if tokens > context:
-        assert result["context_full"]
-        assert "the context is full" in run(*arguments).stderr
+    result = json.loads(run(str(made_up_model.FILE), "the thing", "--tokens", str(tokens), "--json").stdout)
+    assert (result["stop_reason"] == "context") == (result["tokens"] < tokens)
 
 
 def test_bad_sampling_is_a_usage_error() -> None:

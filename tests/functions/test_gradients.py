@@ -151,7 +151,7 @@ FIRST = list({case[0]: case for case in reversed(CASES)}.values())
 @pytest.mark.parametrize("case", FIRST, ids=identifier)
 def test_dtypes(case: Case, dtype: str, tolerance: float) -> None:
     """One case of each function, with compiled kernels."""
-    if (case[0], dtype) in (("quantile", "bfloat16"), ("adaptive_max_pool1d", "bfloat16")):
+    if (case[0], dtype) == ("quantile", "bfloat16"):
         pytest.skip("quantile takes float32 and float64, as in PyTorch")
     check(case, dtype, tolerance)
 
