@@ -127,3 +127,9 @@ def test_bicubic_interpolation_reads_four_elements_per_dimension(value: float, s
     result = nt.interpolate(from_torch(x), shape, mode="bicubic").numpy()
     assert 0 < np.isfinite(expected[0, 0]).sum() < np.isfinite(expected[0, 1]).sum()
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_dilated_transposed_convolution_of_infinity() -> None:
+    x, kernel = torch.full((1, 1, 2, 1), torch.inf), torch.ones(1, 1, 2, 2)
+    expected = torch.nn.functional.conv_transpose2d(x, kernel, dilation=(3, 2)).tolist()
+    assert nt.conv_transpose2d(from_torch(x), from_torch(kernel), dilation=(3, 2)).tolist() == expected
