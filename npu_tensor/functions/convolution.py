@@ -247,18 +247,21 @@ def _transposed(
     cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
     if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
         raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    front, terms = list(weight.shape[:2]), []
+    # The convolution itself dilates where the stride is 1. Zeros between the elements would make NaN of infinities.
+    gaps = [gap if step == 1 else 1 for gap, step in zip(dilations, steps, strict=True)]
+    front, terms, reaches = list(weight.shape[:2]), [], []
     widths: list[int] = []
     for dim, (gap, step, crop, extra) in enumerate(zip(dilations, steps, cropped, added, strict=True)):
         size, extent = weight.shape[2 + dim], input.shape[dim - places]
         span = gap * (size - 1) + 1
-        terms.append(-(-span // step))
+        terms.append(-(-span // step) if step > 1 else size)
+        reaches.append((terms[-1] - 1) * gaps[dim])
         front += [terms[-1], step]
         end = (extent - 1) * step + span + extra - crop
-        widths = [-crop, end - (extent + terms[-1] - 1) * step, *widths]
+        widths = [-crop, end - (extent + reaches[-1]) * step, *widths]
     if min(terms) < 1:
         raise ShapeError(f"a kernel of extents {list(weight.shape[2:])}")
-    kernel = _dilated(weight, dilations)
+    kernel = _dilated(weight, [dilation // gap for dilation, gap in zip(dilations, gaps, strict=True)])
     ends = [count * step - extent for count, step, extent in zip(terms, steps, kernel.shape[2:], strict=True)]
     kernel = _padded(kernel, [width for end in reversed(ends) for width in (0, end)]).reshape(*front)
     kernel = kernel.flip(tuple(range(2, kernel.ndim, 2)))
@@ -266,7 +269,7 @@ def _transposed(
     kernel = kernel.reshape(groups, channels // groups, *kernel.shape[1:])
     kernel = kernel.permute(0, 2, *range(4, kernel.ndim, 2), 1, *range(3, kernel.ndim, 2))
     kernel = kernel.reshape(outputs * math.prod(steps), channels // groups, *terms)
-    result = _convolved(wide(input), wide(kernel), None, 1, [count - 1 for count in terms], 1, groups, places)
+    result = _convolved(wide(input), wide(kernel), None, 1, reaches, gaps, groups, places)
     extents = result.shape[-places:]
     result = result.reshape(*lead, outputs, *steps, *extents)
     dims, first = range(len(lead) + 1), len(lead) + 1

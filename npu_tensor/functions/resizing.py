@@ -67,11 +67,14 @@ def _cubic_weights(distance: Array, a: float) -> Array:
 def _cubic(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
     extent = input.shape[dim]
     place = _centres(extent, count, scale, align_corners)
-    weights = np.zeros((count, extent))
-    for tap in range(-1, 3):
-        index = np.floor(place).astype(np.int64) + tap
-        np.add.at(weights, (np.arange(count), index.clip(0, extent - 1)), _cubic_weights(place - index, -0.75))
-    return _weighted(input, dim, weights)
+    first = np.floor(place).astype(np.int64)
+    terms = []
+    for index in (first + tap for tap in range(-1, 3)):
+        # Only elements within reach are read: zero times one that is infinite or NaN is NaN.
+        weights = _cubic_weights(place - index, -0.75).reshape(count, *(1 for _ in range(-1 - dim)))
+        taken = ops.take_op(input, from_array(index.clip(0, extent - 1)), dim)
+        terms.append(taken * from_array(weights, input.dtype))
+    return (terms[0] + terms[1]) + (terms[2] + terms[3])
 
 
 def _antialiased(function: Callable[[Array], Array], support: int) -> Callable[..., Tensor]:

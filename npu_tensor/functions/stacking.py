@@ -200,7 +200,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of r elements of a vector, in order, one row each."""
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array([*choose(range(input.shape[0]), r)], np.int64).reshape(-1, r)
+    places = itertools.chain.from_iterable(choose(range(input.shape[0]), r))  # far faster than an array of tuples
+    rows = np.fromiter(places, np.int64).reshape(-1, r)
     return ops.take_op(input, from_array(rows), 0)
 
 

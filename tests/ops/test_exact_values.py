@@ -116,3 +116,20 @@ def test_lgamma_of_large_negative_numbers_and_at_its_zeros() -> None:
     for dtype in (nt.float32, nt.float64):
         assert nt.lgamma(nt.tensor([-3.484e37, -1.0, 0.0, -np.inf], dtype=dtype)).tolist() == [np.inf] * 4
         assert nt.lgamma(nt.tensor([1.0, 2.0], dtype=dtype)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("shape", [(16, 16), (5, 13)])
+def test_bicubic_interpolation_reads_four_elements_per_dimension(value: float, shape: tuple[int, int]) -> None:
+    x = torch.randn(1, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    x[0, 0, 2, 3] = value
+    expected = torch.nn.functional.interpolate(x, shape, mode="bicubic").numpy()
+    result = nt.interpolate(from_torch(x), shape, mode="bicubic").numpy()
+    assert 0 < np.isfinite(expected[0, 0]).sum() < np.isfinite(expected[0, 1]).sum()
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_dilated_transposed_convolution_of_infinity() -> None:
+    x, kernel = torch.full((1, 1, 2, 1), torch.inf), torch.ones(1, 1, 2, 2)
+    expected = torch.nn.functional.conv_transpose2d(x, kernel, dilation=(3, 2)).tolist()
+    assert nt.conv_transpose2d(from_torch(x), from_torch(kernel), dilation=(3, 2)).tolist() == expected
