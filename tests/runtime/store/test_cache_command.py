@@ -15,6 +15,7 @@ from store_entries import FOLDER, NAME, Failing, below_a_file, key_of, put, user
 from npu_tensor.cli.cache import cache
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.store.files import write_object
 from npu_tensor.runtime.store.kernel_cache import Store
 
 
@@ -35,9 +36,8 @@ def fill(store: Store, root: Path) -> list[str]:
         os.utime(put(store, name, key_of(name), b"x" * 2000), (now - age, now - age))
     with pytest.raises(BuildError):
         store.get_or_build(FOLDER, "bad-1f32", key_of("bad-1f32"), Failing(BuildError("out of registers")), {})
-    (root / "cpu").mkdir()
     path = root / "cpu" / f"{key_of('object')}.object"
-    path.write_bytes(bytes.fromhex(key_of("code")) + b"code")
+    write_object(path, b"code")
     os.utime(path, (now - 9000, now - 9000))
     return [key_of("object"), "add-1f32", "mul-2bf16", "bad-1f32"]
 
