@@ -10,7 +10,7 @@ __all__ = ["line_width", "printable", "table"]
 GAP = "  "
 """Between columns."""
 
-LEAST_CUT = 14
+LEAST_CUT = 16
 """Letters to which a cell may be cut."""
 
 WIDTH = 120
