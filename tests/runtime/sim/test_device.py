@@ -121,7 +121,8 @@ def test_products_of_bfloat16_may_be_float32(rows: int) -> None:
 @needs_compiler
 @pytest.mark.parametrize("index", [5, -1])
 def test_an_index_out_of_range_is_an_error_as_on_the_cpu(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npu_tensor.tensor.check_indices", lambda *_: None)  # as if its values were not known yet
+    # As if its values were not known yet.
+    monkeypatch.setattr(sys.modules["npu_tensor.tensor"], "check_indices", lambda *_: None)
     table = bfloat16(5, 32)
     messages = []
     for uri in ("cpu", "sim:npu2"):
