@@ -5,13 +5,16 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 import time
 import weakref
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
 from types import CodeType
 from typing import Any, TypeVar
 
+from npu_tensor._util.forks import in_child
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import CaptureError, reworded
 from npu_tensor.ops.declare import Call
@@ -48,14 +51,31 @@ def place_of(where: tuple[CodeType, int] | None) -> str:
     return f", at {source_line(*where)}: {source_text(*where)}" if where else ""
 
 
-being_written: set[Node] = set()
-"""Nodes whose value a captured function is about to write, in any thread. They have neither an op nor a value yet."""
+being_written: dict[Node, tuple[int, Callable[[], Any]]] = {}
+"""Nodes whose value a captured function is about to write, which have neither an op nor a value yet. Each comes with
+the thread that writes it and a function that copies the value before."""
 
 
 def wait_until_written(node: Node) -> None:
-    """Wait until another thread has written the value of a node in `being_written`."""
-    while node in being_written:
-        time.sleep(1e-5)
+    """Wait until another thread has written the value of a node in `being_written`.
+
+    A signal handler of the writing thread cannot wait: it reads a copy of the present memory.
+    """
+    while (writing := being_written.get(node)) is not None and node.value is None:
+        thread, copy_before = writing
+        if thread == threading.get_ident():
+            node.value = copy_before()
+        else:
+            time.sleep(1e-5)
+
+
+def _adopt_writes() -> None:
+    """Let a forked process, which has only the thread that forked, wait for no other thread."""
+    for node, (_, copy_before) in list(being_written.items()):
+        being_written[node] = threading.get_ident(), copy_before
+
+
+in_child(_adopt_writes)
 
 
 class _Placeholder:

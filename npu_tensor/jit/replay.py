@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any, Final
 
 from npu_tensor.dtypes import float32
@@ -138,10 +139,11 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
             pending, leaf = Node(None, (), before.spec, 0, None), leaf_of(before)
             if leaf is not None:
                 track(pending, leaf)
-            being_written.add(pending)
-            taken.append((tensor, before, pending, new))
+            entry = tensor, before, pending, new
+            being_written[pending] = get_ident(), functools.partial(_copy_before, entry)
+            taken.append(entry)
             tensor._name(pending)
-            del before
+            del before, entry
             values[item] = _own_value(taken)
         trace.plan.run(values, trace.recorded, True)
         for _, _, pending, new in taken:
@@ -154,7 +156,11 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
         raise
     finally:
         for _, _, pending, _ in taken:
-            being_written.discard(pending)
+            being_written.pop(pending, None)
+
+
+def _copy_before(entry: tuple[Tensor, Node, Node, int]) -> Any:
+    return entry[1].value.copy()
 
 
 def _own_value(taken: list[tuple[Tensor, Node, Node, int]]) -> Any:

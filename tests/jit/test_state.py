@@ -1,6 +1,7 @@
 """State outside of captured functions: which tensors they read and change, and the random numbers that they draw."""
 
 import functools
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -356,3 +357,53 @@ def test_many_results_held_by_frames_take_one_collection() -> None:
     assert function(nt.zeros(2)).tolist() == [300, 300]
     assert function.captures == 1
     held.clear()
+
+
+# --- reading state while a captured function writes it
+
+READ_IN_A_HANDLER = """
+import signal
+import npu_tensor as nt
+weight, seen = nt.zeros(500, 500), []
+@nt.jit
+def step():
+    weight.mul_(0.5).add_(1)
+step(); step()
+signal.signal(signal.SIGALRM, lambda *_: seen.append(weight.sum().item()))
+for _ in range(30):
+    count = len(seen)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    while len(seen) == count:
+        step()
+print("read", len(seen))
+"""
+
+READ_IN_A_FORK = """
+import os, threading
+import npu_tensor as nt
+weight, done = nt.zeros(500, 500), threading.Event()
+@nt.jit
+def step():
+    weight.mul_(0.5).add_(1)
+step(); step()
+def run():
+    while not done.is_set():
+        step()
+thread = threading.Thread(target=run)
+thread.start()
+for _ in range(10):
+    child = os.fork()
+    if not child:
+        weight[0, 0].item()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+done.set()
+thread.join()
+print("read 10")
+"""
+
+
+@pytest.mark.parametrize(("program", "text"), [(READ_IN_A_HANDLER, "read 30\n"), (READ_IN_A_FORK, "read 10\n")])
+def test_signal_handlers_and_forks_read_what_a_captured_function_writes(program: str, text: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == (text, 0), done.stderr
