@@ -39,7 +39,9 @@ from npu_tensor.graph.history import (
     is_tracked,
     leaf_node,
     leaf_of,
+    same,
     same_value,
+    track,
 )
 from npu_tensor.graph.index_checks import check_indices
 from npu_tensor.graph.nodes import (
@@ -422,11 +424,13 @@ class Tensor(Methods):
                 raise DTypeError(f"only floats have gradients, not {node.spec}")
             leaf = self._leaf = self._named_leaf() or Leaf()
             leaf.is_frozen = False
+            Storage.moves += 1
             self._name(leaf_node(node, leaf))
         elif not requires_grad and isinstance(node, Tracked):
             if leaf_of(node) is None:
                 raise GradientError("requires_grad can be changed of leaves alone; use x.detach()")
             self.detach_()
+            Storage.moves += 1
         return self
 
     @property
@@ -438,7 +442,12 @@ class Tensor(Methods):
     def grad(self) -> Tensor | None:
         """The sum of the gradients of all backward passes since it was None, of leaves that require one."""
         leaf = self._named_leaf()
-        return None if leaf is None else leaf.gradient
+        if leaf is None:
+            return None
+        if leaf.gradient is None and (watch := current_watch()) is not None and leaf not in watch.gradients:
+            watch.without_gradient.add(leaf)
+        gradient: Tensor | None = leaf.gradient
+        return gradient
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -496,6 +505,10 @@ class Tensor(Methods):
             _note_reads(result)
             _note_outside(self, sys._getframe(1))
         node = result._node
+        if (watch := current_watch()) is not None and watch.is_outside(node):
+            # An op of the captured function, so that each call reads the value anew.
+            own = same(node)
+            node = track(own, (node,)) if isinstance(node, Tracked) else own
         if active and isinstance(self._node, Tracked):
             leaf = leaf_of(self._node)
             if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):

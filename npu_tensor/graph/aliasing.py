@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
-from npu_tensor.graph.history import active, depends, leaf_node, track
+from npu_tensor.graph.history import active, depends, leaf_node, leaf_of, track
 from npu_tensor.graph.nodes import Data, Node, next_order
 from npu_tensor.graph.tracing import Watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
@@ -143,7 +143,7 @@ class Storage:
     __slots__ = ("__weakref__", "_node", "_stale", "_whole", "_writes", "_written", "crowded", "members")
 
     moves: ClassVar[int] = 0
-    """Number of times that a tensor has been given another shape, dtype or memory in place."""
+    """Number of times that a tensor has got another shape, dtype or memory in place, or has been frozen or thawed."""
 
     def __init__(self, member: Any) -> None:
         """member: the tensor that is about to be viewed."""
@@ -165,15 +165,20 @@ class Storage:
             return tensor._alias  # type: ignore[no-any-return]
 
     @staticmethod
-    def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, Spec, Layout | None], ...]:
-        """Describe how tensors share memory: for each the first that shares its memory, its spec and its layout."""
+    def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, Spec, Layout | None, bool], ...]:
+        """Describe how tensors share memory.
+
+        Returns, for each tensor, the first one that shares its memory, its spec, its layout there, and whether it is a
+        leaf that requires a gradient.
+        """
         first: dict[int, int] = {}
         described = []
         for number, tensor in enumerate(tensors):
             alias = tensor._alias
             is_whole = alias is None or not alias[1].path
             owner = number if alias is None else first.setdefault(id(alias[0]), number)
-            described.append((owner, tensor._node.spec, None if is_whole else alias[1].layout))
+            node, layout = tensor._node, None if is_whole else alias[1].layout
+            described.append((owner, node.spec, layout, leaf_of(node) is not None))
         return tuple(described)
 
     def forget_the_dead(self) -> None:

@@ -30,13 +30,14 @@ class Watch:
             nodes.
         gradients: Leaves whose gradient it has set, each with the gradient before (after the trace, the new one) and a
             flag that is True if it was added to None.
+        without_gradient: Leaves from outside whose gradient it has read as None.
         draws: Generators that it draws seeds from, by the numbers that stand for the seeds, in order.
         seeded: Generators that it seeds itself.
     """
 
     __slots__ = (
         *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
-        "touched",
+        *("touched", "without_gradient"),
     )
 
     def __init__(self) -> None:
@@ -47,6 +48,7 @@ class Watch:
         self.draws: dict[int, Any] = {}
         self.seeded: set[Any] = set()
         self.touched: dict[int, Any] = {}
+        self.without_gradient: set[Any] = set()
         self.changes: list[tuple[CodeType, int] | None] = []
         self.changed: dict[Any, Any] = {}
         self.gradients: dict[Any, tuple[Any, bool]] = {}

@@ -29,8 +29,8 @@ MISS = object()
 STALE = object()
 """Result of a replay that does not fit the tensors from outside any more."""
 
-Place = tuple[Leaf | None, Tensor]
-"""A tensor from outside. The gradient of a leaf may be another tensor at each call, and is found through the leaf."""
+Place = tuple[Leaf | None, Tensor | None]
+"""A tensor from outside, or the leaf whose gradient it is: that may be another tensor at each call."""
 
 
 def miss(tensors: tuple[Tensor, ...]) -> Any:
@@ -50,7 +50,8 @@ def replay_of(trace: Trace) -> Replay:
     gradients = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Leaf)]
     shared = trace.touched
     sharing, moves = Storage.sharing(shared), Storage.moves
-    changed = frozenset(update.target for update in trace.updates if isinstance(update.target, Tensor))
+    changed = frozenset(tensor for (_, tensor), _, _ in changes if tensor is not None)
+    recorded, without_gradient = trace.recorded, trace.without_gradient
     from_none = [each.target for each in trace.updates if each.from_none and isinstance(each.target, Leaf)]
     wrapped = _results(trace)
 
@@ -68,6 +69,8 @@ def replay_of(trace: Trace) -> Replay:
             moves = Storage.moves
         if changed and _share_memory(tensors, changed):
             return MISS
+        if any(leaf.gradient is not None for leaf in without_gradient):
+            return STALE
         for leaf in from_none:
             if leaf.gradient is not None:
                 raise _unexpected_gradient()
@@ -84,9 +87,11 @@ def replay_of(trace: Trace) -> Replay:
             for item in items:
                 values[item] = seed
         if overwritten:
-            _run_overwriting([(item, _tensor_at(place), new) for item, place, new in overwritten], values, trace)
+            assert plan is not None
+            current = [(item, _tensor_at(place), new) for item, place, new in overwritten]
+            _run_overwriting(current, values, functools.partial(plan.run, values, recorded, True))
         elif plan is not None:
-            plan.run(values, trace.recorded, True)
+            plan.run(values, recorded, True)
         for place, new, new_spec in changes:
             assert new is not None
             assert new_spec is not None
@@ -99,7 +104,8 @@ def replay_of(trace: Trace) -> Replay:
 
 
 def _place(tensor: Tensor) -> Place:
-    return next((leaf for leaf in leaves() if leaf.gradient is tensor), None), tensor
+    leaf = next((leaf for leaf in leaves() if leaf.gradient is tensor), None)
+    return (None, tensor) if leaf is None else (leaf, None)
 
 
 def _tensor_at(place: Place) -> Any:
@@ -124,13 +130,14 @@ def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool
     return False
 
 
-def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], trace: Trace) -> None:
+def _run_overwriting(
+    overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]
+) -> None:
     """Run a plan that writes over the values of tensors from outside.
 
     Meanwhile these tensors name nodes that other threads wait for, so that only what had the value before can read it.
     overwritten: the item of each old value, the tensor, and the item of the new value.
     """
-    assert trace.plan is not None
     taken: list[tuple[Tensor, Node, Node, int]] = []
     try:
         for item, tensor, new in overwritten:
@@ -145,7 +152,7 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
             tensor._name(pending)
             del before, entry
             values[item] = _own_value(taken)
-        trace.plan.run(values, trace.recorded, True)
+        run()
         for _, _, pending, new in taken:
             pending.value = values[new]
     except BaseException:
@@ -192,6 +199,7 @@ def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
     """Return the function that makes tensors of what was computed, in the structure that the function returned."""
     single = isinstance(trace.result, Tensor)
     build = functools.partial(rebuild, trace.result)
+    planned = trace.results
     last = {position for position, result in enumerate(trace.results) if isinstance(result, (Derived, Result))}
     first = [(position, result) for position, result in enumerate(trace.results) if position not in last]
     count = len(trace.results)
@@ -208,15 +216,15 @@ def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
             else:
                 results[position] = result
         if last:
-            _add_views(trace, tensors, results)
+            _add_views(planned, tensors, results)
         return results[0] if single else build(results)
 
     return wrapped
 
 
-def _add_views(trace: Trace, tensors: tuple[Tensor, ...], results: list[Any]) -> None:
+def _add_views(planned: Sequence[Any], tensors: tuple[Tensor, ...], results: list[Any]) -> None:
     """Add the results that share memory with arguments, tensors from outside or other results."""
-    for position, result in enumerate(trace.results):
+    for position, result in enumerate(planned):
         if isinstance(result, Derived):
             source = result.source
             if isinstance(source, int):
@@ -225,6 +233,6 @@ def _add_views(trace: Trace, tensors: tuple[Tensor, ...], results: list[Any]) ->
                 source = results[source.position]
             assert isinstance(source, Tensor)
             results[position] = views_of(source, result.views)
-    for position, result in enumerate(trace.results):
+    for position, result in enumerate(planned):
         if isinstance(result, Result):
             results[position] = results[result.position]

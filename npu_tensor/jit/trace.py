@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
-from npu_tensor.graph.history import Leaf, Tracked, same
+from npu_tensor.graph.history import Leaf, Tracked, leaves, same
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.graph.tracing import Watch, outside_change, watched
@@ -95,6 +95,7 @@ class Trace(NamedTuple):
         updates: Tensors and gradients outside that each call changes.
         draws: Generators that each call draws from.
         touched: Tensors from outside that the function reads or changes.
+        without_gradient: Leaves outside that had no gradient when the function read it.
         is_tracked: True if gradients pass through a result, so that each call has to record.
     """
 
@@ -113,6 +114,7 @@ class Trace(NamedTuple):
     updates: tuple[Update, ...] = ()
     draws: Draws = ()
     touched: tuple[Tensor, ...] = ()
+    without_gradient: tuple[Leaf, ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
@@ -162,10 +164,10 @@ def trace_call(
         changes.append((changed, node, False))
     for leaf, (new, from_none) in watch.gradients.items():
         changes.append((leaf, None if new is None else new._node, from_none and new is not None))
+    _realize_older([*(t._node for t in outputs), *(node for _, node, _ in changes if node is not None)], watch)
     # A value that is there is another item, which is the new value of a tensor from outside.
     changes = [(each, same(node) if node and node.value is not None else node, none) for each, node, none in changes]
     changed_nodes = [node for _, node, _ in changes if node is not None]
-    _realize_older([*(tensor._node for tensor in outputs), *changed_nodes], watch)
     own = {id(tensor) for tensor in placeholders}
     inside = [position for position, tensor in enumerate(outputs) if id(tensor) in own or watch.has_made(tensor)]
     not_computed = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
@@ -185,11 +187,15 @@ def trace_call(
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
-    touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own)
+    gradients = {id(leaf.gradient) for leaf in leaves()}  # which a later call may let go of
+    touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
+    without_gradient = tuple(watch.without_gradient)
     if not roots:
         nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
         draws: Draws = tuple((generator, ()) for generator in watch.draws.values())
-        return nothing._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked)
+        return nothing._replace(
+            updates=updates, draws=draws, touched=touched, without_gradient=without_gradient, is_tracked=is_tracked
+        )
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -216,7 +222,10 @@ def trace_call(
     made_for = structure, devices, persistent, replaced
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
     draws = tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items())
-    return trace._replace(updates=updates, draws=draws, touched=touched, is_tracked=is_tracked).planned_again()
+    trace = trace._replace(
+        updates=updates, draws=draws, touched=touched, without_gradient=without_gradient, is_tracked=is_tracked
+    )
+    return trace.planned_again()
 
 
 def _refuse_escapes(nodes: Sequence[Node]) -> None:

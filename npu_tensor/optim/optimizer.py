@@ -59,12 +59,12 @@ class _Number(Tensor):
 class Options:
     """Options of the group with a number: Python values by name, and numbers as tensors for parameters of a dtype."""
 
-    def __init__(self, groups: list[ParamGroup], index: int, dtype: DType) -> None:
-        self._groups, self._index, self._dtype = groups, index, dtype
+    def __init__(self, optimizer: Optimizer, index: int, dtype: DType) -> None:
+        self._optimizer, self._index, self._dtype = optimizer, index, dtype
         self._numbers: dict[tuple[str, int | None, bool], _Number] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return self._groups[self._index][name]
+        return self._optimizer.param_groups[self._index][name]
 
     def number(self, name: str, position: int | None = None, complement: bool = False) -> Tensor:
         """Return a number as a tensor.
@@ -76,10 +76,9 @@ class Options:
         """
         key = name, position, complement
         if key not in self._numbers:
-            groups, index = self._groups, self._index
 
             def look_up() -> float:
-                value = groups[index][name]
+                value = self[name]
                 number = float(value if position is None else value[position])
                 return 1 - number if complement else number
 
@@ -169,7 +168,9 @@ class Optimizer:
                         continue
                     gradient = -gradient if group["maximize"] else gradient
                     key = index, parameter.dtype
-                    options = self._options.setdefault(key, Options(self.param_groups, *key))
+                    if key not in self._options:
+                        self._options[key] = Options(self, *key)
+                    options = self._options[key]
                     state = self.state.setdefault(parameter, {})
                     _add_missing(state, self.state_names(options), parameter)
                     changed, new = rule(parameter, gradient, state, options)
@@ -266,8 +267,10 @@ def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> 
         kept = own.get(name)
         if isinstance(kept, Tensor):
             kept._assign(_tensor(value).to(kept.dtype).reshape(*kept.shape))
+        elif name == "step":
+            own[name] = _tensor(value).to(float32, copy=True)  # a number in files of older PyTorch
         elif isinstance(value, Tensor) or hasattr(value, "__dlpack__"):
-            own[name] = _tensor(value).clone() if name == "step" else _tensor(value).to(parameter.dtype, copy=True)
+            own[name] = _tensor(value).to(parameter.dtype, copy=True)
         else:
             own[name] = copy.deepcopy(value)
 

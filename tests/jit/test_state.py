@@ -4,6 +4,7 @@ import functools
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -407,3 +408,57 @@ print("read 10")
 def test_signal_handlers_and_forks_read_what_a_captured_function_writes(program: str, text: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.returncode) == (text, 0), done.stderr
+
+
+# --- gradients and options of training steps
+
+
+def test_captured_steps_follow_gradients_freezing_and_groups() -> None:
+    def run(library: Any, jit: Callable[[Any], Any]) -> list[float]:
+        weight = library.ones(1).requires_grad_()
+        optimizer = library.optim.SGD([weight], lr=0.1)
+        step, values = jit(optimizer.step), []
+
+        def stepped() -> None:
+            step()
+            values.append(weight.item())
+
+        stepped()
+        (weight * 2).sum().backward()
+        stepped()
+        weight.grad = None
+        stepped()
+        (weight * 2).sum().backward()
+        stepped()
+        weight.requires_grad_(False)
+        stepped()
+        weight.requires_grad_(True)
+        stepped()
+        optimizer.param_groups = [optimizer.param_groups[0] | {"lr": 0.5}]
+        stepped()
+        return values
+
+    np.testing.assert_allclose(run(nt, nt.jit), run(torch, lambda function: function), rtol=1e-6)
+
+
+def test_a_gradient_that_is_let_go_of_is_freed() -> None:
+    weight = nt.ones(10, requires_grad=True)
+    step = nt.jit(nt.optim.SGD([weight], lr=0.1).step)
+    (weight * 2).sum().backward()
+    gradient = weakref.ref(weight.grad)
+    step()
+    weight.grad = None
+    assert gradient() is None
+
+
+def test_data_of_a_tensor_from_outside_is_assigned_in_a_capture() -> None:
+    target, source = nt.zeros(2), nt.ones(2)
+
+    @nt.jit
+    def function() -> nt.Tensor:
+        target.data = source
+        source.add_(1)
+        return target + 0
+
+    assert [function().tolist() for _ in range(2)] == [[1, 1], [2, 2]]
+    assert (target.tolist(), source.tolist()) == ([2, 2], [3, 3])
