@@ -503,6 +503,7 @@ class Tensor(Methods):
             result = ops.convert(result, self.dtype)
         if watches:
             _note_reads(result)
+            _note_lost(self, sys._getframe(1))
             _note_outside(self, sys._getframe(1))
         node = result._node
         if (watch := current_watch()) is not None and watch.is_outside(node):
@@ -593,6 +594,13 @@ def _note_outside(tensor: Tensor, frame: FrameType) -> None:
     watch.read(whole)
     if whole not in watch.changed:
         watch.changed[whole] = partial(whole._name, whole._node) if alias is None else alias[0].undo()
+
+
+def _note_lost(tensor: Tensor, frame: FrameType) -> None:
+    """Note a write to a tensor that shares memory in a plain call, but is a copy in the function being captured."""
+    watch = current_watch()
+    if watch is not None and (reference := watch.copies.get(id(tensor))) is not None and reference() is tensor:
+        watch.lost[id(tensor)] = user_line(frame)
 
 
 def _new_whole(storage: Storage) -> Tensor:

@@ -6,6 +6,7 @@ Steps may be negative, as in NumPy. A boolean mask reads the mask's value, becau
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Iterator
 from threading import get_ident
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from npu_tensor.dtypes import bool_, int64, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros_like
 from npu_tensor.functions.register import Operand, composite, converted, fitting, tensor_of
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -229,6 +230,8 @@ def get(input: Tensor, index: Any) -> Tensor:
     others = [axis for axis in range(basic.ndim) if axis not in places]
     elements = ops.take_points(basic.permute(*places, *others), *indices)
     added, before = elements.ndim - len(others), _start(resolved.tensors)
+    if (watch := current_watch()) is not None and not any(tensor.ndim for tensor in indices):
+        watch.copies[id(elements)] = weakref.ref(elements)
     if not added or not before:
         return elements
     order = [*range(added, added + before), *range(added), *range(added + before, elements.ndim)]
@@ -296,6 +299,8 @@ def _set(self: Tensor, index: Any, value: Operand) -> None:
             if part._alias is not None:
                 part.copy_(value)
                 return
+    if (watch := current_watch()) is not None:
+        watch.lost.pop(id(value), None)  # as in x[i] += 1
     self._assign(put(self, index, value))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
@@ -30,6 +30,9 @@ class Watch:
             nodes.
         gradients: Leaves whose gradient it has set, each with the gradient before (after the trace, the new one) and a
             flag that is True if it was added to None.
+        conditions: Functions of state outside, each with its result now. Other results need another trace.
+        copies: Tensors that are views in a plain call but copies in a capture, weakly, by identity.
+        lost: Lines that have changed such a copy in place, by its identity, unless it has been stored since.
         without_gradient: Leaves from outside whose gradient it has read as None.
         draws: Generators that it draws seeds from, by the numbers that stand for the seeds, in order.
         seeded: Generators that it seeds itself.
@@ -37,7 +40,7 @@ class Watch:
 
     __slots__ = (
         *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
-        *("touched", "without_gradient"),
+        *("conditions", "copies", "lost", "touched", "without_gradient"),
     )
 
     def __init__(self) -> None:
@@ -49,6 +52,9 @@ class Watch:
         self.seeded: set[Any] = set()
         self.touched: dict[int, Any] = {}
         self.without_gradient: set[Any] = set()
+        self.conditions: list[tuple[Callable[[], Any], Any]] = []
+        self.copies: dict[int, weakref.ref[Any]] = {}
+        self.lost: dict[int, tuple[CodeType, int] | None] = {}
         self.changes: list[tuple[CodeType, int] | None] = []
         self.changed: dict[Any, Any] = {}
         self.gradients: dict[Any, tuple[Any, bool]] = {}
@@ -151,3 +157,8 @@ def watched() -> Iterator[Watch]:
         del watches[thread]
     if watch.changes:
         raise outside_change(watch.changes[0])
+    for where in watch.lost.values():
+        raise CaptureError(
+            "x[i] with a tensor i is a copy while a function is captured, and an in-place op on it does not change x"
+            f"{place_of(where)}. Write x[i] = value, or pass i as a Python integer"
+        )

@@ -51,7 +51,7 @@ def replay_of(trace: Trace) -> Replay:
     shared = trace.touched
     sharing, moves = Storage.sharing(shared), Storage.moves
     changed = frozenset(tensor for (_, tensor), _, _ in changes if tensor is not None)
-    recorded, without_gradient = trace.recorded, trace.without_gradient
+    recorded, without_gradient, conditions = trace.recorded, trace.without_gradient, trace.conditions
     from_none = [each.target for each in trace.updates if each.from_none and isinstance(each.target, Leaf)]
     wrapped = _results(trace)
 
@@ -70,6 +70,8 @@ def replay_of(trace: Trace) -> Replay:
         if changed and _share_memory(tensors, changed):
             return MISS
         if any(leaf.gradient is not None for leaf in without_gradient):
+            return STALE
+        if any(current() != captured for current, captured in conditions):
             return STALE
         for leaf in from_none:
             if leaf.gradient is not None:

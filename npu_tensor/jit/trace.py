@@ -96,6 +96,7 @@ class Trace(NamedTuple):
         draws: Generators that each call draws from.
         touched: Tensors from outside that the function reads or changes.
         without_gradient: Leaves outside that had no gradient when the function read it.
+        conditions: Functions of state outside, each with the result that the trace depends on.
         is_tracked: True if gradients pass through a result, so that each call has to record.
     """
 
@@ -115,6 +116,7 @@ class Trace(NamedTuple):
     draws: Draws = ()
     touched: tuple[Tensor, ...] = ()
     without_gradient: tuple[Leaf, ...] = ()
+    conditions: tuple[tuple[Callable[[], Any], Any], ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
@@ -189,12 +191,17 @@ def trace_call(
     )
     gradients = {id(leaf.gradient) for leaf in leaves()}  # which a later call may let go of
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
-    without_gradient = tuple(watch.without_gradient)
+    without_gradient, conditions = tuple(watch.without_gradient), tuple(watch.conditions)
     if not roots:
         nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
         draws: Draws = tuple((generator, ()) for generator in watch.draws.values())
         return nothing._replace(
-            updates=updates, draws=draws, touched=touched, without_gradient=without_gradient, is_tracked=is_tracked
+            updates=updates,
+            draws=draws,
+            touched=touched,
+            without_gradient=without_gradient,
+            conditions=conditions,
+            is_tracked=is_tracked,
         )
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
@@ -223,7 +230,12 @@ def trace_call(
     trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
     draws = tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items())
     trace = trace._replace(
-        updates=updates, draws=draws, touched=touched, without_gradient=without_gradient, is_tracked=is_tracked
+        updates=updates,
+        draws=draws,
+        touched=touched,
+        without_gradient=without_gradient,
+        conditions=conditions,
+        is_tracked=is_tracked,
     )
     return trace.planned_again()
 

@@ -36,6 +36,10 @@ Rule = Callable[[Tensor, Tensor, State, "Options"], tuple[Tensor, State]]
 """Function of a parameter, its gradient, its state and its options: the new parameter and the new state."""
 
 
+_VALUES = frozenset(("params", "lr", "initial_lr", "max_lr", "min_lr", "betas", "eps"))
+"""Entries of a group that a rule never tests, so that another value needs no other capture of a step."""
+
+
 class _Number(Tensor):
     """Tensor without dimensions whose value is looked up at each use, also by a step that `jit` has captured."""
 
@@ -177,7 +181,18 @@ class Optimizer:
                     parameter._assign(changed)
                     for name, value in new.items():
                         state[name]._assign(value)
+        if (watch := current_watch()) is not None:
+            watch.conditions.append((self._structure, self._structure()))
         return loss
+
+    def _structure(self) -> tuple[Any, ...]:
+        """Describe what decides which ops a step records: parameters, tensors of their state, options that are set."""
+        parts: list[Any] = []
+        for group in self.param_groups:
+            parts += [bool(value) for name, value in group.items() if name not in _VALUES]
+            for parameter in group["params"]:
+                parts += [id(parameter), *map(id, self.state.get(parameter, {}).values())]
+        return tuple(parts)
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -462,3 +463,56 @@ def test_data_of_a_tensor_from_outside_is_assigned_in_a_capture() -> None:
 
     assert [function().tolist() for _ in range(2)] == [[1, 1], [2, 2]]
     assert (target.tolist(), source.tolist()) == ([2, 2], [3, 3])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda optimizer: optimizer.state.clear(),
+        lambda optimizer: setattr(optimizer, "state", defaultdict(dict)),
+        lambda optimizer: optimizer.param_groups[0].update(weight_decay=0.5),
+        lambda optimizer: optimizer.param_groups[0].update(maximize=True),
+        lambda optimizer: optimizer.param_groups[0].update(momentum=0),
+        lambda optimizer: optimizer.param_groups[0].update(lr=0.3),
+    ],
+    ids=["clear", "state", "weight_decay", "maximize", "momentum", "lr"],
+)
+def test_captured_steps_follow_state_and_options(change: Callable[[Any], Any]) -> None:
+    def run(library: Any, jit: Callable[[Any], Any]) -> float:
+        weight = library.ones(1).requires_grad_()
+        optimizer = library.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+        @jit
+        def step() -> None:
+            optimizer.zero_grad()
+            (weight * weight).sum().backward()
+            optimizer.step()
+
+        for _ in range(2):
+            step()
+        change(optimizer)
+        for _ in range(2):
+            step()
+        return weight.item()
+
+    assert run(nt, nt.jit) == pytest.approx(run(torch, lambda function: function))
+
+
+def test_a_write_to_a_copy_that_is_a_view_in_a_plain_call_is_refused() -> None:
+    def lost(x: nt.Tensor, i: nt.Tensor) -> nt.Tensor:
+        row = x.clone()
+        element = row[i]
+        element += 1
+        return row
+
+    def stored(x: nt.Tensor, i: nt.Tensor) -> nt.Tensor:
+        row = x.clone()
+        row[i] += 1
+        return row
+
+    index = nt.tensor(1)
+    assert lost(nt.zeros(3), index).tolist() == [0, 1, 0]
+    with pytest.raises(nt.CaptureError, match=r"does not change x, at test_state.py:\d+: element \+= 1"):
+        nt.jit(lost)(nt.zeros(3), index)
+    assert nt.jit(stored)(nt.zeros(3), index).tolist() == [0, 1, 0]
+    assert nt.jit(lambda x, i: x[i] * 2)(nt.arange(3.0), index).item() == 2
