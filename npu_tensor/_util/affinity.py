@@ -36,7 +36,10 @@ def _cpu_quota(membership: Path, mount: Path) -> float:
     except OSError:
         return quota
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        fields = line.split(":", 2)
+        if len(fields) != 3:
+            continue
+        _, controllers, path = fields
         if controllers and "cpu" not in controllers.split(","):
             continue
         root = mount / controllers if controllers else mount
