@@ -18,10 +18,6 @@ BIN := $(VENV)/bin
 AGAIN := -m "not once" tests/ops tests/functions
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-# Started in the directory above a checkout named npu_tensor, Python takes the checkout for a namespace package before it
-# asks the finder of an editable installation. A path entry, which this mode makes, comes first.
-EDITABLE := --config-settings editable_mode=compat --editable
-
 # Many tests start Python anew, which then reads the bytecode of the package.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -39,12 +35,12 @@ $(VENV)/.made:
 
 # One stamp per set of extras, so that nothing is installed twice until pyproject.toml changes.
 $(VENV)/.installed: pyproject.toml $(VENV)/.made
-	$(PIP) $(EDITABLE) .
+	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.made | $(VENV)/.installed
 	@echo 'installing the packages of the extra $*'
-	$(PIP) $(EDITABLE) '.[$*]'
+	$(PIP) --editable '.[$*]'
 	@touch $@
 
 demo: $(VENV)/.installed

@@ -4,9 +4,11 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -325,6 +327,28 @@ def test_a_wheel_has_the_data_that_the_package_reads() -> None:
     files = {path for folder in folders.values() for path in folder.iterdir()}
     there = {path.resolve() for path in files if path.suffix in (".json", ".ipynb", ".npz", ".ll", ".css", ".html")}
     assert there <= {path.resolve() for path in data}
+
+
+def test_an_editable_installation_is_not_hidden_by_the_folder_of_the_checkout(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77")
+    checkout = tmp_path / "npu_tensor"
+    unneeded = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "builtin_kernels", "docs", "site", "tests")
+    shutil.copytree(ROOT, checkout, symlinks=True, ignore=unneeded)
+    program = "import sys; from setuptools.build_meta import build_editable; build_editable(sys.argv[1])"
+    command = [sys.executable, "-c", program, str(tmp_path / "dist")]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(site)
+    # As Python does with site-packages when it starts in the directory of the checkout.
+    program = "import site, sys; sys.path = [p for p in sys.path if p != sys.argv[2]]; site.addsitedir(sys.argv[1])"
+    program += "; import npu_tensor; print(npu_tensor.__file__)"
+    command = [sys.executable, "-c", program, str(site), str(ROOT)]
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{checkout / 'npu_tensor' / '__init__.py'}\n", done.stderr
 
 
 def test_info_names_versions_and_settings(tmp_path: Path) -> None:
