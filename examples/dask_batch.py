@@ -21,7 +21,7 @@ try:
     import dask.array as da
     from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 except ModuleNotFoundError as error:
-    sys.exit(f'{error}; needs: pip install "dask[array]" distributed')
+    sys.exit(f'{error}; to install it: "{sys.executable}" -m pip install "dask[array]" distributed')
 
 import npu_tensor as nt
 from npu_tensor.examples.train_digits import load, trained_layers

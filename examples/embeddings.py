@@ -45,7 +45,7 @@ def main() -> None:
     try:
         vectors = embeddings(directory, texts)
     except ModuleNotFoundError as error:
-        sys.exit(f"{error}; needs: pip install tokenizers")
+        sys.exit(f'{error}; to install it: "{sys.executable}" -m pip install tokenizers')
     similar = (vectors @ vectors.T).numpy()
     for text, row in zip(texts, similar, strict=True):
         print(*(f"{value:6.3f}" for value in row), text)

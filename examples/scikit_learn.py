@@ -22,7 +22,7 @@ try:
     from sklearn.mixture import GaussianMixture
     from sklearn.preprocessing import StandardScaler
 except ModuleNotFoundError as error:
-    sys.exit(f"{error}; needs: pip install scikit-learn scipy")
+    sys.exit(f'{error}; to install it: "{sys.executable}" -m pip install scikit-learn scipy')
 
 import npu_tensor as nt
 

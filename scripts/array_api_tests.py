@@ -6,7 +6,7 @@ The suite is no package. Get it once, with its submodule, and name the checkout:
     python scripts/array_api_tests.py array-api-tests
 
 Options behind the path are pytest's and the suite's, such as `--max-examples 100` or `-k add`. It needs hypothesis and
-ndindex (`pip install "npu_tensor[array-api]"`).
+ndindex (`python -m pip install hypothesis ndindex pytest`).
 """
 
 from __future__ import annotations

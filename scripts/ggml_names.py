@@ -10,6 +10,7 @@ import importlib.util
 from pathlib import Path
 
 from npu_tensor import functions  # noqa: F401 - enters them in the registry
+from npu_tensor._util.extras import install_command
 from npu_tensor.ops import OPS, registry
 
 NO_COMPUTATION = {"NONE", "UNARY", "GLU", "MAP_CUSTOM1", "MAP_CUSTOM2", "MAP_CUSTOM3", "CUSTOM"}
@@ -20,7 +21,7 @@ def names_of_the_library() -> list[str]:
     """The ops of `enum ggml_op`, in order. SystemExit if the library is not installed."""
     package = importlib.util.find_spec("ggml")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("ggml is missing: pip install ggml-python")
+        raise SystemExit(f"ggml is missing: {install_command('ggml-python')}")
     library = ctypes.CDLL(str(Path(package.submodule_search_locations[0]) / "lib" / "libggml-base.so"))
     library.ggml_op_name.restype = ctypes.c_char_p
     names = []

@@ -284,8 +284,8 @@ def test_copied_programs_run_and_links_of_their_readme_lead_somewhere(tmp_path: 
 @pytest.mark.parametrize(
     ("program", "absent", "remedy"),
     [
-        ("dask_batch.py", "dask", 'pip install "dask[array]" distributed'),
-        ("scikit_learn.py", "sklearn", "pip install scikit-learn scipy"),
+        ("dask_batch.py", "dask", f'"{sys.executable}" -m pip install "dask[array]" distributed'),
+        ("scikit_learn.py", "sklearn", f'"{sys.executable}" -m pip install scikit-learn scipy'),
         ("embeddings.py", "tokenizers", "usage: python embeddings.py DIRECTORY"),
     ],
 )
