@@ -1,9 +1,11 @@
 # make demo    install into .venv and run the main job
 # make check   lint, check types, run the tests of ops, functions, graph and planner but the slow ones, side by side:
-#              one to four minutes on two cores, after the test tools have been installed
-# make test    install with the test tools, lint, check types, run all tests: far longer than make check
+#              two to four minutes on two cores, and a few more for the test tools on the first run
+# make test    install with the test tools, lint, check types, run all tests:
+#              about 25 minutes on two cores
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
+# make wheel   build a wheel in dist/ from the tree, without what an earlier build left
 # make clean   remove what the other targets made
 #
 # PYTHON       the interpreter that makes .venv (3.11 or newer)
@@ -21,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many tests start Python anew, which then reads the bytecode of the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo check types reference compiled test suite bench docs clean
+.PHONY: help venv demo check types reference compiled test suite bench docs wheel clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -39,7 +41,7 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.made | $(VENV)/.installed
-	@echo 'installing the packages of the extra $*'
+	@echo 'installing the packages of the extra $*, which can take minutes'
 	$(PIP) --editable '.[$*]'
 	@touch $@
 
@@ -47,7 +49,7 @@ demo: $(VENV)/.installed
 	$(BIN)/npu-tensor demo
 
 check: $(VENV)/.installed-test
-	@echo 'one to four minutes on two cores'
+	@echo 'two to four minutes on two cores'
 	$(BIN)/ruff check
 	@$(MAKE) --no-print-directory --jobs --keep-going types reference compiled
 
@@ -64,7 +66,7 @@ compiled: $(VENV)/.installed-test
 		tests/graph tests/ops/test_derived.py tests/planner
 
 test: $(VENV)/.installed-test
-	@echo 'all tests, three times those of the ops; make check runs a part of them in one to four minutes'
+	@echo 'all tests, those of the ops three times: about 25 minutes on two cores; make check runs a part in two to four'
 	$(BIN)/ruff check
 	@# What is wrong with types is shown once more behind the tests.
 	@$(MAKE) --no-print-directory --jobs types suite || { status=$$?; $(BIN)/mypy; exit $$status; }
@@ -84,6 +86,11 @@ bench: $(VENV)/.installed-bench $(VENV)/.installed-peers
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m mkdocs build --strict
+
+# setuptools packs all of build/lib, with files that have been deleted from the tree since they were copied there.
+wheel: $(VENV)/.made
+	rm -rf build/lib build/bdist.*
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
