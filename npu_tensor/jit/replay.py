@@ -42,6 +42,7 @@ def replay_of(trace: Trace) -> Replay:
     plan, template, specs, arguments, draws = trace.plan, trace.template, trace.specs, trace.arguments, trace.draws
     replaced = dict(trace.replaced)
     places = [(item, _place(tensor)) for item, tensor in trace.outside]
+    read_gradients = [leaf for _, (leaf, _) in places if leaf is not None]
     read = [(item, place) for item, place in places if item not in replaced]
     overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
     changes = [
@@ -59,39 +60,46 @@ def replay_of(trace: Trace) -> Replay:
         nonlocal moves
         if len(tensors) != len(specs):
             return MISS
-        nodes = [tensor._node for tensor in tensors]
-        for node, spec in zip(nodes, specs, strict=True):
+        nodes = []
+        for tensor, spec in zip(tensors, specs):  # noqa: B905  # which are as many
+            node = tensor._node
             if node.spec is not spec:
                 return MISS
+            nodes.append(node)
         if moves != Storage.moves:
             if Storage.sharing(shared) != sharing:
                 return STALE
             moves = Storage.moves
         if changed and _share_memory(tensors, changed):
             return MISS
-        if any(leaf.gradient is not None for leaf in without_gradient):
-            return STALE
-        if any(current() != captured for current, captured in conditions):
-            return STALE
+        for leaf in without_gradient:
+            if leaf.gradient is not None:
+                return STALE
+        for current, captured in conditions:
+            if current() != captured:
+                return STALE
         for leaf in from_none:
             if leaf.gradient is not None:
                 raise _unexpected_gradient()
         values = template.copy()
-        if any(_tensor_at(place) is None for _, place in places):
-            return STALE  # A gradient has been removed.
+        for leaf in read_gradients:
+            if leaf.gradient is None:
+                return STALE
         for item, place in read:
             # Another thread may let the handle name another node at any time, so it is asked once.
             values[item] = _value(_tensor_at(place)._node)
         for item, number in arguments:
-            values[item] = _value(nodes[number])
+            if (value := nodes[number].value) is None:
+                value = _value(nodes[number])
+            values[item] = value
         for generator, items in draws:
             seed = generator.draw()
             for item in items:
                 values[item] = seed
         if overwritten:
             assert plan is not None
-            current = [(item, _tensor_at(place), new) for item, place, new in overwritten]
-            _run_overwriting(current, values, functools.partial(plan.run, values, recorded, True))
+            targets = [(item, _tensor_at(place), new) for item, place, new in overwritten]
+            _run_overwriting(targets, values, functools.partial(plan.run, values, recorded, True))
         elif plan is not None:
             plan.run(values, recorded, True)
         for place, new, new_spec in changes:
