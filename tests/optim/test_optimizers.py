@@ -559,3 +559,18 @@ def test_a_captured_step_writes_to_the_memory_of_what_it_changes() -> None:
     ours, theirs = trained(nt), trained(torch)
     assert len(ours[1]) == 2
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+
+
+def test_states_of_older_pytorch_count_steps_in_a_number() -> None:
+    results = []
+    for library in (torch, nt):
+        weight = library.ones(2).requires_grad_()
+        optimizer = library.optim.Adam([weight], lr=0.1)
+        state = {"step": 3, "exp_avg": library.full((2,), 0.5), "exp_avg_sq": library.full((2,), 0.25)}
+        if library is torch:
+            state["step"] = torch.tensor(3.0)
+        optimizer.load_state_dict({"state": {0: state}, "param_groups": optimizer.state_dict()["param_groups"]})
+        (weight * weight).sum().backward()
+        optimizer.step()
+        results.append(weight.tolist())
+    assert results[1] == pytest.approx(results[0], rel=1e-5)
