@@ -39,9 +39,7 @@ from npu_tensor.graph.history import (
     is_tracked,
     leaf_node,
     leaf_of,
-    same,
     same_value,
-    track,
 )
 from npu_tensor.graph.index_checks import check_indices
 from npu_tensor.graph.nodes import (
@@ -53,7 +51,7 @@ from npu_tensor.graph.nodes import (
     no_value_yet,
 )
 from npu_tensor.graph.structure import depends_on_placeholder, described_graph, structure_of
-from npu_tensor.graph.tracing import current_watch, watches
+from npu_tensor.graph.tracing import Watch, current_watch, watches
 from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.ops.declare import Call, Op, Operand, describe, keep
@@ -109,8 +107,8 @@ class Tensor(Methods):
         self._alias = None
         self._node = registry.PUBLIC["tensor"].function(data, dtype)._node  # type: ignore[misc]
         self._node.handle = weakref.ref(self)
-        if watches:
-            _note_made(self)
+        if (watch := current_watch()) is not None:
+            watch.made.add(self)
 
     # --- what is known without computing
 
@@ -360,6 +358,7 @@ class Tensor(Methods):
         if isinstance(node, Tracked):
             self._name(self.detach()._node)
             if leaf_of(node) is not None:
+                Storage.moves += 1
                 self._leaf.is_frozen = True
                 if self._leaf.gradient is None:
                     del self._leaf
@@ -430,7 +429,6 @@ class Tensor(Methods):
             if leaf_of(node) is None:
                 raise GradientError("requires_grad can be changed of leaves alone; use x.detach()")
             self.detach_()
-            Storage.moves += 1
         return self
 
     @property
@@ -501,15 +499,12 @@ class Tensor(Methods):
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
-        if watches:
-            _note_reads(result)
-            _note_lost(self, sys._getframe(1))
-            _note_outside(self, sys._getframe(1))
+        if (watch := current_watch()) is not None:
+            watch.read(result)
+            _note_change(watch, self, sys._getframe(1))
+            if watch.is_outside(result._node):  # An op of the function's own reads the value anew at each call.
+                result = record(ops.reshape.op, (result,), (result.shape,))
         node = result._node
-        if (watch := current_watch()) is not None and watch.is_outside(node):
-            # An op of the captured function, so that each call reads the value anew.
-            own = same(node)
-            node = track(own, (node,)) if isinstance(node, Tracked) else own
         if active and isinstance(self._node, Tracked):
             leaf = leaf_of(self._node)
             if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):
@@ -547,9 +542,9 @@ def wrap(node: Node) -> Tensor:
     tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
-    if (watch := current_watch()) is not None:
+    if watches and (watch := current_watch()) is not None:
         watch.created.add(node)
-        watch.made[id(tensor)] = node.handle
+        watch.made.add(tensor)
     return tensor
 
 
@@ -572,15 +567,14 @@ def _shows_a_leaf(tensor: Tensor) -> bool:
     )
 
 
-def _note_outside(tensor: Tensor, frame: FrameType) -> None:
-    """Note that a function that is being captured in this thread is about to change a tensor from outside.
+def _note_change(watch: Watch, tensor: Tensor, frame: FrameType) -> None:
+    """Note that a function that is being captured is about to change a tensor.
 
     Raises CaptureError for an argument.
     """
-    watch = current_watch()
-    if watch is None:
-        return
     watch.touch(tensor)
+    if tensor in watch.copies:
+        watch.lost[id(tensor)] = user_line(frame)
     alias = tensor._alias
     if not (watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch)):
         return
@@ -596,25 +590,12 @@ def _note_outside(tensor: Tensor, frame: FrameType) -> None:
         watch.changed[whole] = partial(whole._name, whole._node) if alias is None else alias[0].undo()
 
 
-def _note_lost(tensor: Tensor, frame: FrameType) -> None:
-    """Note a write to a tensor that shares memory in a plain call, but is a copy in the function being captured."""
-    watch = current_watch()
-    if watch is not None and (reference := watch.copies.get(id(tensor))) is not None and reference() is tensor:
-        watch.lost[id(tensor)] = user_line(frame)
-
-
 def _new_whole(storage: Storage) -> Tensor:
     """Return a new handle on all the memory of a storage whose first tensor is gone."""
     whole = _new(Tensor)
     whole._alias = storage.whole_view()
     whole._node  # noqa: B018  # reads the value, as after a write to another view
     return whole
-
-
-def _note_made(tensor: Tensor) -> None:
-    """Note a tensor that a function being captured in this thread makes."""
-    if (watch := current_watch()) is not None:
-        watch.made[id(tensor)] = weakref.ref(tensor)
 
 
 def _note_reads(*operands: Any) -> None:
@@ -753,8 +734,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
-    if watches:
-        _note_made(tensor)
+    if watches and (watch := current_watch()) is not None:
+        watch.made.add(tensor)
     if pressure.remembers:
         pressure.remember(node)
     if depth > config.max_depth or config.eager:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from threading import get_ident
-
 from npu_tensor import ops
 from npu_tensor.autograd.transforms import gradients_of, require_like
 from npu_tensor.errors import GradientError
 from npu_tensor.graph.history import GradMode, Leaf, Tracked, leaf_of, reached
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.tensor import Tensor
 
 __all__ = ["backward"]
@@ -42,7 +40,6 @@ def _add(leaf: Leaf, gradient: Tensor) -> None:
     if leaf.gradient is not None:
         leaf.gradient._assign(leaf.gradient + gradient)
         return
-    watch = watches.get(get_ident())
-    if watch is not None:
+    if (watch := current_watch()) is not None:
         watch.gradients.setdefault(leaf, (None, True))
     leaf.gradient = gradient

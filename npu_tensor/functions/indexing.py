@@ -6,9 +6,7 @@ Steps may be negative, as in NumPy. A boolean mask reads the mask's value, becau
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Iterator
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ from npu_tensor.dtypes import bool_, int64, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros_like
 from npu_tensor.functions.register import Operand, composite, converted, fitting, tensor_of
-from npu_tensor.graph.tracing import current_watch, watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -64,7 +62,7 @@ def _number(index: Any) -> int | None:
     if not (is_tensor or isinstance(index, np.ndarray)) or index.ndim:
         return None
     is_integer = index.dtype.is_integer if is_tensor else index.dtype.kind in "iu"
-    if not is_integer or index.dtype in (bool_, uint8, np.uint8) or (is_tensor and get_ident() in watches):
+    if not is_integer or index.dtype in (bool_, uint8, np.uint8) or (is_tensor and current_watch() is not None):
         return None
     return int(index)
 
@@ -231,7 +229,7 @@ def get(input: Tensor, index: Any) -> Tensor:
     elements = ops.take_points(basic.permute(*places, *others), *indices)
     added, before = elements.ndim - len(others), _start(resolved.tensors)
     if (watch := current_watch()) is not None and not any(tensor.ndim for tensor in indices):
-        watch.copies[id(elements)] = weakref.ref(elements)
+        watch.copies.add(elements)
     if not added or not before:
         return elements
     order = [*range(added, added + before), *range(added), *range(added + before, elements.ndim)]

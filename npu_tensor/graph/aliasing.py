@@ -22,7 +22,7 @@ from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
 from npu_tensor.graph.history import active, depends, leaf_node, leaf_of, track
 from npu_tensor.graph.nodes import Data, Node, next_order
-from npu_tensor.graph.tracing import Watch, watches
+from npu_tensor.graph.tracing import Watch, current_watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
 from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.memory import Buffer
@@ -305,7 +305,7 @@ class Storage:
         with _lock:
             if not self.has_changed(tensor):
                 return tensor._node  # type: ignore[no-any-return]  # another thread was faster
-            watch = watches.get(threading.get_ident()) if watches else None
+            watch = current_watch()
             outside = watch is not None and self.is_outside(watch)
             start = next_order()
             node = self._writes.nodes.get(view) if self._writes.are_apart else None

@@ -5,7 +5,6 @@ A kernel checks them again when it runs: most indices that are computed have no 
 
 from __future__ import annotations
 
-from threading import get_ident
 from types import CodeType
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from npu_tensor.errors import DimensionError
 from npu_tensor.graph.nodes import Node, located
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.ops.declare import Call, describe
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.reference import evaluate_call
@@ -47,7 +46,7 @@ def known_value(node: Node) -> np.ndarray[Any, Any] | None:
 
     Return None also while a function is captured: what it reads may have other values in later calls.
     """
-    if get_ident() in watches:
+    if current_watch() is not None:
         return None
     spec = node.spec
     if node.value is not None:

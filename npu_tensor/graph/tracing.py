@@ -16,13 +16,27 @@ from npu_tensor.graph.nodes import Node, next_order, place_of
 __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
 
 
+class _Tensors(dict[int, "weakref.ref[Any]"]):
+    """Tensors, held weakly and told apart by identity."""
+
+    def add(self, tensor: Any) -> None:
+        self[id(tensor)] = weakref.ref(tensor)
+
+    def discard(self, tensor: Any) -> None:
+        self.pop(id(tensor), None)
+
+    def __contains__(self, tensor: object) -> bool:
+        reference = self.get(id(tensor))
+        return reference is not None and reference() is tensor
+
+
 class Watch:
     """Effects of a function while it is traced.
 
     Attributes:
         before: Order number at the start.
         created: Data nodes that the function has made.
-        made: Tensors that it has made, weakly, by identity.
+        made: Tensors that it has made.
         reads: Tensors that it has read and may not have made, by their nodes.
         touched: Tensors that it has read or changed and has not made, by identity.
         changes: Lines, as code object and offset, that tried to change an argument.
@@ -31,7 +45,7 @@ class Watch:
         gradients: Leaves whose gradient it has set, each with the gradient before (after the trace, the new one) and a
             flag that is True if it was added to None.
         conditions: Functions of state outside, each with its result now. Other results need another trace.
-        copies: Tensors that are views in a plain call but copies in a capture, weakly, by identity.
+        copies: Tensors that are views in a plain call but copies in a capture.
         lost: Lines that have changed such a copy in place, by its identity, unless it has been stored since.
         without_gradient: Leaves from outside whose gradient it has read as None.
         draws: Generators that it draws seeds from, by the numbers that stand for the seeds, in order.
@@ -46,14 +60,14 @@ class Watch:
     def __init__(self) -> None:
         self.before = next_order()
         self.created: set[Node] = set()
-        self.made: dict[int, weakref.ref[Any]] = {}
+        self.made = _Tensors()
         self.reads: dict[Node, Any] = {}
         self.draws: dict[int, Any] = {}
         self.seeded: set[Any] = set()
         self.touched: dict[int, Any] = {}
         self.without_gradient: set[Any] = set()
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
-        self.copies: dict[int, weakref.ref[Any]] = {}
+        self.copies = _Tensors()
         self.lost: dict[int, tuple[CodeType, int] | None] = {}
         self.changes: list[tuple[CodeType, int] | None] = []
         self.changed: dict[Any, Any] = {}
@@ -64,14 +78,9 @@ class Watch:
         """Whether the node existed before the function was called, or derives the value of a handle that did."""
         return (node.order < self.before and node not in self.created) or node in self._outside
 
-    def has_made(self, tensor: Any) -> bool:
-        """True if the function has made this tensor, False for one from outside."""
-        reference = self.made.get(id(tensor))
-        return reference is not None and reference() is tensor
-
     def touch(self, tensor: Any) -> None:
         """Note a tensor that the function reads or changes."""
-        if not self.has_made(tensor):
+        if tensor not in self.made:
             self.touched[id(tensor)] = tensor
 
     def read(self, tensor: Any) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from types import FunctionType
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast,
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.history import Tracked, active, grad_mode
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, trace_call
 from npu_tensor.jit.trees import call_text, flatten
@@ -135,7 +134,7 @@ class Jitted(Generic[P, R]):
         from npu_tensor.observe.explain import explain_plans
         from npu_tensor.observe.explanation import Explanation
 
-        if watches and threading.get_ident() in watches:
+        if current_watch() is not None:
             raise CaptureError("a function that is being captured cannot explain another one")
         tensors: list[Tensor] = []
         flatten((args, kwargs), tensors)
@@ -168,7 +167,7 @@ class Jitted(Generic[P, R]):
         return method
 
     def _call(self, args: Any, kwargs: Any) -> R:
-        if (watches and threading.get_ident() in watches):
+        if current_watch() is not None:
             return self._function(*args, **kwargs)  # part of another function that is captured or differentiated
         tensors: list[Tensor] = []
         structure = flatten((args, kwargs), tensors)

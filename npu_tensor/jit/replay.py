@@ -89,9 +89,7 @@ def replay_of(trace: Trace) -> Replay:
             # Another thread may let the handle name another node at any time, so it is asked once.
             values[item] = _value(_tensor_at(place)._node)
         for item, number in arguments:
-            if (value := nodes[number].value) is None:
-                value = _value(nodes[number])
-            values[item] = value
+            values[item] = _value(nodes[number])
         for generator, items in draws:
             seed = generator.draw()
             for item in items:

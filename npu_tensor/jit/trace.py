@@ -171,7 +171,7 @@ def trace_call(
     changes = [(each, same(node) if node and node.value is not None else node, none) for each, node, none in changes]
     changed_nodes = [node for _, node, _ in changes if node is not None]
     own = {id(tensor) for tensor in placeholders}
-    inside = [position for position, tensor in enumerate(outputs) if id(tensor) in own or watch.has_made(tensor)]
+    inside = [position for position, tensor in enumerate(outputs) if id(tensor) in own or tensor in watch.made]
     not_computed = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
     not_computed |= {tensor: tensor for position, tensor in enumerate(outputs) if position not in inside}
     derived = {p: v for p, v in _derived(outputs, numbers, watch).items() if p in inside or isinstance(v, Result)}
@@ -191,18 +191,26 @@ def trace_call(
     )
     gradients = {id(leaf.gradient) for leaf in leaves()}  # which a later call may let go of
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
-    without_gradient, conditions = tuple(watch.without_gradient), tuple(watch.conditions)
+    effects = Trace(
+        specs,
+        None,
+        [],
+        (),
+        (),
+        results,
+        result,
+        (),
+        structure,
+        devices,
+        updates=updates,
+        draws=tuple((generator, ()) for generator in watch.draws.values()),
+        touched=touched,
+        without_gradient=tuple(watch.without_gradient),
+        conditions=tuple(watch.conditions),
+        is_tracked=is_tracked,
+    )
     if not roots:
-        nothing = Trace(specs, None, [], (), (), results, result, (), structure, devices)
-        draws: Draws = tuple((generator, ()) for generator in watch.draws.values())
-        return nothing._replace(
-            updates=updates,
-            draws=draws,
-            touched=touched,
-            without_gradient=without_gradient,
-            conditions=conditions,
-            is_tracked=is_tracked,
-        )
+        return effects
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -226,16 +234,14 @@ def trace_call(
     )
     written = {update.target: update.item for update in updates if update.item is not None}
     replaced = frozenset((item, written[tensor]) for item, tensor in outside if tensor in written)
-    made_for = structure, devices, persistent, replaced
-    trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
-    draws = tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items())
-    trace = trace._replace(
-        updates=updates,
-        draws=draws,
-        touched=touched,
-        without_gradient=without_gradient,
-        conditions=conditions,
-        is_tracked=is_tracked,
+    trace = effects._replace(
+        template=template,
+        arguments=tuple(arguments),
+        outside=tuple(outside),
+        recorded=recorded,
+        persistent=persistent,
+        replaced=replaced,
+        draws=tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items()),
     )
     return trace.planned_again()
 

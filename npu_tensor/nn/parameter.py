@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from typing import Any
 
 from npu_tensor.graph.history import same, same_value
@@ -29,7 +28,7 @@ class Parameter(Tensor):
         self._alias = None
         self._name(same_value(tensor._node))
         if (watch := current_watch()) is not None:
-            watch.made[id(self)] = weakref.ref(self)
+            watch.made.add(self)
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:

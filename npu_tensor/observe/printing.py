@@ -12,7 +12,6 @@ import reprlib
 import textwrap
 from collections.abc import Callable
 from contextvars import ContextVar
-from threading import get_ident
 from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -25,7 +24,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.graph.aliasing import Storage, View
 from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import depends_on_placeholder
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.planner.selection import default_device
 
 __all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
@@ -189,7 +188,7 @@ def _is_here(node: Node) -> bool:
 
 def _obstacle(node: Node, caller: FrameType | None) -> str:
     """Why the value must not be computed or fetched now; nothing where it may."""
-    if depends_on_placeholder(node) or get_ident() in watches:
+    if depends_on_placeholder(node) or current_watch() is not None:
         return "a function is being captured"
     if _is_at_work(caller):
         return "npu_tensor is at work in this thread"

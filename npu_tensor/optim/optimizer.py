@@ -267,7 +267,7 @@ def _add_missing(state: State, names: Iterable[str], parameter: Tensor) -> None:
             state[name] = ops.fill(float(is_started), (), float32) if name == "step" else _zeros(parameter)
             if (watch := current_watch()) is not None:
                 watch.outside_since(start, state[name]._node)
-                watch.made.pop(id(state[name]), None)
+                watch.made.discard(state[name])
 
 
 def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> None:

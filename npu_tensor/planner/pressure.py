@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
-from threading import get_ident
 from typing import Final
 
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.graph.history import Tracked
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.tracing import watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.planner.run import realize
 
 __all__ = ["BUDGET", "Pressure", "pressure"]
@@ -48,7 +47,7 @@ class Pressure:
 
     def remember(self, node: Node) -> None:
         """Note a node that has just been recorded."""
-        if watches and get_ident() in watches:
+        if current_watch() is not None:
             return  # A captured function stays whole, and its nodes have no values.
         self._nodes.append(weakref.ref(node))
         if len(self._nodes) > self._crowded:
@@ -57,7 +56,7 @@ class Pressure:
     def arrive(self, nbytes: int) -> None:
         """Count bytes of a value from outside. Compute what is pending if a part of the budget has arrived."""
         self._arrived += nbytes
-        if self._arrived < BUDGET // PARTS or (watches and get_ident() in watches):
+        if self._arrived < BUDGET // PARTS or current_watch() is not None:
             return
         self._arrived = 0
         self.remembers = True
@@ -73,10 +72,10 @@ class Pressure:
     def _living(self) -> list[Node]:
         """Return the remembered nodes that exist and are pending, or may be read by a backward pass alone."""
         references, self._nodes = self._nodes, []
-        both = [(reference, node) for reference in references if (node := reference()) is not None]
-        both = [(reference, node) for reference, node in both if node.value is None or _history(node)]
-        self._nodes += [reference for reference, _ in both]
-        return [node for _, node in both]
+        nodes = [node for reference in references if (node := reference()) is not None]
+        living = [node for node in nodes if node.value is None or _history(node)]
+        self._nodes += map(weakref.ref, living)
+        return living
 
 
 def _history(node: Node) -> tuple[object, ...]:
