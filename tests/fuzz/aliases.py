@@ -11,16 +11,14 @@ others reach nothing, in either library). An operand that overlaps with the targ
 before it, for PyTorch from a copy: see `apart` in programs.py.
 """
 
-import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from drawing import Drawer, name_of
-from programs import Program, difference, execute, shrink
+from programs import Program, difference, execute, run_seeds, seeds_parser, shrink
 
 import npu_tensor as nt
 
@@ -261,29 +259,22 @@ def _compare_values(name: str, theirs: Any, ours: Any) -> str:
     return ""
 
 
+def failure(seed: int) -> str:
+    """Return the shortest program of this seed that differs, and how; nothing if it does not."""
+    program = draw(seed)
+    if not difference(program, compare):
+        return ""
+    short = shrink(program, compare)
+    return f"{short}\n# {difference(short, compare)}"
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others have the next numbers")
+    parser = seeds_parser(__doc__)
     parser.add_argument("--mode", choices=["lazy", "eager"], default="lazy")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--show", action="store_true", help="print every program")
-    parser.add_argument("--limit", type=int, default=5, help="differences after which it ends")
     given = parser.parse_args()
-    start, different = time.perf_counter(), 0
     with nt.config.scope(eager=given.mode == "eager"), nt.default_device(given.device):
-        for seed in range(given.seed, given.seed + given.programs):
-            program = draw(seed)
-            if given.show:
-                print(program, end="\n\n")
-            if difference(program, compare):
-                short = shrink(program, compare)
-                print(f"--- seed {seed}\n{short}\n# {difference(short, compare)}\n", flush=True)
-                different += 1
-                if different == given.limit:
-                    break
-    print(f"{seed - given.seed + 1} programs, {different} different, {time.perf_counter() - start:.1f} s")
-    return different > 0
+        return run_seeds(given, draw, failure)
 
 
 if __name__ == "__main__":

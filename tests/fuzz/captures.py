@@ -9,7 +9,6 @@ random numbers and is compared with the same program without `nt.jit`; the other
 whole numbers in float64, so they are compared bit for bit.
 """
 
-import argparse
 import random
 import sys
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from programs import OURS, REFUSALS, TORCH, execute, scope_of, shown, tensors_of
+from programs import OURS, REFUSALS, TORCH, execute, run_seeds, scope_of, seeds_parser, shown, tensors_of
 
 import npu_tensor as nt
 
@@ -141,25 +140,19 @@ def shrunk(statements: list[str], is_random: bool) -> list[str]:
     return statements
 
 
+def failure(seed: int) -> str:
+    """Return the shortest program of this seed that differs, and how; nothing if it does not."""
+    statements, is_random = draw(seed)
+    if not difference(statements, is_random):
+        return ""
+    short = shrunk(statements, is_random)
+    return "\n".join([*short, f"# {difference(short, is_random)}"])
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", action="store_true")
-    options = parser.parse_args()
-    failed = 0
-    for seed in range(options.seed, options.seed + options.programs):
-        statements, is_random = draw(seed)
-        if options.show:
-            print("\n".join(statements))
-        if difference(statements, is_random):
-            failed += 1
-            short = shrunk(statements, is_random)
-            print(f"# seed {seed}\n" + "\n".join(short) + f"\n# {difference(short, is_random)}\n", flush=True)
-    print(f"{options.programs} programs, {failed} with a difference")
-    return failed > 0
+    torch.set_grad_enabled(False)
+    return run_seeds(seeds_parser(__doc__).parse_args(), lambda seed: "\n".join(draw(seed)[0]), failure)
 
 
 if __name__ == "__main__":
-    torch.set_grad_enabled(False)
     sys.exit(main())

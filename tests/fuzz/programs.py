@@ -4,7 +4,9 @@
 A text can be read, pasted and repeated, and says the same to both libraries.
 """
 
+import argparse
 import re
+import time
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -27,7 +29,9 @@ __all__ = [
     "difference",
     "execute",
     "lenient",
+    "run_seeds",
     "scope_of",
+    "seeds_parser",
     "shown",
     "shrink",
     "to_torch",
@@ -184,6 +188,37 @@ def compare_scopes(theirs: Scope, ours: Scope, compare: Compare) -> str:
 def shown(error: Exception | None) -> str:
     """The first lines of what was raised."""
     return "no error" if error is None else f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def seeds_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that `run_seeds` reads."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others have the next numbers")
+    parser.add_argument("--show", action="store_true", help="print every program")
+    parser.add_argument("--limit", type=int, default=5, help="differences after which it ends")
+    return parser
+
+
+def run_seeds(given: argparse.Namespace, draw: Callable[[int], object], failure: Callable[[int], str]) -> bool:
+    """Run the programs of many seeds. Returns True if one of them differs.
+
+    Args:
+        given: Options of `seeds_parser`.
+        draw: Function from a seed to its program, as text.
+        failure: Function from a seed to its shortest program that differs, and how; to nothing if it does not.
+    """
+    start, different = time.perf_counter(), 0
+    for seed in range(given.seed, given.seed + given.programs):
+        if given.show:
+            print(draw(seed), end="\n\n")
+        if text := failure(seed):
+            print(f"--- seed {seed}\n{text}\n", flush=True)
+            different += 1
+            if different == given.limit:
+                break
+    print(f"{seed - given.seed + 1} programs, {different} different, {time.perf_counter() - start:.1f} s")
+    return different > 0
 
 
 def shrink(program: Program, compare: Compare) -> Program:

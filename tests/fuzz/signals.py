@@ -7,11 +7,12 @@ its value from before the statement or from after it. What computes at the end m
 error.
 """
 
-import argparse
 import os
 import subprocess
 import sys
 from random import Random
+
+from programs import run_seeds, seeds_parser
 
 INTERRUPTED = """
 import random, signal
@@ -134,7 +135,7 @@ def draw(seed: int) -> tuple[str, bool, dict[str, str]]:
 
 
 def difference(seed: int) -> str:
-    """What is wrong with the program of this seed; nothing if it is right."""
+    """Return what is wrong with the program of this seed, or nothing."""
     program, must_print, environment = draw(seed)
     command = [sys.executable, "-c", program]
     try:
@@ -151,17 +152,9 @@ def difference(seed: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others have the next numbers")
-    given = parser.parse_args()
-    different = 0
-    for seed in range(given.seed, given.seed + given.programs):
-        if text := difference(seed):
-            print(text, flush=True)
-            different += 1
-    print(f"{given.programs} programs, {different} different")
-    return different > 0
+    parser = seeds_parser(__doc__)
+    parser.set_defaults(programs=100)
+    return run_seeds(parser.parse_args(), lambda seed: draw(seed)[0], difference)
 
 
 if __name__ == "__main__":

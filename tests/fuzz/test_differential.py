@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch", reason="PyTorch, the other side of the comp
 import aliases  # noqa: E402
 import captures  # noqa: E402
 import expressions  # noqa: E402
-import programs  # noqa: E402
 import signals  # noqa: E402
 import training  # noqa: E402
 from drawing import DTYPES  # noqa: E402
@@ -51,18 +50,14 @@ def test_expressions(mode: str, device: str, count: int, dtypes: tuple[str, ...]
 def test_aliases(mode: str) -> None:
     with nt.config.scope(eager=mode == "eager"):
         for seed in range(150):
-            program = aliases.draw(seed)
-            if programs.difference(program, aliases.compare):
-                short = programs.shrink(program, aliases.compare)
-                pytest.fail(f"{short}\n# {programs.difference(short, aliases.compare)}")
+            if text := aliases.failure(seed):
+                pytest.fail(text)
 
 
 def test_captures() -> None:
     for seed in range(200):
-        statements, is_random = captures.draw(seed)
-        if captures.difference(statements, is_random):
-            short = captures.shrunk(statements, is_random)
-            pytest.fail("\n".join(short) + f"\n# {captures.difference(short, is_random)}")
+        if text := captures.failure(seed):
+            pytest.fail(text)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("modules", 12), ("optimizers", 20)])

@@ -9,17 +9,28 @@ train a few tensors with random options, with up to two schedules, and change op
 between the steps. At their end each library goes on from the state of the other. All values are float64.
 """
 
-import argparse
 import random
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from drawing import name_of
-from programs import OURS, TORCH, Program, compare_scopes, difference, execute, scope_of, shown, shrink
+from programs import (
+    OURS,
+    TORCH,
+    Program,
+    compare_scopes,
+    difference,
+    execute,
+    run_seeds,
+    scope_of,
+    seeds_parser,
+    shown,
+    shrink,
+)
 
 import npu_tensor as nt
 
@@ -352,24 +363,10 @@ def failure(kind: str, seed: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = seeds_parser(__doc__)
     parser.add_argument("--kind", choices=KINDS, default="modules")
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others have the next numbers")
-    parser.add_argument("--show", action="store_true", help="print every program")
-    parser.add_argument("--limit", type=int, default=5, help="differences after which it ends")
     given = parser.parse_args()
-    start, different = time.perf_counter(), 0
-    for seed in range(given.seed, given.seed + given.programs):
-        if given.show:
-            print(KINDS[given.kind](seed), end="\n\n")
-        if text := failure(given.kind, seed):
-            print(f"--- seed {seed}\n{text}\n", flush=True)
-            different += 1
-            if different == given.limit:
-                break
-    print(f"{seed - given.seed + 1} programs, {different} different, {time.perf_counter() - start:.1f} s")
-    return different > 0
+    return run_seeds(given, KINDS[given.kind], partial(failure, given.kind))
 
 
 if __name__ == "__main__":
