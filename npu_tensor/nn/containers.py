@@ -148,7 +148,7 @@ class ParameterList(Module):
 
     def append(self, value: Tensor) -> ParameterList:
         """Add a parameter at the end."""
-        setattr(self, str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
+        setattr(self, str(len(self)), _parameter(value))
         return self
 
     def extend(self, values: Iterable[Tensor]) -> ParameterList:
@@ -175,9 +175,12 @@ class ParameterList(Module):
         return ParameterList(chosen) if isinstance(index, slice) else chosen
 
     def __setitem__(self, index: int, value: Tensor) -> None:
-        name = self._own(Parameter)[index][0]
-        setattr(self, name, value if isinstance(value, Parameter) else Parameter(value))
+        setattr(self, self._own(Parameter)[index][0], _parameter(value))
 
     def _parts_shown(self) -> Iterable[tuple[str, str]]:
         for name, value in self._own(Parameter):
             yield f"({name}): ", f"Parameter containing: [{value.dtype.name} of size {'x'.join(map(str, value.shape))}]"
+
+
+def _parameter(value: Tensor) -> Parameter:
+    return value if isinstance(value, Parameter) else Parameter(value)

@@ -64,10 +64,6 @@ class Module:
         """Add a parameter, or None in its place."""
         setattr(self, name, param)
 
-    def register_module(self, name: str, module: Module | None) -> None:
-        """Add a module, as `add_module`."""
-        self.add_module(name, module)
-
     def get_submodule(self, target: str) -> Module:
         """Return the module at a path such as "layers.0". AttributeError if there is none."""
         module: Any = self
@@ -97,6 +93,8 @@ class Module:
         if hasattr(self, name) and name not in dict(self._own(Module)):
             raise KeyError(f"attribute '{name}' already exists")
         setattr(self, name, module)
+
+    register_module = add_module
 
     def _own(self, kind: type) -> list[tuple[str, Any]]:
         """Attributes of a kind, in the order in which they were first set."""

@@ -40,6 +40,7 @@ __all__ = [
     "KEY",
     "LOCKS",
     "LOG",
+    "LONGEST_FILE_NAME",
     "OBJECTS",
     "OBJECT_SUFFIX",
     "SIDECAR",
@@ -81,6 +82,9 @@ FILE: Final = re.compile(
 )
 
 # With key, suffix and ".temporary" below 143 bytes, the longest file name in a home directory encrypted by eCryptfs.
+LONGEST_FILE_NAME: Final = 255
+"""Length limit of a file name on Linux, in bytes."""
+
 _LONGEST_NAME: Final = 80
 _LONGEST_LOG: Final = 1 << 20
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
@@ -163,8 +167,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     Other processes see it whole, except where the file system cannot replace `path`: then it is copied into it.
     """
     suffix = f".{secrets.token_hex(4)}.temporary"
-    longest = 255 - len(suffix)  # bytes of a file name on Linux
-    temporary = path.with_name(os.fsdecode(os.fsencode(path.name)[:longest]) + suffix)
+    start = os.fsencode(path.name)[: LONGEST_FILE_NAME - len(suffix)]
+    temporary = path.with_name(os.fsdecode(start) + suffix)
     try:
         with open(temporary, "xb") as file:
             yield file

@@ -22,7 +22,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store.files import file_record
+from npu_tensor.runtime.store.files import LONGEST_FILE_NAME, file_record
 from npu_tensor.runtime.store.ready_kernels import MANIFEST, read_manifest
 
 __all__ = ["pack", "unpack"]
@@ -33,8 +33,6 @@ CONTENTS: Final = "pack.json"
 LARGEST_CONTENTS: Final = 64 << 20
 LARGEST_FILE: Final = 256 << 20
 """Bytes; the files of a kernel have some hundred kilobytes."""
-LONGEST_FILE_NAME: Final = 255
-"""Bytes, on Linux."""
 LARGEST_PACK: Final = 4 << 30
 """Bytes of all files together, as many as the cache keeps by default."""
 
