@@ -85,15 +85,26 @@ def _zeros(*shape: int) -> nt.Tensor:
     return nt.zeros(*shape, dtype=nt.bfloat16).realize()
 
 
+def _weights(rows: int, features: int, dtype: Any) -> nt.Tensor:
+    if dtype.block == 1:
+        return _zeros(rows, features)
+    return nt.from_numpy(np.zeros((rows, features // dtype.block), dtype.numpy))
+
+
 class _Step:
     """The parts of a step, as pending tensors of bfloat16."""
 
     def __init__(self, shape: DecoderShape, context: int) -> None:
         self.shape = shape
         self.context = context
-
-    def _linear(self, x: nt.Tensor, rows: int) -> nt.Tensor:
-        return _product(x, rows, self.shape.weights)
+        # All weights before the first op: pending results are computed when much memory arrives from outside.
+        width, hidden, mixed = shape.width, shape.hidden, shape.heads * shape.features
+        cached = shape.cached_heads * shape.features
+        self._projections = [_weights(rows, width, shape.weights) for rows in (mixed, cached, cached)]
+        self._mixed = _weights(width, mixed, shape.weights)
+        self._widened = [_weights(hidden, width, shape.weights) for _ in range(2)]
+        self._narrowed = _weights(width, hidden, shape.weights)
+        self._head = _weights(shape.vocabulary, width, shape.head)
 
     def _turned(self, projected: nt.Tensor, heads: int) -> nt.Tensor:
         position = nt.zeros(1, dtype=nt.int32).realize()
@@ -127,26 +138,28 @@ class _Step:
 
     def logits(self) -> nt.Tensor:
         """Of the token that follows."""
-        return _product(_zeros(self.shape.width), self.shape.vocabulary, self.shape.head)
+        result: nt.Tensor = nt.linear(_zeros(self.shape.width), self._head)
+        return result
 
     # --- the products of a layer, and what is between them
 
     def projections(self, x: nt.Tensor) -> Sequence[nt.Tensor]:
-        """Of queries, keys and values."""
-        s = self.shape
-        return [self._linear(x, heads * s.features) for heads in (s.heads, s.cached_heads, s.cached_heads)]
+        """Queries, keys and values."""
+        return [nt.linear(x, weights) for weights in self._projections]
 
     def mixed(self) -> nt.Tensor:
         """The projection of what attention gives."""
-        return self._linear(_zeros(self.shape.heads * self.shape.features), self.shape.width)
+        result: nt.Tensor = nt.linear(_zeros(self.shape.heads * self.shape.features), self._mixed)
+        return result
 
     def widened(self, x: nt.Tensor) -> Sequence[nt.Tensor]:
         """Both first products of the gated network."""
-        return [self._linear(x, self.shape.hidden) for _ in range(2)]
+        return [nt.linear(x, weights) for weights in self._widened]
 
     def narrowed(self, x: nt.Tensor) -> nt.Tensor:
         """The last product of it."""
-        return self._linear(x, self.shape.width)
+        result: nt.Tensor = nt.linear(x, self._narrowed)
+        return result
 
     def between(self) -> Sequence[nt.Tensor]:
         """What is left of a layer without its products."""
@@ -154,15 +167,6 @@ class _Step:
         q, k = (self._turned(_zeros(heads * s.features), heads) for heads in (s.heads, s.cached_heads))
         gated = _zeros(s.hidden).silu() * _zeros(s.hidden)
         return [self._normed(x), q, k, self.attention(), self._normed(x + x), gated, x + x]
-
-
-def _product(x: nt.Tensor, rows: int, dtype: Any) -> nt.Tensor:
-    features = x.shape[-1]
-    weights = _zeros(rows, features)
-    if dtype.block > 1:
-        weights = nt.from_numpy(np.zeros((rows, features // dtype.block), dtype.numpy))
-    result: nt.Tensor = nt.linear(x, weights)
-    return result
 
 
 def _kernels(device: SimulatedDevice, *results: nt.Tensor) -> list[_Kernel]:

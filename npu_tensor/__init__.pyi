@@ -1674,7 +1674,7 @@ def set_default_dtype(d: Any) -> None:
 
     >>> nt.set_default_dtype(nt.float32)"""
 def set_grad_enabled(mode: builtins.bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, in a with block or a decorated function.
+    """Switch gradients on or off for this thread from now on, in a with block or in a decorated function.
 
     >>> nt.set_grad_enabled(True)"""
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:

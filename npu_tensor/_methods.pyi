@@ -1266,7 +1266,7 @@ class Methods:
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
     def type(self, dtype: Any = None) -> Any:
-        """As another dtype; without one, the name of the own."""
+        """Convert to a dtype. Without one, return the name of the tensor's dtype."""
     def type_as(self, other: Tensor) -> Tensor:
         """As the dtype of other."""
     def unbind(self, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:

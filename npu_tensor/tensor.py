@@ -533,7 +533,7 @@ _HINTS = {
     "strides": "x.stride() gives them, in elements",
     "tobytes": "write x.numpy().tobytes()",
 }
-"""What to say where PyTorch's tensors, or NumPy's arrays, have an attribute that these do not have."""
+"""Hints for attributes that PyTorch's tensors or NumPy's arrays have and these tensors do not."""
 
 
 def wrap(node: Node) -> Tensor:

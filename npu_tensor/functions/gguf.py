@@ -223,7 +223,7 @@ def load_gguf(path: str | os.PathLike[str]) -> GGUF:
     version other than 2 and 3, or has tensors of a type other than F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, Q5_0,
     Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4.
 
-    Of a file that was split, as `model-00001-of-00003.gguf`, all parts are read; the metadata is that of the first.
+    All parts of a split file, such as `model-00001-of-00003.gguf`, are read; the metadata is that of the first part.
     Raises FileNotFoundError for a part that is not beside the others.
     """
     file = _mapped(path)

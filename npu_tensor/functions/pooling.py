@@ -229,7 +229,7 @@ def adapted(
     places: int,
     reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean,
 ) -> Tensor:
-    """Reduce each place dimension to so many parts. The result is never the input itself."""
+    """Reduce each place dimension to the given number of parts. The result is never the input itself."""
     require_places(input, places)
     dtype, result = require_float(input), wide(input)
     several = isinstance(output_size, (tuple, list))

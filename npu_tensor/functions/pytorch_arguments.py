@@ -56,7 +56,7 @@ class _Entered(GradMode):
 
 @composite(method=False)
 def set_grad_enabled(mode: bool) -> Any:
-    """Whether gradients pass through what this thread records from now on, in a with block or a decorated function.
+    """Switch gradients on or off for this thread from now on, in a with block or in a decorated function.
 
     >>> nt.set_grad_enabled(True)
     """
@@ -86,7 +86,7 @@ registry.publish("nelement", registry.Public(None, Tensor.numel))
 
 @composite("type", function=False)
 def type_of(input: Tensor, dtype: Any = None) -> Any:
-    """As another dtype; without one, the name of the own."""
+    """Convert to a dtype. Without one, return the name of the tensor's dtype."""
     return str(input.dtype) if dtype is None else input.to(dtype)
 
 

@@ -41,7 +41,7 @@ class LanguageModel(NamedTuple):
         max_new_tokens: int | None = None,
         **fields: Any,
     ) -> Generation:
-        """The tokens that continue a text, at most so many, as an iterator that computes them.
+        """Return an iterator that computes the tokens that continue a text, up to `tokens` of them.
 
         max_new_tokens: another name of `tokens`. fields: of `sampling`, in place of what it has, such as temperature.
         """
@@ -50,7 +50,7 @@ class LanguageModel(NamedTuple):
         return Generation(self.decoder, self.tokenizer.encode(prompt), most, chosen, self.tokenizer.ends)
 
     def generate(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling(), **others: Any) -> str:  # noqa: B008
-        """The text that continues a text, by at most so many tokens. others: as for `generation`."""
+        """Return the text that continues a text, up to `tokens` tokens long. others: as for `generation`."""
         run = self.generation(prompt, tokens, sampling, **others)
         return self.tokenizer.decode(list(run), run.prompt)
 

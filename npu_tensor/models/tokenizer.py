@@ -134,7 +134,7 @@ class Tokenizer:
             from npu_tensor.models.chat_templates import environment
         except ImportError:
             raise ImportError(f"chats need the package jinja2: {install_command('jinja2')}") from None
-        # As in transformers, what templates ask for is there also where a chat has none of it.
+        # Templates may ask for tools and documents; transformers passes None where a chat has none.
         given = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
         try:
             return environment().from_string(self._template).render(**given, **self._names)

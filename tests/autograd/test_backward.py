@@ -454,7 +454,7 @@ def test_what_fails_while_it_is_captured_changes_no_gradient() -> None:
 
 @pytest.mark.parametrize("viewed", [False, True])
 def test_a_frozen_leaf_keeps_its_gradient(viewed: bool) -> None:
-    """As the parameters of a discriminator do while the generator is trained."""
+    """The parameters of a discriminator are frozen while the generator is trained."""
     seen = []
     for lib in (nt, torch):
         w = lib.ones(2, requires_grad=True)

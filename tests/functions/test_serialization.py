@@ -265,7 +265,7 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a file that is mounted into a container: renaming another one to it is EBUSY, opening it works."""
+    """A file mounted into a container can be opened for writing, but renaming another file to it raises EBUSY."""
 
     def busy(*_: object) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))

@@ -334,7 +334,7 @@ def _cloned(value: Any) -> Any:
 
 
 def compare(name: str, theirs: Any, ours: Any) -> str:
-    """What two tensors differ in; nothing if they agree."""
+    """Return how two tensors differ, or nothing."""
     if name_of(theirs.dtype) != ours.dtype.name or tuple(theirs.shape) != tuple(ours.shape):
         return f"{name} is {ours.dtype.name}{list(ours.shape)}, in PyTorch {name_of(theirs.dtype)}{list(theirs.shape)}"
     if theirs.requires_grad != ours.requires_grad:

@@ -136,7 +136,7 @@ def test_rates_are_those_of_pytorch(schedules: tuple[str, ...], halved: bool) ->
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.filterwarnings("ignore:.*lr_scheduler.step")
 def test_a_schedule_goes_on_from_a_state(schedule: str) -> None:
-    """Of this library and of PyTorch, with the state of the optimizer, and as text."""
+    """Compare both libraries, with the state of the optimizer, also as text."""
 
     def begun(lib: Any) -> tuple[Any, Any]:
         optimizer = lib.optim.SGD(_parameters(lib), lr=0.02, momentum=0.5)
@@ -275,7 +275,7 @@ def test_options_are_read_at_each_step(change: str, captured: bool) -> None:
 
 @pytest.mark.parametrize("captured", [False, True])
 def test_betas_as_a_list(captured: bool) -> None:
-    """As JSON has them."""
+    """JSON has lists where Python programs have tuples."""
     curves = []
     for lib in (nt, torch):
         parameters = _parameters(lib)

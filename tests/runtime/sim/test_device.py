@@ -121,7 +121,7 @@ def test_products_of_bfloat16_may_be_float32(rows: int) -> None:
 @needs_compiler
 @pytest.mark.parametrize("index", [5, -1])
 def test_an_index_out_of_range_is_an_error_as_on_the_cpu(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if its values were not known yet.
+    # Its values then count as not known yet.
     monkeypatch.setattr(sys.modules["npu_tensor.tensor"], "check_indices", lambda *_: None)
     table = bfloat16(5, 32)
     messages = []
