@@ -51,6 +51,7 @@ demo: $(VENV)/.installed
 check: $(VENV)/.installed-test
 	@echo 'two to four minutes on two cores'
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	@$(MAKE) --no-print-directory --jobs --keep-going types reference compiled
 
 types: $(VENV)/.installed-test
@@ -68,6 +69,7 @@ compiled: $(VENV)/.installed-test
 test: $(VENV)/.installed-test
 	@echo 'all tests, those of the ops three times: about 25 minutes on two cores; make check runs a part in two to four'
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	@# What is wrong with types is shown once more behind the tests.
 	@$(MAKE) --no-print-directory --jobs types suite || { status=$$?; $(BIN)/mypy; exit $$status; }
 

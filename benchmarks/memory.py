@@ -59,9 +59,7 @@ def peak(elements: int, dtype: str) -> dict[str, int]:
 
 def measure(elements: int, dtype: str) -> dict[str, Any]:
     """One row, from a fresh process. Bytes; `total` is inputs and what was added, `asked` its bound."""
-    program = (
-        f"import json; from {__package__}.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
-    )
+    program = f"import json; from {__package__}.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=PIPE, text=True, check=True)
     counts = json.loads(finished.stdout)
     total = counts["inputs"] + counts["added"]
@@ -84,10 +82,7 @@ def main(quick: bool) -> Outcome:
     table = Table(
         f"peak memory of the chain on {rows[0]['elements']:,} elements, MiB",
         ["dtype", *columns, "met"],
-        [
-            [row["dtype"], *(f"{row[name] / 2**20:.1f}" for name in columns), verdict(row["met"])]
-            for row in rows
-        ],
+        [[row["dtype"], *(f"{row[name] / 2**20:.1f}" for name in columns), verdict(row["met"])] for row in rows],
     )
     return Outcome({"rows": rows}, [table])
 

@@ -1,5 +1,6 @@
 """The models of the suite, each for npu_tensor and for PyTorch with the same numbers.
 
+Example:
     model = MODELS["transformer_block"]
     x = npu_tensor.from_numpy(model.input).to("bfloat16").realize()
     call, twin = model.npu_tensor("bfloat16"), model.torch("bfloat16")

@@ -27,9 +27,7 @@ from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 __all__ = ["BATCH", "contenders", "main", "measure", "summary"]
 
 SUITES: Final = ("ops", "chains")
-WORKLOADS: Final = tuple(
-    dict.fromkeys(w.name for group in GROUPS if group.suite in SUITES for w in group.workloads)
-)
+WORKLOADS: Final = tuple(dict.fromkeys(w.name for group in GROUPS if group.suite in SUITES for w in group.workloads))
 
 BATCH: Final = 16
 """Independent sets of operands in one jitted function, as the layers of a model have."""
@@ -128,9 +126,7 @@ def _batch(case: Case) -> Call:
     library, width = Jitted(), case.workload.operands
 
     def batch(*operands: nt.Tensor) -> tuple[nt.Tensor, ...]:
-        return tuple(
-            case.workload.compute(library, *operands[i : i + width]) for i in range(0, len(operands), width)
-        )
+        return tuple(case.workload.compute(library, *operands[i : i + width]) for i in range(0, len(operands), width))
 
     # The values of every set are different, so that nothing is computed once for all.
     sets = [np.roll(values, number) for number in range(BATCH) for values in case.values]

@@ -70,9 +70,7 @@ def _beside_rules(graphs: int) -> list[dict[str, Any]]:
             ratios.append({name: reached / other for name, other in rules(graph).items()})
         worst = max(max(ratio.values()) for ratio in ratios)
         medians = {name: statistics.median(ratio[name] for ratio in ratios) for name in ratios[0]}
-        rows.append(
-            {"family": family, "graphs": len(ratios), **medians, "worst": worst, "met": worst <= 1 + 1e-9}
-        )
+        rows.append({"family": family, "graphs": len(ratios), **medians, "worst": worst, "met": worst <= 1 + 1e-9})
     return rows
 
 

@@ -189,9 +189,7 @@ def _show(suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
 def lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """A line per figure, with the median over those of npu_tensor that were measured on the CPU."""
     here = [row for row in rows if (row["device"], row["kind"]) == ("cpu", "measured")]
-    ours, jitted = (
-        {_contest(row): row["p50"] for row in here if row["contender"] == contender} for contender in OURS
-    )
+    ours, jitted = ({_contest(row): row["p50"] for row in here if row["contender"] == contender} for contender in OURS)
     return [
         [
             *(row[name] for name in ("case", "dtype", "size")),

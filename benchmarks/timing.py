@@ -80,9 +80,7 @@ def _turn(name: str, around: Around | None) -> Iterator[None]:
         raise CallFailed(name) from error
 
 
-def interleaved(
-    contenders: Mapping[str, Call], effort: Effort, around: Around | None = None
-) -> dict[str, list[float]]:
+def interleaved(contenders: Mapping[str, Call], effort: Effort, around: Around | None = None) -> dict[str, list[float]]:
     """Seconds per call in every block of every contender; every other round takes them in reverse order.
 
     Raises CallFailed.

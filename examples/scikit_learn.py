@@ -1,5 +1,6 @@
 """scikit-learn and SciPy on tensors, by the array API standard: they compute with npu_tensor's functions.
 
+Example:
     pip install scikit-learn scipy
     python scikit_learn.py
 """

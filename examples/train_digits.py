@@ -39,9 +39,7 @@ class Digits(NamedTuple):
 
 def mlp() -> nn.Module:
     """The network of `npu-tensor demo`: two hidden layers."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
-    )
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 def cnn() -> nn.Module:

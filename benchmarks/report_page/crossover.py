@@ -112,9 +112,7 @@ def plot(rows: Sequence[Row], stars: Sequence[Crossing]) -> go.Figure:
         figure.add_trace(_star(crossing), *place(dtypes.index(crossing.dtype)))
     sizes = sorted(set(map(_size, rows)))
     figure.update_xaxes(type="log", tickvals=sizes, ticktext=list(map(str, sizes)), title_text="n of n x n by n x n")
-    figure.update_yaxes(
-        type="log", dtick=1, title_text="time", ticksuffix="s", exponentformat="SI", minexponent=0
-    )
+    figure.update_yaxes(type="log", dtick=1, title_text="time", ticksuffix="s", exponentformat="SI", minexponent=0)
     one_legend(figure)
     return figure
 

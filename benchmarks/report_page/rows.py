@@ -10,6 +10,7 @@ from ..results import Row
 
 __all__ = ["NOISY", "Pair", "device_name", "entrant", "intensity", "label", "pairs", "read"]
 
+
 def read(results: Mapping[str, Any]) -> list[Row]:
     """The rows of what schema.json describes."""
     return [Row(**row) for row in results["rows"]]

@@ -53,9 +53,7 @@ def plot(pairs: Sequence[Pair]) -> go.Figure:
         figure=blank(round((len(ours) + 0.8) * BAR_PIXELS * len(labels)) + REST_PIXELS),
     )
     for name, colour in ours.items():  # a plain mark in the legend, whether or not the first bar is hatched
-        figure.add_bar(
-            x=[None], y=labels[:1], name=name, legendgroup=name, offsetgroup=name, marker={"color": colour}
-        )
+        figure.add_bar(x=[None], y=labels[:1], name=name, legendgroup=name, offsetgroup=name, marker={"color": colour})
     for column, peer in enumerate(peers, 1):
         here = [pair for pair in pairs if pair.peer.contender == peer]
         for name, colour in ours.items():
@@ -66,9 +64,7 @@ def plot(pairs: Sequence[Pair]) -> go.Figure:
             col=column,
         )
         figure.add_vline(x=1, line_width=1, col=column, row=1)
-    figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=labels, autorange="reversed", ticks=""
-    )
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=labels, autorange="reversed", ticks="")
     figure.update_layout(bargap=0.3, barmode="group")
     return figure
 
@@ -109,9 +105,7 @@ def _bars(name: str, colour: str, pairs: Sequence[Pair]) -> go.Bar:
         textfont={"size": 9},
         cliponaxis=False,
         marker={"color": colour, "pattern": {"shape": ["" if pair.ratio >= 1 else HATCH for pair in pairs]}},
-        customdata=[
-            [pair.ratio, pair.ours.p50 * 1e6, pair.peer.p50 * 1e6, entrant(pair.peer)] for pair in pairs
-        ],
+        customdata=[[pair.ratio, pair.ours.p50 * 1e6, pair.peer.p50 * 1e6, entrant(pair.peer)] for pair in pairs],
         hovertemplate="%{y}<br>%{customdata[0]:.2f} times as fast (measured)<br>"
         f"{name}: %{{customdata[1]:,.1f}} us<br>"
         "%{customdata[3]}: %{customdata[2]:,.1f} us<extra></extra>",

@@ -23,6 +23,7 @@ from npu_tensor.ops.expression import Program
 
 __all__ = ["CASTS", "CYCLES", "PrimitiveForm", "cycles", "has_code", "lanes_cycles", "program_bytes"]
 
+
 class PrimitiveForm(NamedTuple):
     """A cheaper way to compute an instruction: its name, its operands in the order of that, and the constant factor."""
 

@@ -253,5 +253,3 @@ def _is_one_or_more(program: Program, number: int, positive: Collection[int]) ->
         and all(operand in positive for operand in operands)
         and any(constant is not None and constant >= 1 for constant in constants)
     )
-
-

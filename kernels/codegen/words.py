@@ -8,6 +8,7 @@ from npu_tensor.ops.expression import Program
 
 __all__ = ["keep_function", "runtime_word", "word_dtype"]
 
+
 def word_dtype(program: Program, slot: int) -> Word | None:
     """What the number in a slot is passed as; None if the program reads it in two ways."""
     words: set[Word] = {

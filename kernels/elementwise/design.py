@@ -62,9 +62,7 @@ class _ConfigurationBuilder:
         self.form, self.formula = form, formula
         arguments = len(form.inputs) + len(form.outputs)
         self.builder = Builder(formula.name[:LONGEST_NAME], arch, form.array_columns, arguments)
-        self.tiles = [
-            ObjectType(form.inputs[channel[0]], (len(channel) * form.tile,)) for channel in form.channels
-        ]
+        self.tiles = [ObjectType(form.inputs[channel[0]], (len(channel) * form.tile,)) for channel in form.channels]
         self.results = [ObjectType(dtype, (form.tile,)) for dtype in form.outputs]
         self.resident = [
             ObjectType(form.inputs[slot], (form.kept_bytes(slot) // form.itemsize(slot),)) for slot in form.resident

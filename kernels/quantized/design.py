@@ -137,9 +137,7 @@ class QuantizedProblem(NamedTuple):
     def weights_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern]:
         """The words of the weights of each part."""
         objects, words = self.order.objects, self.order.object_bytes // WORD
-        return [
-            AccessPattern.linear(part.units * part.objects * words, part.first * objects * words) for part in parts
-        ]
+        return [AccessPattern.linear(part.units * part.objects * words, part.first * objects * words) for part in parts]
 
     def results_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern] | None:
         """Where the words of results of the first turn go for each part, in the order in which they leave the cores.

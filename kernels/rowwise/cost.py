@@ -36,6 +36,7 @@ LANES_BYTES: Final = 256
 MASK: Final = 3
 """Cycles that leave the lanes behind the end of a row out of a reduction."""
 
+
 class WalkCost(NamedTuple):
     """Of a walk: cycles for each vector of the row, and for the values of the row that are known afterwards."""
 

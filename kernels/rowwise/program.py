@@ -113,8 +113,7 @@ def row_values(row: RowProgram) -> tuple[tuple[int, ...], ...]:
     for number, instruction in enumerate(row.program.instructions):
         used.update(o for o in instruction.operands if varies[number] or level[o] < level[number])
     return tuple(
-        tuple(n for n in sorted(used) if level[n] == stage and not varies[n])
-        for stage in range(1, len(walks(row)) + 1)
+        tuple(n for n in sorted(used) if level[n] == stage and not varies[n]) for stage in range(1, len(walks(row)) + 1)
     )
 
 

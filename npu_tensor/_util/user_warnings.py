@@ -1,5 +1,6 @@
 """The user's line: where an op was recorded, and where warnings point.
 
+Example:
     warn("the NPU is gone; the CPU computes")       # model.py:12: RuntimeWarning: the NPU is gone; ...
 """
 

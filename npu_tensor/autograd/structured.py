@@ -383,8 +383,8 @@ RULES: Final[dict[str, Rule]] = {
     "sum": _sum,
     "mean": _mean,
     "contract": _contract,
-    "linear_quantized": lambda of, number: (
-        (of.gradient.float() @ of.operands[1].dequantize()).to(of.spec(number).dtype)
+    "linear_quantized": lambda of, number: (of.gradient.float() @ of.operands[1].dequantize()).to(
+        of.spec(number).dtype
     ),
     "rotate": _rotate,
     "reshape": lambda of, number: of.gradient.reshape(*of.spec(number).shape),

@@ -1,5 +1,6 @@
 """The command `npu-tensor-gen-kernels`, also installed as `ggml-hsa-gen-kernels`: makes kernels before they are needed.
 
+Example:
     npu-tensor-gen-kernels --config my-kernels.json --output-dir ./precompiled --verbose
     export NPU_TENSOR_KERNEL_DIR=./precompiled
 """

@@ -539,9 +539,9 @@ class _End:
 class SequenceBuilder:
     """Collects what the host does with a configuration; `build` freezes it as a design.
 
-        sequence = SequenceBuilder(configuration)
-        x = sequence.host_buffer("x", "int32", 4096)
-        sequence.fill(configuration.fifo("x0"), x, AccessPattern.linear(4096))
+    sequence = SequenceBuilder(configuration)
+    x = sequence.host_buffer("x", "int32", 4096)
+    sequence.fill(configuration.fifo("x0"), x, AccessPattern.linear(4096))
     """
 
     def __init__(self, configuration: Configuration | None) -> None:

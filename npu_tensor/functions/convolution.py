@@ -315,9 +315,7 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
 
 
 @composite(method=False, ggml="IM2COL")
-def unfold(
-    input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
-) -> Tensor:
+def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions).
 
     >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)

@@ -332,9 +332,7 @@ def logspace(
 
 
 @composite("range", method=False, creates=True)
-def range_with_end(
-    start: float, end: float, step: float = 1, dtype: DTypeLike = None, device: Any = None
-) -> Tensor:
+def range_with_end(start: float, end: float, step: float = 1, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """start, start + step, ... up to and including end, of the default float dtype unless `dtype` says otherwise.
 
     >>> nt.range(0, 3)

@@ -188,9 +188,7 @@ def instance_norm(
 
 
 @composite(method=False)
-def local_response_norm(
-    input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
-) -> Tensor:
+def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta; channels are dimension 1.
 
     >>> nt.local_response_norm(nt.ones(1, 3, 2), 2)

@@ -76,9 +76,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 @composite(method=False)
-def searchsorted(
-    sorted_sequence: Tensor, input: Operand, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
+def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
 
     NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape.

@@ -19,6 +19,7 @@ from npu_tensor.tensor import Tensor
 
 __all__ = ["ValuesIndices", "cut", "joined"]
 
+
 class ValuesIndices(NamedTuple):
     """Result of max, min, sort and topk along a dimension."""
 
@@ -44,6 +45,7 @@ def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor
 
 
 # --- extents and order of dimensions
+
 
 @composite(function=False, view=True)
 def view(input: Tensor, *shape: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """python -m npu_tensor.ggml_hsa --builtin: puts ready kernels into the package, for a wheel that is built next.
 
+Example:
     NPU_TENSOR_KERNEL_TARGETS=aie2,aie2p python -m npu_tensor.ggml_hsa --builtin --config model-kernels.json
     python -m pip wheel --no-deps .
 """

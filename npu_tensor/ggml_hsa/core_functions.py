@@ -64,9 +64,7 @@ class Family(enum.Enum):
     def functions(self) -> list[KernelFunction]:
         """How the functions are declared. The length of what a pointer points to is given with every call."""
         text = Source(self.label, self.text())
-        return [
-            KernelFunction(symbol(op, dtype), (*_pointers(op, dtype), "int32"), text) for op, dtype in _texts(self)
-        ]
+        return [KernelFunction(symbol(op, dtype), (*_pointers(op, dtype), "int32"), text) for op, dtype in _texts(self)]
 
 
 def symbol(op: str, dtype: DType) -> str:

@@ -86,9 +86,7 @@ class View:
 
     def meets(self, other: View) -> bool:
         """Whether the two may have elements in common: whether their ranges of addresses overlap."""
-        return (
-            self.first <= other.last and other.first <= self.last and self.spec.size != 0 and other.spec.size != 0
-        )
+        return self.first <= other.last and other.first <= self.last and self.spec.size != 0 and other.spec.size != 0
 
 
 # One lock for all storages: the first view of a tensor, writes that others see, and the first use of a tensor after one

@@ -45,9 +45,7 @@ def replay_of(trace: Trace) -> Replay:
     read_gradients = [leaf for _, (leaf, _) in places if leaf is not None]
     read = [(item, place) for item, place in places if item not in replaced]
     overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
-    changes = [
-        (_place(each.target), each.item, each.spec) for each in trace.updates if isinstance(each.target, Tensor)
-    ]
+    changes = [(_place(each.target), each.item, each.spec) for each in trace.updates if isinstance(each.target, Tensor)]
     gradients = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Leaf)]
     shared = trace.touched
     sharing, moves = Storage.sharing(shared), Storage.moves
@@ -138,9 +136,7 @@ def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool
     return False
 
 
-def _run_overwriting(
-    overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]
-) -> None:
+def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]) -> None:
     """Run a plan that writes over the values of tensors from outside.
 
     Meanwhile these tensors name nodes that other threads wait for, so that only what had the value before can read it.

@@ -229,9 +229,7 @@ def trace_call(
         else:
             template[item] = leaf.value
     recorded = tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes)
-    persistent = frozenset(
-        item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers
-    )
+    persistent = frozenset(item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers)
     written = {update.target: update.item for update in updates if update.item is not None}
     replaced = frozenset((item, written[tensor]) for item, tensor in outside if tensor in written)
     trace = effects._replace(

@@ -42,9 +42,7 @@ def _raise(text: str) -> None:
 
 def environment() -> ImmutableSandboxedEnvironment:
     """Return a sandbox with the tags, filters and functions that templates may use."""
-    made = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     made.filters["tojson"] = _tojson
     made.globals |= {"raise_exception": _raise, "strftime_now": lambda form: datetime.now().strftime(form)}
     return made

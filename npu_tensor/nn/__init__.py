@@ -12,9 +12,25 @@ from npu_tensor.nn.parameter import Parameter
 from npu_tensor.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "Module", "ModuleDict", "ModuleList", "MultiheadAttention",
-    "Parameter", "ParameterList", "RNNCell", "Sequential", "TransformerEncoder", "TransformerEncoderLayer",
-    "functional", "functional_call", "init", "utils",
+    "GRU",
+    "LSTM",
+    "RNN",
+    "GRUCell",
+    "LSTMCell",
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "MultiheadAttention",
+    "Parameter",
+    "ParameterList",
+    "RNNCell",
+    "Sequential",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+    "functional",
+    "functional_call",
+    "init",
+    "utils",
 ]
 __all__ += _of_functions + _with_weights
 

@@ -63,9 +63,7 @@ class MultiheadAttention(Module):
         """Queries, keys and values, (batch, heads, tokens, features)."""
         in_proj = getattr(self, "in_proj_weight", None)
         weights = (
-            in_proj.chunk(3)
-            if in_proj is not None
-            else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+            in_proj.chunk(3) if in_proj is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         )
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         if in_proj is not None and inputs[0] is inputs[1] is inputs[2]:  # one product
@@ -179,9 +177,7 @@ class TransformerEncoderLayer(Module):
 class TransformerEncoder(Module):
     """Copies of a layer, one after the other, and a norm behind them."""
 
-    def __init__(
-        self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None
-    ) -> None:
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
         self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
         self.num_layers, self.norm = num_layers, norm
 

@@ -20,8 +20,20 @@ from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d", "Embedding", "GroupNorm",
-    "Identity", "LayerNorm", "Linear", "PReLU", "RMSNorm", "Unflatten",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "Embedding",
+    "GroupNorm",
+    "Identity",
+    "LayerNorm",
+    "Linear",
+    "PReLU",
+    "RMSNorm",
+    "Unflatten",
 ]
 F: Any = functional
 

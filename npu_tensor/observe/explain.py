@@ -1,5 +1,6 @@
 """explain: where every op of a graph will run, in which kernel, and why. Plans and compiles, but computes nothing.
 
+Example:
     y = (x @ w).relu()
     table = nt.explain(y)
     print(table)  # also table.rows for pandas, table.svg(), table.mermaid(), table.save("graph.svg")

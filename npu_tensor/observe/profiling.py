@@ -1,5 +1,6 @@
 """profile: where the time of a block goes, by op, by line of the program and by device.
 
+Example:
     with nt.profile() as p:
         for batch in batches:
             model(batch).realize()

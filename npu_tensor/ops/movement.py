@@ -475,9 +475,7 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
-@op(
-    kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True, indices=_index_along
-)
+@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True, indices=_index_along)
 def take_op(input, index, /, dim: int, name: str = "index", caller: str = ""):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 

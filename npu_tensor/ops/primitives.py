@@ -159,9 +159,7 @@ def _extreme_of_row(function: Callable[..., Any], empty: float) -> Primitive:
 
 
 def _position(function: Callable[..., Any]) -> Primitive:
-    return Primitive(
-        1, lambda x: function(x, axis=-1, keepdims=True), "position", flops=2, reduces=True, error="step"
-    )
+    return Primitive(1, lambda x: function(x, axis=-1, keepdims=True), "position", flops=2, reduces=True, error="step")
 
 
 PRIMITIVES: Final[dict[str, Primitive]] = {
@@ -182,9 +180,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
         bounds=_within(1, factor=2),
     ),
     "sub": Primitive(2, np.subtract, folds=True, bounds=_within(1, factor=2)),
-    "mul": _inexact(
-        np.multiply, 1, 2, folds=True, error="kept", sign="nonnegative of nonnegative", bounds=_within(2)
-    ),
+    "mul": _inexact(np.multiply, 1, 2, folds=True, error="kept", sign="nonnegative of nonnegative", bounds=_within(2)),
     "div": _inexact(np.divide, 4, 2, error="kept", sign="nonnegative of nonnegative"),
     "maximum": _extreme_of_two(np.maximum),
     "minimum": _extreme_of_two(np.minimum),

@@ -103,17 +103,19 @@ def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType
         filename = f"<npu_tensor.{name}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         namespace.update(STEPS)
-        namespace.update({
-            "_absent": _absent,
-            "_by_keyword": _by_keyword,
-            "_calls": op.calls,
-            "_comparable": _comparable,
-            "_flat": _flat,
-            "_getframe": sys._getframe,
-            "_only": _only,
-            "_op": op,
-            **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
-        })
+        namespace.update(
+            {
+                "_absent": _absent,
+                "_by_keyword": _by_keyword,
+                "_calls": op.calls,
+                "_comparable": _comparable,
+                "_flat": _flat,
+                "_getframe": sys._getframe,
+                "_only": _only,
+                "_op": op,
+                **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
+            }
+        )
         exec(compile(text, filename, "exec"), namespace)
         compiled = namespace[name]
         # The code comes last: another thread that calls the function meanwhile compiles it, too.

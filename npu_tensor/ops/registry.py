@@ -139,9 +139,7 @@ def op(**declaration: Any) -> Callable[[Callable[P, Any]], Recorder[P]]:
         declared.record = record
         if declared.public:
             method = record if declared.operands else None
-            publish(
-                declared.name, Public(record, method, declared, declared.ggml, declared.in_place), declared.aliases
-            )
+            publish(declared.name, Public(record, method, declared, declared.ggml, declared.in_place), declared.aliases)
         OPS[declared.name] = declared
         if declared.ufunc is not None:
             UFUNCS[declared.ufunc] = record

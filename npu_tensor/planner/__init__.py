@@ -1,5 +1,6 @@
 """Planning is a pipeline, and each stage hands one record on; `planner.plan` shows it.
 
+The stages:
     graph       graph.structure.digraph   equal ops merged
     cuts        cuts.candidate_cuts       views folded into strides, ops fused into tasks, devices asked for kernels
     placement   placing.placed_tasks      for each task the device that runs it, and the order

@@ -26,9 +26,7 @@ class Measure(NamedTuple):
 MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
     {
         "latency": Measure(attrgetter("seconds"), duration),
-        "cpu_time": Measure(
-            attrgetter("processor_seconds"), lambda seconds: f"{duration(seconds)} of processor time"
-        ),
+        "cpu_time": Measure(attrgetter("processor_seconds"), lambda seconds: f"{duration(seconds)} of processor time"),
         "energy": Measure(attrgetter("joules"), lambda joules: f"{joules * 1e3:.3g} mJ"),
     }
 )

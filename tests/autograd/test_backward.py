@@ -113,8 +113,17 @@ def _set(lib: Any, x: Any) -> Any:
 @pytest.mark.parametrize(
     "run",
     [
-        _accumulated, _given, _retained, _parts_constant, _changed_result, _constant_becomes_result, _changed_leaf,
-        _read, _decorated, _data, _set,
+        _accumulated,
+        _given,
+        _retained,
+        _parts_constant,
+        _changed_result,
+        _constant_becomes_result,
+        _changed_leaf,
+        _read,
+        _decorated,
+        _data,
+        _set,
     ],
 )
 def test_gradients_are_those_of_pytorch(run: Callable[[Any, Any], Any]) -> None:

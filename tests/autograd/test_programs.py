@@ -26,9 +26,7 @@ GIVEN: dict[str, Any] = {"dim": 1, "correction": 1.0, "shape": (ROWS, COLUMNS), 
 
 def attributes_of(op: Op) -> tuple[Any, ...]:
     empty = inspect.Parameter.empty
-    return tuple(
-        GIVEN.get(a.name, 0.3) if a.default is empty or a.name == "dim" else a.default for a in op.attributes
-    )
+    return tuple(GIVEN.get(a.name, 0.3) if a.default is empty or a.name == "dim" else a.default for a in op.attributes)
 
 
 def operands_of(op: Op) -> list[np.ndarray]:

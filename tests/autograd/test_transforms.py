@@ -67,13 +67,15 @@ CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {
     "expand": (lambda lib, array, x: x.expand(3, 4) * 2, ((1, 4),)),
     "unfold": (lambda lib, array, x: functional("unfold")(lib)(x, 3, 1, 1, 2), ((2, 3, 7, 8),)),
     "windows of each channel": (
-        lambda lib, array, x, w: w
-        @ x.unfold(3, 2, 1).unfold(4, 2, 1).permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 3, 4, 16),
+        lambda lib, array, x, w: (
+            w @ x.unfold(3, 2, 1).unfold(4, 2, 1).permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 3, 4, 16)
+        ),
         ((2, 1, 3, 5, 5), (3, 4, 4)),
     ),
     "windows of all groups": (
-        lambda lib, array, x, w: w
-        @ x.unfold(3, 2, 1).unfold(4, 2, 1).permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 3, 8, 16),
+        lambda lib, array, x, w: (
+            w @ x.unfold(3, 2, 1).unfold(4, 2, 1).permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 3, 8, 16)
+        ),
         ((2, 3, 2, 5, 5), (1, 4, 8)),
     ),
     "cat": (lambda lib, array, x, y: lib.cat([x, y, x], 1), ((3, 2), (3, 4))),
@@ -257,6 +259,7 @@ def test_of_a_function_that_is_captured() -> None:
 
 def test_reading_a_value_cuts_nothing() -> None:
     before = {*active}  # of other tests
+
     def function(x: nt.Tensor) -> nt.Tensor:
         y = x * 2
         assert y.sum().item() == pytest.approx(2 * X.sum())

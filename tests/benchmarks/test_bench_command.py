@@ -27,7 +27,6 @@ from npu_tensor.runtime import rates
 LITTLE = QUICK_AMOUNT._replace(effort=Effort(rounds=2, block_seconds=1e-6, blocks=15))
 
 
-
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(command.bench, arguments)
 

@@ -38,9 +38,7 @@ def test_what_is_asked_is_predicted(arch: str, columns: int) -> None:
 @pytest.mark.parametrize(("arch", "columns"), ARCHS)
 def test_the_report(arch: str, columns: int, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    outcome = CliRunner().invoke(
-        kernels.main, ["--arch", arch, "--quick", "--json", str(path)], catch_exceptions=False
-    )
+    outcome = CliRunner().invoke(kernels.main, ["--arch", arch, "--quick", "--json", str(path)], catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     assert "predicted for" in outcome.output
     result = json.loads(path.read_text())

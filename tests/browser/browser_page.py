@@ -199,9 +199,13 @@ class Page:
 
     def text_contrasts(self, selector: str = "body") -> Iterator[tuple[float, str]]:
         """Contrast ratio of every visible text against what lies behind it, with the text."""
-        script = TEXTS + CONTRASTS + (
-            "const colour = (e) => rgba(getComputedStyle(e)[e.namespaceURI.includes('svg') ? 'fill' : 'color']);"
-            "return found.map(([r, text, e]) => [ratio(colour(e), background(e)), text]);"
+        script = (
+            TEXTS
+            + CONTRASTS
+            + (
+                "const colour = (e) => rgba(getComputedStyle(e)[e.namespaceURI.includes('svg') ? 'fill' : 'color']);"
+                "return found.map(([r, text, e]) => [ratio(colour(e), background(e)), text]);"
+            )
         )
         return ((float(value), text) for value, text in self.run(script, selector))
 

@@ -405,10 +405,12 @@ CASES: list[Case] = [
     ("avg_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1, "ceil_mode": True}),
     ("avg_pool1d", (normal(3, 10), 4), {"padding": 2, "count_include_pad": False}),
     # Windows of all lengths, that overlap and that do not, at the ends as well.
-    *((name, (normal(2, 70), size, step), {"padding": size // 2, "ceil_mode": ceil})
-      for name in ("max_pool1d", "avg_pool1d")
-      for size, step in ((7, 3), (8, 8), (9, 9), (12, 1), (24, 2), (25, 1), (25, 2), (30, 7), (70, 70))
-      for ceil in (False, True)),
+    *(
+        (name, (normal(2, 70), size, step), {"padding": size // 2, "ceil_mode": ceil})
+        for name in ("max_pool1d", "avg_pool1d")
+        for size, step in ((7, 3), (8, 8), (9, 9), (12, 1), (24, 2), (25, 1), (25, 2), (30, 7), (70, 70))
+        for ceil in (False, True)
+    ),
     ("avg_pool2d", (normal(2, 3, 40, 37), (30, 9), (3, 4)), {"padding": (15, 2), "count_include_pad": False}),
     ("avg_pool2d", (normal(3, 40, 37), (3, 26), (1, 5)), {"divisor_override": 7, "ceil_mode": True}),
     ("max_pool2d", (normal(3, 60, 61), (27, 9), (1, 3)), {"dilation": (2, 6), "padding": (13, 4)}),

@@ -70,7 +70,8 @@ def test_what_was_not_begun_is_dropped_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "dask", "dask://", "dask://host", "dask://:1", "tcp://h:1", "dask://h:x", "dask://h:1/p", "dask://h:0"]
+    "address",
+    ["", "dask", "dask://", "dask://host", "dask://:1", "tcp://h:1", "dask://h:x", "dask://h:1/p", "dask://h:0"],
 )
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(ArgumentError, match="there is dask://HOST:PORT"), open_executor(address):
@@ -79,7 +80,10 @@ def test_addresses_that_are_none(address: str) -> None:
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(DeviceError, match=r"-m pip install 'dask\[array\]' distributed"), open_executor("dask://127.0.0.1:8786"):
+    with (
+        pytest.raises(DeviceError, match=r"-m pip install 'dask\[array\]' distributed"),
+        open_executor("dask://127.0.0.1:8786"),
+    ):
         pass
 
 

@@ -88,9 +88,7 @@ def test_mul_mat(few: tuple[int, ...], many: tuple[int, ...], output: str) -> No
         first = a[i3 // (b.shape[0] // a.shape[0]), i2 // (b.shape[1] // a.shape[1]), column]
         result[i3, i2, row, column] = (first.astype(np.int64) * b[i3, i2, row]).sum()
     dtype = as_dtype(output)
-    actual = mul_mat.ggml_op_mul_mat(
-        nt.from_numpy(a), nt.from_numpy(b), output=TensorDesc.of(result.shape, dtype)
-    )
+    actual = mul_mat.ggml_op_mul_mat(nt.from_numpy(a), nt.from_numpy(b), output=TensorDesc.of(result.shape, dtype))
     assert actual.dtype is dtype
     np.testing.assert_array_equal(actual.numpy(), result)
 

@@ -427,8 +427,10 @@ def test_products_of_block_floats(block_floats: ctypes.CDLL, mode: str, seed: in
     random = np.random.default_rng(seed)
     # Ties and numbers that round up to the next power of two, both signs, magnitudes apart, and blocks of zeros.
     shape = (2, 8, 8)
-    numbers = random.choice([-1, 1], shape) * (1 + random.integers(0, 128, shape) / 128) * 2.0 ** random.integers(
-        -seed, seed + 1, shape
+    numbers = (
+        random.choice([-1, 1], shape)
+        * (1 + random.integers(0, 128, shape) / 128)
+        * 2.0 ** random.integers(-seed, seed + 1, shape)
     )
     numbers[random.random(shape) < 0.2] = random.choice([-255 / 128, 255 / 128])
     numbers[0, 1] = numbers[1, :, 1] = 0

@@ -284,9 +284,7 @@ def test_signed_zero(name: str) -> None:
 
 
 INTEGER_LIMITS = {
-    dtype.name: [np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max, 0, 1, 7]
-    for dtype in DTYPES
-    if dtype.is_integer
+    dtype.name: [np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max, 0, 1, 7] for dtype in DTYPES if dtype.is_integer
 }
 
 

@@ -88,8 +88,7 @@ def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, 
         if source not in items and layout is not None
     ]
     return bool(layouts) and any(
-        all(x is not None and (x.shape[axis] == 1 or x.strides[axis] in (0, 1)) for x in layouts)
-        for axis in (-1, -2)
+        all(x is not None and (x.shape[axis] == 1 or x.strides[axis] in (0, 1)) for x in layouts) for axis in (-1, -2)
     )
 
 

@@ -179,7 +179,9 @@ class _Writer:
                 lines.append(f"{indent}{self._names[statement.fifo]}.release({statement.objects})")
             else:
                 self._place += 1
-                lines.append(f"{indent}{self._target(statement)}{self._names[statement.fifo]}.acquire({statement.objects})")
+                lines.append(
+                    f"{indent}{self._target(statement)}{self._names[statement.fifo]}.acquire({statement.objects})"
+                )
         return lines
 
     def _target(self, acquire: Acquire) -> str:

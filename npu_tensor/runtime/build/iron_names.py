@@ -139,8 +139,7 @@ def statements_text(statements: Iterable[str], indent: str) -> str:
 
 
 def wrapped(line: str, indent: str) -> list[str]:
-    """The line, or if it is too long with what stands in its outermost brackets on lines of its own, the longest first.
-    """
+    """Split a line that is too long at its outermost brackets, the longest pair first."""
     lines = [indent + line]
     groups = sorted(_brackets(line), key=lambda group: group[0] - group[1])
     for number in range(1, len(groups) + 1):

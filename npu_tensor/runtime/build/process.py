@@ -1,5 +1,6 @@
 """Runs a compiler: in a process group of its own, with a time limit, its output in a log.
 
+Example:
     run([*compiler, "-o", "library.so", "source.cc"], directory, directory / "build.log", seconds=600)
 """
 

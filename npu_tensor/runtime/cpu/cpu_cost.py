@@ -188,9 +188,7 @@ def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWo
     return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
 
 
-def product_cost(
-    task: Task, rates: ProcessorRates, threads: int, blocking: Blocking, target: CpuTarget
-) -> Cost:
+def product_cost(task: Task, rates: ProcessorRates, threads: int, blocking: Blocking, target: CpuTarget) -> Cost:
     """Of a matrix product: a loop that multiplies, and two before it that pack, with the prologues, if any packs."""
     nbytes, work = _tensor_bytes(task), product_work(task, blocking, target)
     working = max(1, min(threads, work.tiles))

@@ -119,9 +119,7 @@ def _rotation(task: Task) -> Composed | Refusal:
 _RATES = ("n_dims", "base", "scale", "n_ctx_orig", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
 
 
-def _map_task(
-    task: Task, shape: tuple[int, ...], inputs: list[Input], outputs: list[Output], program: Program
-) -> Task:
+def _map_task(task: Task, shape: tuple[int, ...], inputs: list[Input], outputs: list[Output], program: Program) -> Task:
     return Task("map", task.items, task.ops, tuple(inputs), tuple(outputs), shape, program=program)
 
 

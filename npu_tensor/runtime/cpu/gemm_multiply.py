@@ -200,9 +200,7 @@ class _MultiplyWriter:
         offset = load_value(self.emitter, "i64", self.table, 2 + position)
         return byte_offset(self.emitter, base, offset), load_value(self.emitter, "i64", self.row_strides, position)
 
-    def _store_vector(
-        self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None
-    ) -> None:
+    def _store_vector(self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None) -> None:
         emitter, outputs = self.emitter, self.spec.outputs
         first_operand = 2 + len(outputs)
 

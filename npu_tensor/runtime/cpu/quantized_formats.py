@@ -212,9 +212,7 @@ def groups(emitter: Emitter, dtype: str, pointers: Sequence[Value]) -> Iterator[
 
 def _by_halves(emitter: Emitter, function: Callable[..., Value], *vectors: Value) -> Value:
     """Of functions that processors have for 16 bytes only."""
-    parts = [
-        function(*(emitter.shuffle(vector, range(first, first + 16)) for vector in vectors)) for first in (0, 16)
-    ]
+    parts = [function(*(emitter.shuffle(vector, range(first, first + 16)) for vector in vectors)) for first in (0, 16)]
     return emitter.shuffle(parts[0], range(2 * parts[0].lanes), parts[1])
 
 

@@ -85,9 +85,7 @@ def _with_constant_length(program: Program, length: int) -> Program:
     """The row length as a number: the parts have another length than the row that the program means."""
     return program._replace(
         instructions=tuple(
-            Instruction(
-                "constant", (), i.dtype, as_parameter(float(length) if i.dtype.startswith("float") else length)
-            )
+            Instruction("constant", (), i.dtype, as_parameter(float(length) if i.dtype.startswith("float") else length))
             if i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT
             else i
             for i in program.instructions

@@ -1,5 +1,6 @@
 """Which array this machine has. Nothing is guessed: the error lists every source that was asked, and what it said.
 
+Example:
     detect_arch()           # Detected("aie2p", "xrt-smi examine: NPU Strix")
 """
 

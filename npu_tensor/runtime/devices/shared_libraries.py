@@ -1,5 +1,6 @@
 """Where the shared libraries of XRT and of HSA are looked for. XRT runs the kernels; HSA is found and reported only.
 
+Example:
     library = XRT.find()                # LoadedLibrary, or DeviceError with a line for every place
     library.path, library.named_by      # /opt/xilinx/xrt/lib/libxrt_coreutil.so.2, "XILINX_XRT"
 """

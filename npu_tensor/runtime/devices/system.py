@@ -1,5 +1,6 @@
 """Facts of the machine that the operating system and its tools tell.
 
+Example:
     driver_version()                                            # "2.21.0,ab12cd"
     pci_numbers(Path("/sys/bus/pci/devices/0000:c6:00.1"))      # ("1022", "17f0", "20")
     tool_output("xrt-smi", "examine")

@@ -80,6 +80,7 @@ COARSE_AND_SANE: Final = COARSE._replace(element=2.0**-1, nmse=1e-1)
 LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
 """Smaller ones, of float32 and of bfloat16, count as 0: the cores flush them."""
 
+
 def as_read(host: HostOperand, values: Array) -> Array:
     """A tensor's elements as the device computes with them, in the dtype they had: float16 passes through bfloat16.
 

@@ -1,5 +1,6 @@
 """The events of an NPU: collected while a lock is held, emitted without it, as a listener may do anything.
 
+Example:
     notices = Notices("sim:npu2")
     since = time.perf_counter()
     pack(...)

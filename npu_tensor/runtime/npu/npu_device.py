@@ -61,9 +61,7 @@ class NpuDevice(ABC):
         """What runs on the device. Called once. Raises DeviceError if it cannot be opened."""
 
     @abstractmethod
-    def program(
-        self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]
-    ) -> NpuProgram:
+    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> NpuProgram:
         """What its driver loads for a launch. artifacts: of its kernels. packed: see `packed`.
 
         Raises BuildError, also where the files of a launch of several kernels are not there.
@@ -201,9 +199,7 @@ class NpuDevice(ABC):
         artifacts = {id(kernel.request.design.configuration): kernel.artifact for kernel in kernels}
         return [*artifacts.values()] if 1 < len(artifacts) <= self.shared_contexts else []
 
-    def _launched(
-        self, plan: LaunchPlan, steps: Sequence[Step], packed: Sequence[Artifact]
-    ) -> list[PlannedLaunch]:
+    def _launched(self, plan: LaunchPlan, steps: Sequence[Step], packed: Sequence[Artifact]) -> list[PlannedLaunch]:
         if len(steps) == 1 and not packed:
             return [PlannedLaunch(1, steps[0])]
         try:

@@ -95,7 +95,7 @@ _PROBE_SECONDS: Final = 30
 
 
 def _version(macros: str) -> str:
-    """"clang17.0.6" or "gcc12.2.0" by what the compiler predefines."""
+    """ "clang17.0.6" or "gcc12.2.0" by what the compiler predefines."""
     numbers = dict(re.findall(r"^#define (__\w+__) (\d+)$", macros, re.MULTILINE))
     for name, parts in _VERSION_MACROS.items():
         if all(part in numbers for part in parts):
@@ -264,9 +264,7 @@ def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunctio
     return load(stored.files[SUFFIX], stored.description["files"][SUFFIX]["sha256"], source, functions)
 
 
-def library(
-    source: Source, arch: Arch, functions: Sequence[KernelFunction] = (), force: bool = False
-) -> Artifact:
+def library(source: Source, arch: Arch, functions: Sequence[KernelFunction] = (), force: bool = False) -> Artifact:
     """The shared library of a source in the cache, its one file under SUFFIX; compiled if it is not there, or `force`.
 
     With functions, the library can be called by the simulator, which checks their arguments when it is compiled.

@@ -211,9 +211,7 @@ class Machine:
 
     def _make_workers(self, entries: Mapping[str, Entry]) -> list[CoreWorker]:
         design = self._design
-        memory = {
-            parameter.name: block for parameter, block in zip(design.parameters, self._parameters, strict=True)
-        }
+        memory = {parameter.name: block for parameter, block in zip(design.parameters, self._parameters, strict=True)}
         for buffer in design.core_buffers:
             block = self._memory.allocate(buffer.type.nbytes, f"buffer {buffer.name}")
             if buffer.initial is not None:

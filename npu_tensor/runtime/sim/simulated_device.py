@@ -81,9 +81,7 @@ class SimulatedDevice(NpuDevice):
             self._configurations[key] = loaded.configuration
         return loaded
 
-    def program(
-        self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]
-    ) -> SimulatedProgram:
+    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> SimulatedProgram:
         """See `NpuDevice.program`."""
         runs = [
             KernelRun(kernel, self.load(run.design, artifact), run.slices)

@@ -1,5 +1,6 @@
 """Where a kernel comes from: memory, directories of ready kernels, those of the package last, the cache, a build.
 
+Example:
     library = KernelLibrary(HostBackend())
     artifact = library.find(request)        # or BuildError with every reason
 """
@@ -26,6 +27,7 @@ from npu_tensor.runtime.store.ready_kernels import KernelDirectory, ready_direct
 from npu_tensor.runtime.store.requests import AnyRequest, Artifact, Backend, Unit, description, folder, kernel_key
 
 __all__ = ["KernelLibrary"]
+
 
 class KernelLibrary:
     """Finds or builds the kernels of one back end. Safe to use from several threads."""
@@ -179,9 +181,7 @@ class KernelLibrary:
     def _kernel_directories(self) -> Sequence[KernelDirectory]:
         return [self._directories.setdefault(path, KernelDirectory(path)) for path in ready_directories()]
 
-    def _build(
-        self, request: AnyRequest, place: str, key: str, described: dict[str, Any], force: bool
-    ) -> Artifact:
+    def _build(self, request: AnyRequest, place: str, key: str, described: dict[str, Any], force: bool) -> Artifact:
         def build(directory: Path) -> dict[str, Path]:
             start = time.perf_counter()
             if events.listeners:

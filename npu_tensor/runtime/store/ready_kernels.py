@@ -178,9 +178,7 @@ def _damaged(kernel: str, path: Path, what: str) -> str:
     return f"{path} is damaged: {what}"
 
 
-def _why_not(
-    directory: Path, described: Mapping[str, Mapping[str, Any]], request: AnyRequest, backend: Backend
-) -> str:
+def _why_not(directory: Path, described: Mapping[str, Mapping[str, Any]], request: AnyRequest, backend: Backend) -> str:
     """The most telling of the reasons for which a directory has no kernel for a request."""
     same = [(exported, entry) for exported, entry in described.items() if entry["name"] == request.design.name]
     for exported, entry in same:

@@ -1,5 +1,6 @@
 """XRT's Python module and the devices that are opened through it: the only importer of pyxrt.
 
+Example:
     device = open_device(0)             # opened once per process, kept
     device.get_info(pyxrt().xrt_info_device.name)
 """

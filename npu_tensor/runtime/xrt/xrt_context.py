@@ -141,9 +141,7 @@ class XrtContext:
                 run_object.run.set_arg(self.first + number, memory.bo)
                 arguments[number] = ref(memory)
 
-    def _instructions(
-        self, program: XrtProgram, place: int, words: np.ndarray[Any, np.dtype[np.uint32]]
-    ) -> XrtMemory:
+    def _instructions(self, program: XrtProgram, place: int, words: np.ndarray[Any, np.dtype[np.uint32]]) -> XrtMemory:
         """A buffer with the instructions: one for all runs of a part, or one for each if a run changes them."""
         shared = self._shared.setdefault(program, {})
         if place in shared:

@@ -151,9 +151,7 @@ class XrtDevice(NpuDevice):
         """Shared by all NPUs."""
         return library()
 
-    def program(
-        self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]
-    ) -> XrtProgram:
+    def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> XrtProgram:
         """See `NpuDevice.program`. A full ELF serves one launch."""
         program, artifact = plan.program, artifacts[0]
         if not self.target.array.full_elfs and (packed or len(program.configurations) > 1):

@@ -1,5 +1,6 @@
 """What keeps this machine from running kernels on an NPU, and how to fix it.
 
+Example:
     findings = diagnose()
     print(verdict(findings))            # "No NPU can be used; fix driver first (sudo modprobe amdxdna); ..."
 """
@@ -71,6 +72,5 @@ def verdict(findings: Iterable[Finding]) -> str:
         return f"An NPU can be used: {by_check['NPUs'].found}."
     simulated = " and the simulated NPU" if by_check["simulated NPU"].status == "ok" else ""
     return (
-        f"No NPU can be used; fix {first.check} first ({first.fix});"
-        f" everything works on the CPU{simulated} meanwhile."
+        f"No NPU can be used; fix {first.check} first ({first.fix}); everything works on the CPU{simulated} meanwhile."
     )

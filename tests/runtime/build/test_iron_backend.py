@@ -172,9 +172,7 @@ def test_one_build_makes_everything(site: Path, tmp_path: Path) -> None:
     assert "nt_negate" in source
 
 
-def test_a_compiler_that_makes_other_instructions(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_makes_other_instructions(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_OTHER_WORDS", "1")
     assert "makes other instructions of the program than npu_tensor" in failure(tmp_path / "work")
 
@@ -218,9 +216,7 @@ def test_the_format_is_part_of_the_key(words: dict[str, int], differ: bool) -> N
 
 
 @pytest.mark.usefixtures("elf")
-def test_the_program_that_packs_elfs_is_missing(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_that_packs_elfs_is_missing(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_FAIL", "aiebu-asm")
     reason = failure(tmp_path / "work", design=negate(words={}))
     assert "'aiebu-asm' not found in search paths or PATH: aiebu-asm, which packs an ELF, is not on PATH" in reason

@@ -101,8 +101,7 @@ def test_sources_are_kept_to_the_letter(code: str) -> None:
     constants = {
         node.targets[0].id: ast.literal_eval(node.value)  # type: ignore[attr-defined]
         for node in tree.body
-        if isinstance(node, ast.Assign)
-        and node.targets[0].id in ("SOURCES", "FLAGS")  # type: ignore[attr-defined]
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("SOURCES", "FLAGS")  # type: ignore[attr-defined]
     }
     assert constants == {"SOURCES": {"strange.cc": code}, "FLAGS": {"strange.cc": ["-DA=1", '-DB="2"']}}
 

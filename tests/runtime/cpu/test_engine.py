@@ -69,9 +69,7 @@ def test_second_compilation_is_a_memory_hit() -> None:
     assert engine.statistics.compile_seconds > 0
 
 
-UNDEFINED_CALL = (
-    "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
-)
+UNDEFINED_CALL = "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
 UNDEFINED_VARIABLE = "@no_such_symbol = external global i64\ndefine ptr @f() {\n  ret ptr @no_such_symbol\n}"
 
 
@@ -197,9 +195,7 @@ for round in range(3):
     assert engine.statistics.damaged_entries == 0
 """
     command = [sys.executable, "-c", script, str(tmp_path)]
-    workers = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
+    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for worker in workers:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
@@ -220,9 +216,7 @@ def test_threads_may_compile_at_once() -> None:
 
     def work(first: int) -> None:
         for constant in range(first, first + 6):
-            results[first * 100 + constant] = (
-                call(engine.compile(add_constant(constant), "f")["f"], 0) - constant
-            )
+            results[first * 100 + constant] = call(engine.compile(add_constant(constant), "f")["f"], 0) - constant
 
     threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
     for thread in threads:

@@ -124,9 +124,7 @@ def count_items(native: Native, n: int, grain: int, rounds: int = 1) -> np.ndarr
     return counters
 
 
-@pytest.mark.parametrize(
-    ("n", "grain"), [(1, 1), (7, 1), (64, 64), (65, 64), (1000, 7), (100_000, 1), (5, 1 << 62)]
-)
+@pytest.mark.parametrize(("n", "grain"), [(1, 1), (7, 1), (64, 64), (65, 64), (1000, 7), (100_000, 1), (5, 1 << 62)])
 def test_every_item_runs_once(native: Native, n: int, grain: int) -> None:
     assert (count_items(native, n, grain) == 1).all()
 
@@ -142,8 +140,7 @@ def test_many_small_jobs(native: Native) -> None:
 def test_launch_from_eight_python_threads(native: Native) -> None:
     results: list[np.ndarray] = []
     threads = [
-        threading.Thread(target=lambda: results.append(count_items(native, 4096, 64, rounds=200)))
-        for _ in range(8)
+        threading.Thread(target=lambda: results.append(count_items(native, 4096, 64, rounds=200))) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -334,9 +331,7 @@ def pool_with(monkeypatch: pytest.MonkeyPatch, engine: Engine, substitutes: dict
     return Pool(engine, threads=2)
 
 
-needs_two_cpus = pytest.mark.skipif(
-    sys.platform != "linux" or available_cores() < 2, reason="needs Linux and two CPUs"
-)
+needs_two_cpus = pytest.mark.skipif(sys.platform != "linux" or available_cores() < 2, reason="needs Linux and two CPUs")
 
 
 @needs_two_cpus
@@ -371,9 +366,7 @@ def test_the_last_worker_is_moved_to_the_waiting_caller(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "refused", ["pthread_getaffinity_np", "pthread_setaffinity_np", "sched_setaffinity", "sched_getcpu"]
 )
-def test_workers_work_where_the_system_refuses_to_move_them(
-    monkeypatch: pytest.MonkeyPatch, refused: str
-) -> None:
+def test_workers_work_where_the_system_refuses_to_move_them(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
     engine = Engine(host_target().create_target_machine(), "test", None)
     # -1 is the answer to both the worker's own calls, any other number than 0 to the caller's.
     refuse = engine.compile("define i32 @refuse() { ret i32 -1 }", "refuse")["refuse"]
@@ -484,8 +477,7 @@ def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
     n = len(values) + 1
     native.pool.launch(native.kernels["slots"], 12345, n, n, output.ctypes.data, *values)
     expected = [
-        np.array([value], np.float64).view(np.int64)[0] if isinstance(value, float) else int(value)
-        for value in values
+        np.array([value], np.float64).view(np.int64)[0] if isinstance(value, float) else int(value) for value in values
     ]
     assert output.tolist() == [output.ctypes.data, *expected, 12345]
 
@@ -515,9 +507,7 @@ def test_launch_takes_the_largest_number_of_slots(native: Native) -> None:
         ((0, 1 << 70, 1), OverflowError),
     ],
 )
-def test_bad_arguments_are_refused(
-    native: Native, arguments: tuple[object, ...], exception: type[Exception]
-) -> None:
+def test_bad_arguments_are_refused(native: Native, arguments: tuple[object, ...], exception: type[Exception]) -> None:
     with pytest.raises(exception):
         native.pool.launch(native.kernels["count"], *arguments)
 

@@ -126,9 +126,7 @@ extents = st.tuples(*[st.integers(1, 6)] * 4)
 
 
 @given(extents, st.tuples(*[st.integers(1, 40)] * 4), st.sampled_from(DTYPES))
-def test_strides_mean_what_they_mean_in_numpy(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType
-) -> None:
+def test_strides_mean_what_they_mean_in_numpy(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> None:
     desc = TensorDesc.of(shape, dtype, strides)
     memory = np.zeros(6 * 40 * 4, dtype.numpy)
     array = np.lib.stride_tricks.as_strided(memory, shape, [step * dtype.itemsize for step in strides])

@@ -307,4 +307,3 @@ def test_the_commands(tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPa
         failed = CliRunner().invoke(command, [name])
         assert failed.exit_code == 2
         assert f"'{name}' does not exist" in failed.stderr
-

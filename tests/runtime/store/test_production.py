@@ -142,7 +142,7 @@ def test_ten_processes_that_need_the_same_kernels_build_each_once(tmp_path: Path
     counting = tmp_path / "c++"
     counting.write_text(
         f"#!/bin/sh\ncase \" $* \" in *' -shared '*) echo compiled >> '{tmp_path}/compiled' ;; esac\n"
-        f"exec {compiler} \"$@\"\n"
+        f'exec {compiler} "$@"\n'
     )
     counting.chmod(0o755)
     cache = tmp_path / "cache"

@@ -209,9 +209,7 @@ def test_a_description_that_nobody_wrote_is_damage(store: Store, root: Path, fie
 
 
 @pytest.mark.parametrize("covered", ["", "garbage", "[1", '{"a": 1}, {"format": 1', '{"format": ' + "[" * 100_000])
-def test_a_checksum_makes_no_description(
-    store: Store, root: Path, emitted: list[events.Event], covered: str
-) -> None:
+def test_a_checksum_makes_no_description(store: Store, root: Path, emitted: list[events.Event], covered: str) -> None:
     path = write_by_hand(root, NAME, KEY, b"by hand")
     path.write_text(with_checksum(covered))
     assert store.load(FOLDER, NAME, KEY) is None

@@ -188,9 +188,7 @@ def test_runtime_parameters_that_are_not_set(machine: Machine, opened: Any, tmp_
 
 
 @pytest.mark.parametrize("wrong", ["not synced", "of another kernel", "no token", "tokens of two columns"])
-def test_instructions_that_the_controller_stops_at(
-    machine: Machine, loaded: Loaded, other: Loaded, wrong: str
-) -> None:
+def test_instructions_that_the_controller_stops_at(machine: Machine, loaded: Loaded, other: Loaded, wrong: str) -> None:
     instructions = other.instructions if wrong == "of another kernel" else loaded.buffer(loaded.size, 1)
     if instructions is not other.instructions:
         words = np.frombuffer(loaded.instructions.map(), np.uint32).copy()

@@ -1,5 +1,6 @@
 """A back end that makes what the stand-in for pyxrt can load, with the names of what mlir-aie makes.
 
+Example:
     library = KernelLibrary(StandinBackend())
     library.find(request).files[".xclbin"]      # or [".elf"], where NPU_TENSOR_KERNEL_FORMAT asks for it
     library.find(ProgramRequest(name, program)).files[".elf"]

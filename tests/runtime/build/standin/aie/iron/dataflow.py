@@ -142,9 +142,9 @@ class Handle:
     def forward(self, *, tile: Tile, obj_type: Any, name: str, depth: int, dims_to_stream: Any = None) -> ObjectFifo:
         """A new fifo to which a memtile passes the objects of this one on."""
         to_stream = [dims_to_stream] if dims_to_stream else None
-        return self.split(
-            [0], tile=tile, depths=[depth], obj_types=[obj_type], names=[name], dims_to_stream=to_stream
-        )[0]
+        return self.split([0], tile=tile, depths=[depth], obj_types=[obj_type], names=[name], dims_to_stream=to_stream)[
+            0
+        ]
 
     def fill(self, source: Any, *, tap: TensorAccessPattern, group: Any, wait: bool = False) -> None:
         """Start a transfer from a host buffer into the fifo."""
