@@ -49,6 +49,7 @@ from npu_tensor.graph.nodes import (
     located,
     next_order,
     no_value_yet,
+    overwrite,
 )
 from npu_tensor.graph.structure import depends_on_placeholder, described_graph, structure_of
 from npu_tensor.graph.tracing import Watch, current_watch, watches
@@ -512,6 +513,8 @@ class Tensor(Methods):
                 raise GradientError(f"an in-place op cannot change {what}; do it under no_grad()")
             if leaf is not None:
                 node = leaf_node(node, leaf)
+        if node.value is None and not uniform:
+            overwrite(self._node, node)
         self._write(node)
         return self
 

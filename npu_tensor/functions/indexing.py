@@ -472,4 +472,5 @@ def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
 @composite("copy_", function=False)
 def copy_in_place(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
     """The value of src, broadcast and converted, in place of the own one."""
-    return input._assign(tensor_of(src).to(input.dtype).expand(input.shape))
+    value = tensor_of(src).to(input.dtype).expand(input.shape)
+    return input._assign(ops.reshape(value, *input.shape) if value is src else value)

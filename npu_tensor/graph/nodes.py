@@ -24,10 +24,12 @@ __all__ = [
     "PLACEHOLDER",
     "Data",
     "Node",
+    "Overwriting",
     "being_written",
     "located",
     "next_order",
     "no_value_yet",
+    "overwrite",
     "place_of",
     "source_line",
     "source_text",
@@ -166,6 +168,30 @@ class Data(Node):
         self.spec = spec
         self.value = value
         self.handle = None
+
+
+class Overwriting(tuple[Any, ...]):
+    """The inputs of a pending node that a tensor names in place of another, to which it returns if this one fails.
+
+    before: returns the node before, or None if it is gone. writes: number of pending writes to the tensor. Where there
+    are many, the node before is kept alive only by those that read it, so that a loop of writes that nobody reads takes
+    no more and more memory.
+    """
+
+    before: Callable[[], Node | None]
+    writes: int
+
+
+MOST_WRITES = 8
+"""Chosen, not measured: so many batches of a loop fit into memory."""
+
+
+def overwrite(old: Node, new: Node) -> None:
+    """Note that a tensor that names `old` is about to name the pending node `new`."""
+    inputs = Overwriting(new.inputs)
+    inputs.writes = 1 + (old.inputs.writes if isinstance(old.inputs, Overwriting) else 0)
+    inputs.before = (lambda: old) if inputs.writes <= MOST_WRITES else weakref.ref(old)
+    new.inputs = inputs
 
 
 def source_line(code: CodeType, offset: int) -> str:

@@ -180,7 +180,7 @@ class Optimizer:
                     changed, new = rule(parameter, gradient, state, options)
                     parameter._assign(changed)
                     for name, value in new.items():
-                        state[name]._assign(value)
+                        state[name].copy_(value)  # A failing value leaves the state, and is no part of it.
         if (watch := current_watch()) is not None:
             watch.conditions.append((self._structure, self._structure()))
         return loss

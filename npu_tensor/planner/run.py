@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.graph.nodes import PLACEHOLDER, Node, no_value_yet
+from npu_tensor.errors import DimensionError, DivisionError
+from npu_tensor.graph.nodes import PLACEHOLDER, Node, Overwriting, no_value_yet
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
@@ -21,6 +23,9 @@ MANY_RUNS: Final = 30
 """Of one plan, after which its structure is remembered: that takes as long as it saves in 150 runs, and what has run so
 often runs on."""
 
+VALUE_ERRORS: Final = DimensionError, DivisionError
+"""What ops raise because of the values that they read."""
+
 MOST_ALIKE: Final = 8
 """Structures remembered that end in the same call: they are tried one after the other."""
 
@@ -31,6 +36,37 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
     wait: whether asynchronous devices have ended their work when this returns; reading a value waits for it.
     chosen: for other devices than the default ones.
     """
+    try:
+        _compute(nodes, wait, chosen)
+    except VALUE_ERRORS as error:
+        _restore(nodes, error.call)
+        raise
+
+
+def _restore(nodes: Sequence[Node], call: object) -> None:
+    """Let tensors whose pending writes depend on an op that has failed keep the values of before, as in PyTorch.
+
+    call: of the op. Several nodes may have it.
+    """
+    failed: set[Node] = set()
+    for node, inputs in pending_ops(nodes).items():
+        if node.call is call:
+            _try(node)
+        if node.value is None and (node.call is call or not failed.isdisjoint(inputs)):
+            before = inputs.before() if isinstance(inputs, Overwriting) else None
+            if before is not None and before not in failed and _try(before):
+                node.value, node.inputs, node.depth = before.value, (), 0
+            else:
+                failed.add(node)
+
+
+def _try(node: Node) -> bool:
+    with suppress(*VALUE_ERRORS):
+        _compute((node,))
+    return node.value is not None
+
+
+def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
     chosen = selection.active if chosen is None else chosen
     if len(nodes) == 1 and (not chosen.accelerators or config.fallback == "allow"):
         (node,) = nodes
@@ -58,7 +94,11 @@ def shorten(node: Node, longest: int) -> None:
     """
     todo = parts(pending_ops((node,)), (node,))
     del todo[-1]
-    _realize_parts(todo, selection.active)
+    try:
+        _realize_parts(todo, selection.active)
+    except VALUE_ERRORS as error:
+        _restore((node,), error.call)
+        raise
     for each, inputs in pending_ops((node,)).items():
         each.depth = 1 + max((operand.depth for operand in inputs if isinstance(operand, Node)), default=0)
     if node.depth > longest:

@@ -1,6 +1,7 @@
 """t[...] and t[...] = value against PyTorch; what PyTorch lacks (negative steps) against NumPy."""
 
 import itertools
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -409,6 +410,87 @@ def test_a_loop_that_skips_wrong_batches_keeps_what_it_has_learned() -> None:
         except IndexError:
             continue
     np.testing.assert_allclose(model.weight.detach().numpy(), before - [[0.5, 0.5], [0.5, 0.5], [0, 0]], atol=1e-6)
+
+
+def _late(*values: int) -> Any:
+    """Indices whose values are not known when an op on them is recorded."""
+    return (nt.tensor([float(value) for value in values]).exp().log() + 0.5).long()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_a_failing_write_leaves_the_value_before(is_read: bool, momentum: float) -> None:
+    model, twin = nt.nn.Embedding(3, 2), torch.nn.Embedding(3, 2)
+    twin.load_state_dict({"weight": torch.tensor(model.weight.tolist())})
+    ours = nt.optim.SGD(model.parameters(), lr=0.5, momentum=momentum)
+    theirs = torch.optim.SGD(twin.parameters(), lr=0.5, momentum=momentum)
+    for row in (0, 7, 1, 2, 1):
+        ours.zero_grad()
+        loss = model(_late(row)).square().sum()
+        loss.backward()
+        ours.step()
+        if is_read:
+            with suppress(IndexError):
+                loss.item()
+        if row < 3:
+            theirs.zero_grad()
+            twin(torch.tensor([row])).square().sum().backward()
+            theirs.step()
+    if not is_read:
+        with pytest.raises(IndexError, match=r"index 7 is out of range for extent 3 \(recorded at test_indexing"):
+            model.weight.numpy()
+    np.testing.assert_allclose(model.weight.detach().numpy(), twin.weight.detach().numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.__setitem__(_late(9), 5.0),
+        lambda x: x.copy_(nt.arange(4.0)[_late(1, 2, 3, 4)]),
+        lambda x: x.add_(nt.ones(3)[_late(7)]),
+        lambda x: x[1:].mul_(nt.ones(3)[_late(3)]),
+        lambda x: x.index_fill_(0, _late(4), 2.0),
+    ],
+    ids=["setitem", "copy", "add", "view", "index_fill"],
+)
+@pytest.mark.parametrize("has_view", [False, True])
+@pytest.mark.parametrize("steps", [1, 3000])
+def test_a_failing_write_among_others(write: Any, has_view: bool, steps: int) -> None:
+    x = nt.arange(4.0) + 1
+    view = x[1:3] if has_view else None
+    x += 1
+    write(x)
+
+    def count() -> None:
+        nonlocal x
+        for _ in range(steps):
+            x += 1
+        x.numpy()
+
+    with pytest.raises(IndexError, match="out of range"):
+        count()
+    if steps == 1:  # The loop of many steps fails when the chain is too long, and ends.
+        assert x.tolist() == [3.0, 4.0, 5.0, 6.0]
+        assert view is None or view.tolist() == [4.0, 5.0]
+    else:
+        assert (x - x[0]).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_failing_value_that_was_written_fails_again_where_it_is_read() -> None:
+    value, x = nt.arange(4.0)[_late(4)], nt.zeros(1)
+    x.copy_(value)
+    for tensor in (x, value, value):
+        with pytest.raises(IndexError, match="out of range"):
+            tensor.tolist()
+    assert x.tolist() == [0.0]
+
+
+def test_a_division_by_zero_leaves_the_value_before() -> None:
+    x = nt.tensor([4])
+    x //= _late(0)
+    with pytest.raises(ZeroDivisionError):
+        x.tolist()
+    assert x.tolist() == [4]
 
 
 def test_checks_of_an_index_compute_nothing_that_is_pending() -> None:

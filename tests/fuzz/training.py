@@ -54,7 +54,7 @@ STEP = """def update(x, y):
 
 def optimizer_options(rng: random.Random, name: str) -> str:
     """Arguments of an optimizer, few of which it refuses."""
-    options = {"lr": rng.choice(["0.01", "0.02", "np.float32(0.01)", "nt.tensor(0.01, dtype=nt.float64)"])}
+    options = {"lr": rng.choice(["0.01", "0.02", "np.float32(1 / 128)", "nt.tensor(0.01, dtype=nt.float64)"])}
     if rng.random() < 0.4:
         options["weight_decay"] = rng.choice(["0.1", "0.01", "1"])
     if rng.random() < 0.2:
@@ -273,7 +273,7 @@ def draw_optimizer(seed: int) -> Program:
 def _change(rng: random.Random, name: str, made: str, schedules: list[str], names: list[str]) -> list[str]:
     """Statements between the steps."""
     group, tensor = f"o.param_groups[{rng.choice([0, -1])}]", "w[0]"
-    rate = rng.choice(["0.02", "np.float32(0.02)", "0", "0.005"])
+    rate = rng.choice(["0.02", "np.float32(1 / 64)", "0", "0.005"])
     everything = f"w, o{''.join(f', {each}' for each in names)}"
     again = [made, *schedules, "o.load_state_dict(a)", *(f"{each}.load_state_dict(b_{each})" for each in names)]
     saved = ["a = o.state_dict()", *(f"b_{each} = {each}.state_dict()" for each in names)]
