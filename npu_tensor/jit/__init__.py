@@ -174,7 +174,7 @@ class Jitted(Generic[P, R]):
         specs = tuple(tensor._node.spec for tensor in tensors)
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
         devices = current()
-        recorded = bool(active) and grad_mode.enabled
+        recorded = grad_mode.enabled  # also where nothing requires a gradient now: leaves come and go anywhere
         if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
             return self._function(*args, **kwargs)  # Gradients pass through what it records.
         key = (devices, recorded, specs) if flat else (devices, recorded, structure, specs)

@@ -54,7 +54,9 @@ STEP = """def update(x, y):
 
 def optimizer_options(rng: random.Random, name: str) -> str:
     """Arguments of an optimizer, few of which it refuses."""
-    options = {"lr": rng.choice(["0.01", "0.02", "np.float32(1 / 128)", "nt.tensor(0.01, dtype=nt.float64)"])}
+    rates = ["0.01", "0.02", "np.float64(0.01)", "nt.tensor(0.01, dtype=nt.float64)"]
+    # PyTorch computes some factors of the others in float32 then.
+    options = {"lr": rng.choice([*rates, "np.float32(0.01)"] if name == "SGD" else rates)}
     if rng.random() < 0.4:
         options["weight_decay"] = rng.choice(["0.1", "0.01", "1"])
     if rng.random() < 0.2:
@@ -164,7 +166,9 @@ FILLED = (
     "with nt.no_grad(): [p.copy_((nt.arange(p.numel(), dtype=nt.float64) * 0.7 + n).sin().reshape(p.shape) * 0.4) "
     "for n, p in enumerate(m.parameters())]"
 )
-LOADED = "s = m.state_dict(); m = copy.deepcopy(m); nt.nn.init.zeros_(next(m.parameters())); m.load_state_dict(s)"
+LOADED = (
+    "s = m.state_dict(); m = copy.deepcopy(m); [nt.nn.init.zeros_(p) for p in m.parameters()]; m.load_state_dict(s)"
+)
 WAYS = (
     "m = copy.deepcopy(m)",
     "m = pickle.loads(pickle.dumps(m))",
@@ -182,7 +186,9 @@ def draw_module(seed: int) -> Program:
     rng = random.Random(seed)
     network = _Network(rng)
     name = rng.choice(OPTIMIZERS)
-    optimizer = f"o = nt.optim.{name}([p for p in m.parameters() if p.requires_grad], {optimizer_options(rng, name)})"
+    # Some gradients are zero but for rounding, which is not to be divided by its own size.
+    options = optimizer_options(rng, name) + ", eps=1e-3" * (name != "SGD")
+    optimizer = f"o = nt.optim.{name}([p for p in m.parameters() if p.requires_grad], {options})"
     batch = rng.choice([2, 3, 4])
     size = batch * int(np.prod(network.first))
     inputs = f"(nt.arange({size}, dtype=nt.float64) * 1.3).cos().reshape({[batch, *network.first]})"
@@ -193,7 +199,8 @@ def draw_module(seed: int) -> Program:
     criterion = rng.choice(["MSELoss()", "MSELoss()", "SmoothL1Loss()", "L1Loss(reduction='sum')", "HuberLoss()"])
     if len(network.shape) == 1 and rng.random() < 0.5:
         labels, criterion = f"nt.arange({batch}) % {network.shape[0]}", "CrossEntropyLoss(label_smoothing=0.1)"
-    statements = [IMPORTS, f"m = nt.nn.Sequential({', '.join(network.layers)}).double()", FILLED]
+    # One statement, as without the second line the parameters are random.
+    statements = [IMPORTS, f"m = nt.nn.Sequential({', '.join(network.layers)}).double()\n{FILLED}"]
     statements += rng.sample(WAYS, rng.choice([0, 1, 1, 2]))
     if rng.random() < 0.2:
         statements.append(f"m[{rng.randrange(len(network.layers))}].requires_grad_(False)")
@@ -273,7 +280,7 @@ def draw_optimizer(seed: int) -> Program:
 def _change(rng: random.Random, name: str, made: str, schedules: list[str], names: list[str]) -> list[str]:
     """Statements between the steps."""
     group, tensor = f"o.param_groups[{rng.choice([0, -1])}]", "w[0]"
-    rate = rng.choice(["0.02", "np.float32(1 / 64)", "0", "0.005"])
+    rate = rng.choice(["0.02", "np.float64(0.01)", "0", "0.005"])
     everything = f"w, o{''.join(f', {each}' for each in names)}"
     again = [made, *schedules, "o.load_state_dict(a)", *(f"{each}.load_state_dict(b_{each})" for each in names)]
     saved = ["a = o.state_dict()", *(f"b_{each} = {each}.state_dict()" for each in names)]

@@ -543,6 +543,13 @@ def test_equal_values_that_are_not_the_same_have_captures_of_their_own(one: Any,
     assert list(map(repr, seen)) == list(map(repr, (one, [one, one], other, [one, other])))
 
 
+def test_leaves_elsewhere_make_no_captures() -> None:
+    f = nt.jit(lambda x: x + 1)
+    for leaf in (nt.ones(1, requires_grad=True), None, nt.ones(1, requires_grad=True)):
+        assert f(nt.zeros(1)).item() == 1, leaf
+    assert f.captures == 1
+
+
 @pytest.mark.parametrize(
     "make",
     [
