@@ -27,13 +27,15 @@ __all__ = [
 
 
 class Structure(NamedTuple):
-    """What must be computed for some nodes. Items are its leaves and nodes, numbered as they are met.
+    """The graph below some nodes. Items are its leaves and nodes, numbered in the order in which they are met.
 
-    key: hashable; equal for equal structures. Of one op on data it is the call: item i is operand i, the result comes
-    last. nodes: to be computed, in topological order, each with its item number. leaves: data nodes and numbers in the
-    order in which the key meets them, each with its item number. keep: items whose value must exist afterwards.
-    operands: the items that each node reads. named: whether each node is to be kept if others need it, too: a living
-    Tensor names it, or it is computed for the second time.
+    Attributes:
+        key: Hashable; equal for equal structures. For one op on data it is the call: item i is operand i, and the
+            result comes last.
+        nodes: Nodes to compute in topological order, each with its item number.
+        leaves: Data nodes and numbers in the order in which the key meets them, each with its item number.
+        keep: Items whose value must exist afterwards.
+        operands: Items that each node reads.
     """
 
     key: Any
@@ -41,16 +43,15 @@ class Structure(NamedTuple):
     leaves: list[tuple[int, Any]]
     keep: frozenset[int]
     operands: list[tuple[int, ...]]
-    named: list[bool]
 
 
 _by_order = attrgetter("order")
 
 
 def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
-    """Everything that must be computed for `roots`, in the order of recording, with the operands of each.
+    """Return all nodes that must be computed for `roots`, in the order of recording, each with its operands.
 
-    computed: nodes that count as computed.
+    computed: Nodes that count as computed.
     """
     stack = [*roots]
     inputs_of: dict[Node, tuple[Any, ...]] = {}
@@ -67,6 +68,8 @@ def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[N
             for operand in inputs:
                 if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:
                     stack.append(operand)
+    if len(inputs_of) < 2:
+        return inputs_of
     return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
 
 
@@ -75,56 +78,57 @@ def structure_of(
 ) -> Structure:
     """Describe everything that must be computed for `roots`.
 
-    Kept are the roots, every intermediate result that a living Tensor names, and what is computed for the second time,
-    since there is more than one reader. A view is kept through what it views.
-    pending: the result of `pending_ops` for the roots, where that is known. only_roots: keep nothing else.
+    Kept are the roots, intermediate results that a living tensor names, and nodes computed for the second time, as they
+    have several readers. A view is kept through the value that it views.
+
+    pending: Result of `pending_ops` for the roots, if known. only_roots: True to keep nothing else.
     """
     inputs_of = pending_ops(roots) if pending is None else pending
+    if len(inputs_of) == 1:
+        ((node, inputs),) = inputs_of.items()
+        assert node.call is not None
+        if len({*map(id, inputs)}) == len(inputs):  # The most frequent case needs none of the tables below.
+            item = len(inputs)
+            return Structure(node.call, [(item, node)], [*enumerate(inputs)], frozenset((item,)), [(*range(item),)])
     key: list[Any] = []
     numbers: dict[Node, int] = {}
     nodes: list[tuple[int, Node]] = []
     leaves: list[tuple[int, Any]] = []
     operands: list[tuple[int, ...]] = []
-    named: list[bool] = []
     keep = set()
     next_item = 0
     for node, inputs in inputs_of.items():
         references = []
         for operand in inputs:
-            if not isinstance(operand, Node):
-                key.append(type(operand))
-                leaves.append((next_item, operand))
-                references.append(next_item)
+            item = numbers.get(operand, next_item)  # Python numbers are never in the table.
+            if item == next_item:
+                leaves.append((item, operand))
                 next_item += 1
-                continue
-            item = numbers.get(operand)
-            if item is None:
-                key.append(operand.spec)
-                leaves.append((next_item, operand))
-                item = numbers[operand] = next_item
-                next_item += 1
+                if isinstance(operand, Node):
+                    key.append(operand.spec)
+                    numbers[operand] = item
+                else:
+                    key.append(type(operand))
             references.append(item)
-        call = node.call
-        assert call is not None
-        key.append(call)
-        key.extend(references)
+        key.append(node.call)
+        key += references
         nodes.append((next_item, node))
         operands.append(tuple(references))
         numbers[node] = next_item
-        named.append(node.depth == 0 or node.tensor is not None)
-        if named[-1] and not only_roots:
-            base = next_item
-            while node in inputs_of and node.call is not None and node.call.op.kind == "view":
-                node = inputs_of[node][0]
-                base = numbers[node]
-            if node in inputs_of:
-                keep.add(base)
+        if not only_roots and (node.depth == 0 or node.tensor is not None):
+            keep.add(_viewed_item(node, inputs_of, numbers))
         next_item += 1
     keep.update(numbers[root] for root in roots if root in inputs_of)
+    keep.discard(-1)
     frozen = frozenset(keep)
-    if len(nodes) == 1 and (call := nodes[0][1].call) is not None and len(call.operands) == len(leaves):
-        return Structure(call, nodes, leaves, frozen, operands, named)
-    return Structure((frozen, *key), nodes, leaves, frozen, operands, named)
+    return Structure((frozen, *key), nodes, leaves, frozen, operands)
+
+
+def _viewed_item(node: Node, inputs_of: dict[Node, tuple[Any, ...]], numbers: dict[Node, int]) -> int:
+    """Return the item of the op whose result a view, or a view of a view, shows; -1 for a view of data."""
+    while node in inputs_of and node.call is not None and node.call.op.kind == "view":
+        node = inputs_of[node][0]
+    return numbers[node] if node in inputs_of else -1
 
 
 def depends_on_placeholder(node: Node) -> bool:

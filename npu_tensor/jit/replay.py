@@ -87,7 +87,8 @@ def replay_of(trace: Trace) -> Replay:
             # Another thread may let the handle name another node at any time, so it is asked once.
             values[item] = _value(_tensor_at(place)._node)
         for item, number in arguments:
-            values[item] = _value(nodes[number])
+            node = nodes[number]
+            values[item] = _value(node) if node.value is None else node.value
         for generator, items in draws:
             seed = generator.draw()
             for item in items:
@@ -207,6 +208,9 @@ def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
     last = {position for position, result in enumerate(trace.results) if isinstance(result, (Derived, Result))}
     first = [(position, result) for position, result in enumerate(trace.results) if position not in last]
     count = len(trace.results)
+    if single and isinstance(planned[0], PlannedResult):
+        only = planned[0]
+        return lambda tensors, values: named(only.spec, values[only.item])
 
     def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
         results: list[Any] = [None] * count

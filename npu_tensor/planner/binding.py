@@ -14,7 +14,7 @@ from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.planner.cuts import Answer, Conditions, Cut
 from npu_tensor.planner.liveness import last_uses, with_donors
 from npu_tensor.planner.measures import Declined
-from npu_tensor.planner.plan import Placed, Plan
+from npu_tensor.planner.plan import BoundStep, Placed, Plan
 from npu_tensor.planner.selection import before_reset
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import finish_builds
@@ -67,15 +67,30 @@ def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) 
     pending = pending or any(launch.pending for launch in launches)
     ends = accumulate(launch.kernels for launch in launches)
     dead = [(*chain(*dying[end - launch.kernels : end]),) for launch, end in zip(launches, ends, strict=True)]
-    return Plan(
-        placed,
-        tuple([(launch.step, items) for launch, items in zip(launches, dead, strict=True)]),
-        tuple([launch.kernels for launch in launches]),
-        aliases,
-        size,
-        asynchronous,
-        builds_before if pending else None,
-    )
+    counts = tuple([launch.kernels for launch in launches])
+    steps = tuple([(launch.step, items) for launch, items in zip(launches, dead, strict=True)])
+    joined = _joined(placed, steps, counts)
+    provisional = builds_before if pending else None
+    return Plan(placed, steps, counts, aliases, size, asynchronous, provisional, joined)
+
+
+def _joined(placed: Sequence[Placed], steps: Sequence[BoundStep], counts: Sequence[int]) -> tuple[BoundStep, ...]:
+    """Return the steps with consecutive kernels on the CPU in as few calls as possible."""
+    host = host_devices()[0]
+    kernels = [placed[end - 1].kernel for end in accumulate(counts)]  # of each step one
+    result: list[BoundStep] = []
+    for is_host, group in groupby(range(len(steps)), lambda number: kernels[number].device == host.uri):
+        numbers = [*group]
+        if not is_host:
+            result += [steps[number] for number in numbers]
+            continue
+        dead = [steps[number][1] for number in numbers]
+        first = 0
+        for launch in host.launches([kernels[n] for n in numbers], [steps[n][0] for n in numbers], dead):
+            end = first + launch.kernels
+            result.append((launch.step, (*chain(*dead[first:end]),)))
+            first = end
+    return tuple(result)
 
 
 def _launches(placed: Sequence[Placed], dying: Sequence[Sequence[int]], conditions: Conditions) -> list[PlannedLaunch]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, chain, groupby
-from itertools import count as counter
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, Protocol
 
 from npu_tensor import events
 from npu_tensor._util.units import size
@@ -16,11 +15,10 @@ from npu_tensor.events import listeners
 from npu_tensor.graph.nodes import located
 from npu_tensor.ops.declare import Call, describe
 from npu_tensor.planner.measures import Declined
-from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
-__all__ = ["Placed", "Plan", "RecordedOp", "run_lines"]
+__all__ = ["BoundStep", "Placed", "Plan", "RecordedOp"]
 
 
 class RecordedOp(Protocol):
@@ -33,7 +31,8 @@ class RecordedOp(Protocol):
 
 
 Ops = Sequence[tuple[int, RecordedOp]]
-Run = Callable[..., None]
+BoundStep = tuple[Step, tuple[int, ...]]
+"""A step, and the items that no later step reads."""
 
 
 class Placed(NamedTuple):
@@ -52,60 +51,78 @@ class Placed(NamedTuple):
 class Plan:
     """What will run for one structure. Item numbers index the list of values.
 
-    placed: kernels in order. steps: each with the items that no later step reads. counts: how many kernels each step
-    runs, more than one where an NPU has several in a launch. aliases: kept views -> item whose buffer they share.
-    asynchronous: devices of steps that return before their work is done. builds_before: None if it has the kernels that
-    it should; else how many builds had ended before it was made, while some of its kernels were still being built.
-    runs: counts from 0, for whoever counts runs.
-    run: runs all steps on a list of values, whose leaves are filled in, and leaves kept items in it. It takes the ops
-    with their items, for messages and events, and whether to wait until asynchronous devices have ended their work.
-    Raises NpuTensorError with the recording lines, or what the body of an op or a signal handler raises.
+    Attributes:
+        placed: Kernels in the order in which they run.
+        steps: Launches in order, each with the items that no later step reads. A kernel on the CPU is one step.
+        counts: Number of kernels of each of `steps`; more than one where an NPU runs several in a launch.
+        aliases: Kept views, each with the item whose buffer it shares.
+        size: Length of the list of values.
+        asynchronous: Devices of steps that return before their work is done.
+        builds_before: None if all kernels are final; else the number of builds that had ended before the plan was made
+            while some of its kernels were still being built.
+        joined: The same steps, where consecutive kernels on the CPU are one call of native code.
     """
 
     placed: tuple[Placed, ...]
-    steps: tuple[tuple[Step, tuple[int, ...]], ...]
+    steps: tuple[BoundStep, ...]
     counts: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
     size: int
     asynchronous: tuple[AsynchronousDevice, ...] = ()
     builds_before: int | None = None
-    runs: Iterator[int] = field(default_factory=counter, repr=False)
-    run: Run = field(init=False, repr=False)
+    joined: tuple[BoundStep, ...] = ()
 
     @property
     def launches(self) -> list[tuple[Placed, ...]]:
-        """The kernels of each step."""
+        """Kernels of each step."""
         ends = accumulate(self.counts)
         return [self.placed[end - count : end] for count, end in zip(self.counts, ends, strict=True)]
 
     @property
     def provisional(self) -> bool:
-        """Whether another plan takes its place when its kernels are built."""
+        """True if another plan replaces it when its kernels are built."""
         return self.builds_before is not None
 
     @property
     def outdated(self) -> bool:
-        """Whether it is provisional and a build has ended since, so that a new plan may be better."""
+        """True if it is provisional and a build has ended since, so that a new plan may be better."""
         return self.builds_before is not None and self.builds_before != builds.finished
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "run", _runner(self))
+    def run(self, values: list[Any], recorded: Ops = (), wait: bool = True) -> None:
+        """Run all steps and leave the kept items in the list of values.
 
-    def finish(self, values: list[Any], wait: bool) -> None:
-        """What is left to do when all steps have been asked for; see `run`."""
-        for item, base in self.aliases:
-            values[item] = values[base]
-        for device in self.asynchronous:
-            if wait:
-                device.synchronize()
-            else:
-                device.submit()
+        Args:
+            values: Values by item. Those of leaves are filled in; others are None.
+            recorded: Ops with their items, for error messages and events.
+            wait: True to return only after asynchronous devices have finished.
 
-    def failed(self, error: NpuTensorError | MemoryError, values: Sequence[Any], recorded: Ops) -> NpuTensorError:
-        """Return the error of a step with the lines that recorded the ops it names.
-
-        Other exceptions pass as they are: they may come from a signal handler that ran during the step.
+        Raises:
+            NpuTensorError: A step failed. The message ends in the lines that recorded the failing op.
         """
+        observer = _Observer(self, recorded) if listeners else None
+        try:
+            for step, last_read in self.joined if observer is None else self.steps:
+                if observer is None:
+                    step(values)
+                else:
+                    observer.run(step, values)
+                for item in last_read:
+                    values[item] = None
+            for item, base in self.aliases:
+                values[item] = values[base]
+            for device in self.asynchronous:
+                if wait:
+                    device.synchronize()
+                else:
+                    device.submit()
+        except (NpuTensorError, MemoryError) as error:
+            # Other exceptions pass unchanged: they may come from a signal handler that ran during the step.
+            raise self._failed(error, values, recorded)  # noqa: B904 - it has set the cause
+        if observer is not None:
+            observer.end()
+
+    def _failed(self, error: NpuTensorError | MemoryError, values: Sequence[Any], recorded: Ops) -> NpuTensorError:
+        """Return the error of a step with the lines that recorded the ops it names."""
         if isinstance(error, NpuTensorError):
             lines = dict.fromkeys(op.line for _, op in recorded if op.call is error.call)
             shown: NpuTensorError = located(error, str(error), ", ".join(lines))
@@ -114,50 +131,6 @@ class Plan:
         shown = self._out_of_memory(values, recorded)
         shown.__cause__ = error
         return shown
-
-    def run_observed(self, values: list[Any], recorded: Ops) -> None:
-        """Run the steps with an event for each."""
-        begin = time.perf_counter()
-        lines = {item: op.line for item, op in recorded}
-        first = 0
-        for (step, last_read), count in zip(self.steps, self.counts, strict=True):
-            start = time.perf_counter()
-            with events.collect_parts() as parts:
-                step(values)
-                for device in self.asynchronous:
-                    device.synchronize()  # so that the time is that of this step
-            for event in self._ran(first, count, start, parts, lines):
-                events.emit(event)
-            first += count
-            for item in last_read:
-                values[item] = None
-        events.emit(events.PlanRan(time.perf_counter() - begin, self))
-
-    def _ran(
-        self, first: int, count: int, start: float, parts: events.Parts, lines: dict[int, str]
-    ) -> Iterator[events.KernelRan]:
-        """The events of a step that has just ended: one per kernel where a simulated array says when each ended."""
-        end = time.perf_counter()
-        simulated = parts.of(events.KernelSimulated)
-        singly = len(simulated) == count
-        ends = [*(each.when for each in simulated[:-1]), end] if singly else [end]
-        for number, until in enumerate(ends):
-            placed = self.placed[first + number : first + number + 1] if singly else self.placed[first : first + count]
-            tasks = [entry.task for entry in placed]
-            yield events.KernelRan(
-                "+".join([task.name for task in tasks]),
-                placed[0].kernel.device,
-                ", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
-                until - start,
-                self,
-                first + number,
-                tuple(dict.fromkeys(lines[item] for task in tasks for item in task.items if lines.get(item))),
-                tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
-                simulated[number] if singly else None,
-                len(placed),
-                when=until,
-            )
-            start = until
 
     def _out_of_memory(self, values: Sequence[Any], recorded: Ops) -> OutOfMemoryError:
         """The error of a step that had no memory; names the largest result of its task."""
@@ -173,71 +146,53 @@ class Plan:
         return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
 
 
-JOINED_AFTER: Final = 10
-"""Runs of a plan before its kernels on the processor are joined; chosen, so that plans of few runs are spared that."""
+class _Observer:
+    """Emits an event for each kernel of a run, and one for the run."""
 
+    def __init__(self, plan: Plan, recorded: Ops) -> None:
+        self._plan = plan
+        self._lines = {item: op.line for item, op in recorded}
+        self._counts = iter(plan.counts)
+        self._first = 0  # number of the next kernel
+        self._begin = time.perf_counter()
 
-def _joined(plan: Plan) -> tuple[tuple[Step, tuple[int, ...]], ...]:
-    """The steps of a plan, with those on the processor that follow each other in as few as possible."""
-    host, result = host_devices()[0], []
-    each = zip(plan.launches, plan.steps, strict=True)
-    for is_host, group in groupby(each, lambda pair: pair[0][0].kernel.device == host.uri):
-        launches, steps = zip(*group, strict=True)
-        if not is_host:
-            result += steps
-            continue
-        kernels, dead = [placed.kernel for (placed,) in launches], [items for _, items in steps]
-        first = 0
-        for count, step, _ in host.launches(kernels, [step for step, _ in steps], dead):
-            result.append((step, (*chain.from_iterable(dead[first : first + count]),)))
-            first += count
-    return tuple(result)
+    def run(self, step: Step, values: list[Any]) -> None:
+        """Run a step and emit the events of its kernels."""
+        start = time.perf_counter()
+        with events.collect_parts() as parts:
+            step(values)
+            for device in self._plan.asynchronous:
+                device.synchronize()  # The time is that of this step alone.
+        count = next(self._counts)
+        for event in self._events(count, start, parts):
+            events.emit(event)
+        self._first += count
 
+    def end(self) -> None:
+        """Emit the event of the run."""
+        events.emit(events.PlanRan(time.perf_counter() - self._begin, self._plan))
 
-def _runner(plan: Plan) -> Run:
-    """`Plan.run`, with what it needs at hand: small plans take little longer than their steps."""
-    steps, ends = plan.steps, bool(plan.aliases or plan.asynchronous)
-    only = steps[0][0] if len(steps) == 1 else None
-    runs_left = JOINED_AFTER
-
-    def run(values: list[Any], recorded: Ops = (), wait: bool = True) -> None:
-        nonlocal steps, runs_left
-        try:
-            if listeners:
-                plan.run_observed(values, recorded)
-            elif only is not None:
-                only(values)
-            else:
-                if runs_left:
-                    runs_left = max(runs_left - 1, 0)
-                    if not runs_left:
-                        steps = _joined(plan)
-                for step, last_read in steps:
-                    step(values)
-                    for item in last_read:
-                        values[item] = None
-            if ends:
-                plan.finish(values, wait)
-        except (NpuTensorError, MemoryError) as error:
-            raise plan.failed(error, values, recorded)  # noqa: B904 - it has set the cause
-
-    return run
-
-
-def run_lines(plan: Plan, ops: str, wait: str, namespace: dict[str, Any]) -> list[str]:
-    """Source that runs a plan on the list `values`, for generated functions. ops, wait: expressions, see `Plan.run`.
-
-    A plan that is a single step is run without the function that runs any plan, which takes 0.2 us.
-    """
-    run = f"run(values, {ops}, {wait})"
-    namespace["run"] = plan.run
-    if len(plan.steps) > 1 or plan.aliases or plan.asynchronous:
-        return [run]
-    namespace.update(step=plan.steps[0][0], failed=plan.failed, listeners=listeners)
-    namespace["errors"] = NpuTensorError, MemoryError
-    return [
-        f"if listeners: {run}",
-        "else:",
-        "    try: step(values)",
-        f"    except errors as error: raise failed(error, values, {ops})",
-    ]
+    def _events(self, count: int, start: float, parts: events.Parts) -> Iterator[events.KernelRan]:
+        """Yield one event per kernel where a simulated array tells when each ended, else one for the step."""
+        end, first, placed = time.perf_counter(), self._first, self._plan.placed
+        simulated = parts.of(events.KernelSimulated)
+        singly = len(simulated) == count
+        ends = [*(each.when for each in simulated[:-1]), end] if singly else [end]
+        for number, until in enumerate(ends):
+            several = placed[first + number : first + number + 1] if singly else placed[first : first + count]
+            tasks = [entry.task for entry in several]
+            items = chain.from_iterable(task.items for task in tasks)
+            yield events.KernelRan(
+                "+".join([task.name for task in tasks]),
+                several[0].kernel.device,
+                ", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
+                until - start,
+                self._plan,
+                first + number,
+                tuple(dict.fromkeys(self._lines[item] for item in items if self._lines.get(item))),
+                tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
+                simulated[number] if singly else None,
+                len(several),
+                when=until,
+            )
+            start = until

@@ -6,28 +6,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from npu_tensor.config import config
 from npu_tensor.errors import DimensionError, DivisionError
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, Overwriting, no_value_yet
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
-from npu_tensor.planner.plan import Plan
-from npu_tensor.planner.planner import MAX_PLANS, plan
-from npu_tensor.planner.repeats import compile_repeat
+from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
 
 __all__ = ["realize", "shorten"]
 
-MANY_RUNS: Final = 30
-"""Of one plan, after which its structure is remembered: that takes as long as it saves in 150 runs, and what has run so
-often runs on."""
-
 VALUE_ERRORS: Final = DimensionError, DivisionError
 """What ops raise because of the values that they read."""
-
-MOST_ALIKE: Final = 8
-"""Structures remembered that end in the same call: they are tried one after the other."""
 
 
 def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
@@ -68,18 +58,10 @@ def _try(node: Node) -> bool:
 
 def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
     chosen = selection.active if chosen is None else chosen
-    if len(nodes) == 1 and (not chosen.accelerators or config.fallback == "allow"):
-        (node,) = nodes
-        for repeat in chosen.repeats.get(node.call, ()):
-            if repeat(node, wait):
-                return
     pending = pending_ops(nodes)
     todo = parts(pending, nodes)
     if len(todo) == 1:
-        structure = structure_of(nodes, pending)
-        ready = _realize_part(structure, wait, chosen)
-        if ready is not None and next(ready.runs) == MANY_RUNS and len(nodes) == 1:
-            _remember(structure, ready, chosen)
+        _realize_part(structure_of(nodes, pending), wait, chosen)
         return
     del pending  # Values that only later parts read end with these.
     _realize_parts(todo, chosen)
@@ -112,9 +94,9 @@ def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
         _realize_part(structure_of(todo.pop()), False, chosen)
 
 
-def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> Plan | None:
+def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
     if not structure.nodes:
-        return None
+        return
     ready = plan(structure, chosen)
     values: list[Any] = [None] * ready.size
     for item, leaf in structure.leaves:
@@ -129,15 +111,3 @@ def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> Plan |
             node.value = value
             node.inputs = ()
         node.depth = 0
-    return ready
-
-
-def _remember(structure: Structure, ready: Plan, chosen: Selection) -> None:
-    """Know the structure of one result, which has come many times, without its key from now on."""
-    root = structure.nodes[-1][1].call
-    alike = chosen.repeats.get(root, ())
-    if ready.provisional or len(alike) == MOST_ALIKE or chosen.plans.get(structure.key) is not ready:
-        return  # It may be replaced, or stands for more than the structure.
-    if len(chosen.repeats) >= MAX_PLANS:
-        chosen.repeats.clear()
-    chosen.repeats[root] = (*alike, compile_repeat(structure, ready, by_place=chosen.measure is not None))

@@ -12,7 +12,6 @@ from npu_tensor.config import Policy, config
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.planner.measures import MEASURES, Measure
 from npu_tensor.planner.plan import Plan
-from npu_tensor.planner.repeats import Repeat
 from npu_tensor.runtime.devices.backends import close_devices, open_device, preferred_uris
 from npu_tensor.runtime.devices.device_kind import DeviceUri
 from npu_tensor.runtime.devices.device_uri import split_uris
@@ -52,14 +51,12 @@ class Selection:
 
     accelerators: those before the host's; None until they are opened. measure: what decides between devices; None for
     the first one that takes a task. plans: by the key of the structure, and by what else a placement depends on.
-    repeats: by the call in which they end, structures that need no key, see `compile_repeat`.
     """
 
     key: Key
     accelerators: tuple[Accelerator, ...] | None = None
     measure: Measure | None = None
     plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
-    repeats: dict[Any, tuple[Repeat, ...]] = field(default_factory=dict, repr=False)
 
 
 lock = new_lock()
@@ -195,7 +192,7 @@ def reset_plans() -> None:
     """Forget all plans; those of functions captured by jit stay."""
     with lock:
         for selection in _selections.values():
-            selection.plans, selection.repeats = {}, {}  # Those that are being made do not come back.
+            selection.plans = {}  # Those that are being made do not come back.
 
 
 def reset() -> None:

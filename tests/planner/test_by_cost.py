@@ -11,9 +11,7 @@ from running import heard
 import npu_tensor as nt
 from npu_tensor.config import Policy, config
 from npu_tensor.events import Fallback, KernelRan, PlanBuilt
-from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import Structure, structure_of
-from npu_tensor.planner import run, selection
+from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import host_step
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, PlannedLaunch, Refusal, Step, Task
@@ -291,23 +289,6 @@ def test_a_placement_does_not_depend_on_earlier_runs(accelerator: Make) -> None:
     weights = ones(*BIG)
     for _ in range(5):
         assert ran(ones(*BIG) @ weights) == [("contract", "cpu")]
-
-
-def test_one_op_on_data_takes_the_short_way(accelerator: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MANY_RUNS", 0)
-    accelerator({"exp": expense(100)})
-    weights = ones(16)
-    captures: list[Sequence[Node]] = []
-
-    def counted(nodes: Sequence[Node], *recorded: Any) -> Structure:
-        captures.append(nodes)
-        return structure_of(nodes, *recorded)
-
-    inputs = [ones(16) for _ in range(4)]
-    monkeypatch.setattr(run, "structure_of", counted)
-    for x in inputs:
-        assert (weights * x).tolist() == [1.0] * 16
-    assert len(captures) == 1
 
 
 def test_plans_are_cached_by_structure(accelerator: Make) -> None:

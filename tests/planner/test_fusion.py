@@ -1,14 +1,13 @@
 """Fusion: whatever is joined, the numbers are those of NumPy in float64, and the kernels are as few as promised."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
-from npu_tensor.planner import plan, planner, selection
+from npu_tensor.planner import planner
 from npu_tensor.planner.fuse import cut
 from npu_tensor.planner.liveness import last_uses, with_donors
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
@@ -129,23 +128,6 @@ def check_random_graph(seed: int) -> None:
 @pytest.mark.usefixtures("device")
 def test_random_graphs_match_float64(seed: int) -> None:
     check_random_graph(seed)
-
-
-@SEEDS
-def test_random_graphs_whose_kernels_run_as_one_call(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first run on; there are fewer steps than kernels."""
-    steps, joined = [], plan._joined
-
-    def noted(whole: plan.Plan) -> Any:
-        result = joined(whole)
-        steps.append((len(whole.steps), len(result)))
-        return result
-
-    monkeypatch.setattr(plan, "JOINED_AFTER", 1)
-    monkeypatch.setattr(plan, "_joined", noted)
-    selection.reset()
-    check_random_graph(seed)
-    assert any(after < before for before, after in steps)
 
 
 @pytest.mark.usefixtures("device")

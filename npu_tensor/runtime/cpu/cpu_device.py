@@ -40,9 +40,6 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
 """By data op, those of which kernels are written for it alone; or why a task has none."""
 
 
-MOST_TOGETHER: Final = 128
-"""Kernels in a call, which Ctrl-C cannot interrupt; chosen."""
-
 MOST_BYTES: Final = 1 << 20
 """Of a value in such a call. Larger ones take long to compute, and their memory should be given back at once."""
 
@@ -72,7 +69,7 @@ class CpuDevice(Processor):
         result: list[PlannedLaunch] = []
         first = 0
         while first < len(kernels):
-            several = takewhile(lambda each: each is not None, map(_loops, kernels[first : first + MOST_TOGETHER]))
+            several = takewhile(lambda each: each is not None, map(_loops, kernels[first:]))
             bound = [each for each in several if each is not None]
             end = first + max(1, len(bound))
             if len(bound) > 1:

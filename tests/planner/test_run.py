@@ -1,4 +1,4 @@
-"""Structures that are known without a key: what they compute and keep, and what they are not taken for."""
+"""Running plans: results, kept values, errors and events, for structures that come once and again."""
 
 from __future__ import annotations
 
@@ -13,23 +13,9 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import CaptureError, DeviceError
-from npu_tensor.planner import run, selection
 from npu_tensor.runtime.sim import host_compiler
 
 X, Y, Z = (np.random.default_rng(seed).standard_normal((3, 5)).astype(np.float32) for seed in range(3))
-
-
-@pytest.fixture(autouse=True)
-def remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MANY_RUNS", 0)
-    selection.reset_plans()
-
-
-def without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("a key was made")
-
-    monkeypatch.setattr(run, "structure_of", refuse)
 
 
 def tensors() -> list[nt.Tensor]:
@@ -52,11 +38,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_structure_that_comes_again_needs_no_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_structure_that_comes_again(name: str) -> None:
     program, expected = PROGRAMS[name]
     x, y, z = tensors()
     program(y, z, x).realize()
-    without_keys(monkeypatch)
     np.testing.assert_allclose(program(x, y, z).numpy(), expected(X, Y, Z), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(program(x, x, x).numpy(), expected(X, X, X), rtol=1e-5, atol=1e-6)
 
@@ -83,7 +68,7 @@ def test_a_result_that_was_not_kept_is_computed_again_and_kept() -> None:
         assert node.value is not None
 
 
-def test_a_handle_that_names_a_new_value_keeps_no_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_place_ops() -> None:
     x, y, z = tensors()
 
     def step() -> nt.Tensor:
@@ -93,7 +78,6 @@ def test_a_handle_that_names_a_new_value_keeps_no_old_one(monkeypatch: pytest.Mo
         return total
 
     step().realize()
-    without_keys(monkeypatch)
     np.testing.assert_allclose(step().numpy(), (X * Y + Z) * Y, rtol=1e-6)
 
 
@@ -164,25 +148,7 @@ def test_errors_name_the_line() -> None:
             texts.append(str(error))
     assert len(texts) == 2
     assert texts[0] == texts[1]
-    assert "recorded at test_repeats.py:" in texts[0]
-
-
-def test_forgotten_with_the_plans() -> None:
-    x, y, _ = tensors()
-    (x + y).realize()
-    assert selection.current().repeats
-    selection.reset_plans()
-    assert not selection.current().repeats
-
-
-def test_few_are_tried_one_after_the_other() -> None:
-    x, y, _ = tensors()
-    for length in range(2 * run.MOST_ALIKE):
-        result = x
-        for _ in range(length):
-            result = result * y
-        (result + y).realize()
-    assert {len(alike) for alike in selection.current().repeats.values()} == {run.MOST_ALIKE}
+    assert "recorded at test_run.py:" in texts[0]
 
 
 @pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
