@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from npu_tensor.runtime.cpu.engine import Address
@@ -100,81 +99,45 @@ def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
 
 
 def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
-    """The function that runs loops. results: the items that it leaves in the list of values."""
+    """Return the function that runs loops. results: Items that it leaves in the list of values."""
     kept = frozenset(results)
-    buffers = {item: number for number, (item, _) in enumerate((*loops.new, *loops.taken))}
-    codes: list[tuple[tuple[str, int], ...]] = []
-    arguments: list[tuple[Any, Any]] = []
-    for loop in loops.loops:
-        code: list[tuple[str, int]] = []
-        for slot in loop.slots:
-            if isinstance(slot, Location):
-                own = buffers.get(slot.item, -1)
-                code.append(("place" if slot.offset else "start", own))
-                arguments.append(slot)
-            else:
-                code.append(("number", -1) if isinstance(slot, Number) else ("literal", -1))
-                arguments.append(slot if isinstance(slot, Number) else (slot, None))
-        codes.append(tuple(code))
-    make = _step_maker(
-        tuple([item in kept for item, _ in loops.new]),
-        tuple([item in kept for item, _ in loops.taken]),
-        tuple(codes),
-        -1 if loops.wrong is None else buffers[loops.wrong],
-    )
+    launch, forget, wrong, complain = owner.pool.launch, owner.allocator.forget_layouts, loops.wrong, loops.complain
     new = [(item, owner.allocator.allocation(nbytes)) for item, nbytes in loops.new]
-    headers = [loop[:4] for loop in loops.loops]
-    run: Step = make(
-        owner.pool.launch, owner.allocator.forget_layouts, new, loops.taken, headers, arguments, loops.complain, loops
-    )
+    temporary = [item for item, _ in (*loops.new, *loops.taken) if item not in kept]
+    room = max(temporary, default=-1) + 1  # Items that only these loops know lie beyond the list of values.
+    launches = [_arguments(loop) for loop in loops.loops]
+
+    def run(values: list[Any]) -> None:
+        size = len(values)
+        if size < room:
+            values += [None] * (room - size)
+        for item, allocate in new:
+            values[item] = allocate()
+        for item, donor in loops.taken:
+            buffer = values[item] = values[donor]
+            forget(buffer)
+        for fixed, locations, numbers in launches:
+            arguments = fixed.copy()
+            for place, item, offset in locations:
+                arguments[place] = values[item].address + offset
+            for place, item, kind in numbers:
+                arguments[place] = kind(values[item])
+            launch(*arguments)
+        if wrong is not None and ctypes.c_int64.from_address(values[wrong].address).value:
+            assert complain is not None
+            complain(values)
+        for item in temporary:
+            values[item] = None
+        if size < room:
+            del values[size:]
+
     return run
 
 
-@lru_cache(maxsize=256)
-def _step_maker(
-    new: tuple[bool, ...], taken: tuple[bool, ...], loops: tuple[tuple[tuple[str, int], ...], ...], wrong: int
-) -> Callable[..., Step]:
-    """What makes the steps of this form, without loops: this is the hot path of small tensors.
-
-    new, taken: which items are left in the list of values. loops: of each slot its form, and the number of its item
-    among `new` and `taken`, or -1. wrong: that of the item that tells of a wrong index, or -1.
-    """
-    slots = iter(range(sum(map(len, loops))))
-    text = {
-        "start": "{}.address",
-        "place": "{}.address + second{n}",
-        "number": "second{n}(values[first{n}])",
-        "literal": "first{n}",
-    }
-    allocations = [
-        f"{f'values[out{i}] = ' if is_result else ''}buffer{i} = source{i}()" for i, is_result in enumerate(new)
-    ]
-    for i, is_result in enumerate(taken, len(new)):
-        allocations += [
-            f"{f'values[out{i}] = ' if is_result else ''}buffer{i} = values[source{i}]",
-            f"forget(buffer{i})",
-        ]
-    launches = []
-    for number, loop in enumerate(loops):
-        values = [
-            text[form].format(f"buffer{own}" if own >= 0 else f"values[first{n}]", n=n)
-            for (form, own), n in zip(loop, slots)  # noqa: B905 - the numbers go on with the next loop
-        ]
-        launches.append(f"launch(kernel{number}, meta{number}, n{number}, grain{number}, {', '.join(values)})")
-    if wrong >= 0:
-        launches.append(f"if is_set(buffer{wrong}.address).value: complain(values)")
-    count = len(new)
-    lines = [
-        "def make(launch, forget, new, taken, headers, arguments, complain, keep):",
-        f"    [{', '.join(f'(out{i}, source{i})' for i in range(count))}] = new",
-        f"    [{', '.join(f'(out{i}, source{i})' for i in range(count, count + len(taken)))}] = taken",
-        f"    [{', '.join(f'(kernel{i}, meta{i}, n{i}, grain{i})' for i in range(len(loops)))}] = headers",
-        f"    [{', '.join(f'(first{n}, second{n})' for n in range(sum(map(len, loops))))}] = arguments",
-        "    def run(values, keep=keep):",
-        *(f"        {line}" for line in (*allocations, *launches)),
-        "    return run",
-    ]
-    namespace: dict[str, Any] = {"is_set": ctypes.c_int64.from_address}
-    exec("\n".join(lines), namespace)
-    make: Callable[..., Step] = namespace["make"]
-    return make
+def _arguments(loop: BoundLoop) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, type]]]:
+    """Return the arguments of `Pool.launch`, and those that a run fills in: addresses and numbers, by place."""
+    fixed: list[Any] = [*loop[:4], *loop.slots]
+    places = [*enumerate(loop.slots, 4)]
+    locations = [(place, slot.item, slot.offset) for place, slot in places if isinstance(slot, Location)]
+    numbers = [(place, slot.item, slot.kind) for place, slot in places if isinstance(slot, Number)]
+    return fixed, locations, numbers
