@@ -163,7 +163,7 @@ class _Network:
 
 
 FILLED = (
-    "with nt.no_grad(): [p.copy_((nt.arange(p.numel(), dtype=nt.float64) * 0.7 + n).sin().reshape(p.shape) * 0.4) "
+    "with nt.no_grad(): [p.copy_((nt.arange(p.numel(), dtype=nt.float64) * 0.7 + n + 0.3).sin().reshape(p.shape) * 0.4) "
     "for n, p in enumerate(m.parameters())]"
 )
 LOADED = (
