@@ -20,8 +20,24 @@ __all__ = ["NAMES", "PAGES", "example", "function_page", "link_to"]
 
 NAMES: Final = [name for name in sorted(registry.functions()) if not is_in_place(name)]
 
+COMPOSITES: Final = "Functions made of several ops"
+"""Heading of the table of such functions in ops.md."""
+
 WIDTH: Final = 80
 """Characters of a line of a signature."""
+
+SHORT_NAME: Final = 100
+"""Weight of a function's page in the search, by the third power of the length of its name, from three letters on.
+
+The search finds all names that begin with the word, and prefers rare ones: without weights, `add1` comes before `add`.
+Weights hold for the whole text of a page, so they are no larger than tests/browser/test_site.py needs.
+"""
+
+
+def _way_back(name: str) -> str:
+    """Return links to the list of ops and to the function's group there. No menu has the pages of all functions."""
+    group = OPS[name].module.capitalize() if name in OPS else COMPOSITES
+    return f"[Functions and ops](../ops.md): [{group}](../ops.md#{group.lower().replace(' ', '-')})"
 
 
 def link_to(name: str, folder: str = "functions/") -> str:
@@ -90,7 +106,8 @@ def function_page(name: str) -> str:
     others = [*inspect.signature(function).parameters.values()][1:]
     needed = ", ".join(str(each.replace(annotation=each.empty)) for each in others if _is_needed(each))
     methods = " and ".join(f"`{form}({needed})`" for form in forms if form)
-    lines = [f"# {name}", "", "```text", _signature(name), "```", ""]
+    lines = ["---", "search:", f"  boost: {max(1, SHORT_NAME / max(len(name), 3) ** 3):.3g}", "---", ""]
+    lines += [f"# {name}", "", _way_back(name), "", "```text", _signature(name), "```", ""]
     lines += [f"Also a method: {methods}.", ""] if methods else []
     lines += [*_described(inspect.getdoc(function) or ""), ""]
     if source:

@@ -22,6 +22,9 @@ IN_PLACE: Final = tuple(name for name, entry in registry.PUBLIC.items() if entry
 
 __all__ = ["interface_page", "without_html"]
 
+SHOWN: Final = 6
+"""Names of a section in the overview."""
+
 SHORT_FORMS: Final = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"})
 """Methods of Tensor that are `to(dtype)`."""
 
@@ -85,12 +88,19 @@ def interface_page() -> str:
     lines = [
         "# Interface",
         "",
-        "The functions and methods that record ops are in [ops.md](ops.md).",
+        "The functions and methods that record ops are in [Functions and ops](ops.md). This page has the others:",
+        "",
     ]
-    for heading, documented in _sections().items():
+    sections = {
+        heading: [entry if isinstance(entry, tuple) else (entry.__name__, entry) for entry in documented]
+        for heading, documented in _sections().items()
+    }
+    for heading, documented in sections.items():
+        names = ", ".join(f"`{name}`" for name, _ in documented[:SHOWN]) + (", ..." if documented[SHOWN:] else "")
+        lines.append(f"- [{heading}](#{heading.lower().replace(' ', '-')}): {names}")
+    for heading, documented in sections.items():
         lines += ["", f"## {heading}"]
-        for entry in documented:
-            name, item = entry if isinstance(entry, tuple) else (entry.__name__, entry)
+        for name, item in documented:
             lines += ["", f"### {name}", "", *_described(item)]
             if item in _ADDITIONS:
                 lines += ["", *_ADDITIONS[item]()]
@@ -101,8 +111,8 @@ def interface_page() -> str:
 
 def _left_out() -> Iterator[str]:
     """Methods of Tensor that a list is enough for."""
-    in_place = ", ".join(f"`{name}_`" for name in IN_PLACE)
-    yield f"In-place forms write to the tensor, and so to its views: {in_place}."
+    yield "In-place forms such as `x.add_(y)` write to the tensor, and so to its views. The page of a"
+    yield "[function](ops.md) names its in-place form."
     yield ""
     conversions = ", ".join(f"`{name}()`" for name in registry.methods() if name in SHORT_FORMS)
     others = ", ".join(f"`{name}()` for `{said}`" for name, said in OTHER_NAMES.items())

@@ -44,7 +44,7 @@ def ops_page() -> str:
     """The text of docs/ops.md: one table per family of declarations."""
     examples = ", ".join(f"`{function}` records `{op}`" for function, op in RECORDED.items())
     lines = [
-        "# Ops",
+        "# Functions and ops",
         "",
         "An op is what a function records, and what `explain` and `lazy: ...` in the text of a tensor name. Most have "
         f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
@@ -58,7 +58,7 @@ def ops_page() -> str:
         lines += ["", f"## {module.capitalize()}", "", _stacked(PAGE_HEADINGS, map(_op_row, declared))]
     lines += [
         "",
-        "## Functions made of several ops",
+        f"## {functions.COMPOSITES}",
         "",
         "They record ops of the tables above, which fusion joins again where it can.",
         "",

@@ -118,6 +118,11 @@ def test_fallback_can_be_forbidden() -> None:
         with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=message):
             y.realize()
         assert y.tolist() == [2] * 5
+        # The op is not what the user has called: the line is.
+        with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"^argsort does") as caught:
+            nt.sort(x).values.realize()
+        assert str(caught.value).endswith(f" (recorded at {caught.value.recorded_at})")
+        assert caught.value.recorded_at.startswith("test_events.py:")
 
 
 def test_the_cpu_is_no_fallback_where_it_is_the_device() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.cli.options import search_path_options
+from npu_tensor.observe.drawing.text import beside
 
 if TYPE_CHECKING:
     from npu_tensor.tools.doctor import Finding
@@ -24,7 +26,8 @@ def doctor(json_file: Path | None, root: Path) -> None:
     """Check what an NPU needs here.
 
     Every check is ok, a note (worth knowing) or a PROBLEM (no NPU can be used before it is fixed); why that matters
-    and how to fix it stand below. Exit code 0 if an NPU can be used, else 1.
+    and how to fix it stand below. Problems that may follow from another one stand below it; --json has their fixes.
+    Exit code 0 if an NPU can be used, else 1.
     """
     from npu_tensor.tools.doctor import CHECKS, diagnose, usable, verdict
 
@@ -36,14 +39,23 @@ def doctor(json_file: Path | None, root: Path) -> None:
     }
     if not put_json(json_file, content):
         for finding in findings:
-            click.echo(_described(finding, max(map(len, CHECKS))))
+            if not finding.follows:
+                followers = [other for other in findings if other.follows == finding.check]
+                click.echo(_described(finding, followers, len("problem ") + max(map(len, CHECKS)) + 2))
         click.echo(verdict(findings))
     if not usable(findings):
         raise SystemExit(1)
 
 
-def _described(finding: Finding, width: int) -> str:
+def _described(finding: Finding, followers: Sequence[Finding], indent: int) -> str:
     status = finding.status.upper() if finding.status == "problem" else finding.status
-    lines = [f"{status:<8}{finding.check:<{width}}  {finding.found}"]
-    lines += [f"{'':8}{word}: {text}" for word, text in (("why", finding.why), ("fix", finding.fix)) if text]
+    lines = beside(f"{status:<8}{finding.check}", finding.found, indent)
+    if finding.why:
+        lines += beside("        why:", finding.why, 14)
+    if finding.fix:
+        lines.append(f"        fix:  {finding.fix}")  # In one line, so that a command can be copied.
+    if followers:
+        lines.append("        to fix after it, if they remain:")
+    for follower in followers:
+        lines += beside(f"          {follower.check}", follower.found, indent)
     return "\n".join(lines)

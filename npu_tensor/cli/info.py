@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.cli.options import search_path_options
 from npu_tensor.cli.settings import print_settings, setting_rows
 from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import beside
 
 __all__ = ["info"]
 
@@ -33,7 +33,7 @@ def info(json_file: Path | None) -> None:
     features = facts["system"].pop("features", None)
     print_table("system", ("", ""), facts["system"].items())
     if features is not None:
-        click.echo(textwrap.fill(f"features: {features}", 100, subsequent_indent=" " * 10))
+        click.echo("\n".join(beside("features", features, 10)))
     print_table(
         "devices",
         ("URI", "ordinal", "PCI address", "name", "arch", "columns"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-import shutil
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +13,13 @@ from typing import Any, Final
 import click
 
 from npu_tensor._util.output_files import json_option, put_json
+from npu_tensor.observe.drawing.text import beside
 from npu_tensor.ops import OPS, Op, registry
 
 __all__ = ["ops", "signature"]
 
 COMPOSITE_HEADINGS: Final = ("function", "GGML name", "meaning")
 INTERNAL: Final = "internal"
-NAME_WIDTH: Final = 24
-"""Columns for the names in the list of ops."""
-
 _KEYS: Final = ("ggml", "dtypes", "cpu", "npu")
 _QUOTED: Final = re.compile(r"(: |-> )'([^']*)'")
 
@@ -98,22 +95,13 @@ def ops(pattern: str | None, json_file: Path | None) -> None:
 def _op_lines(op: Op) -> str:
     name, ggml, dtypes, cpu, npu = op_row(op)
     devices = f"CPU: {cpu}, NPU: {npu}" if npu else f"CPU: {cpu}"
-    return _beside(name, "; ".join(filter(None, (ggml and f"GGML: {ggml}", devices, f"dtypes: {dtypes}"))))
+    facts = filter(None, (ggml and f"GGML: {ggml}", devices, f"dtypes: {dtypes}"))
+    return "\n".join(beside(name, "; ".join(facts)))
 
 
 def _function_lines(name: str) -> str:
     _, ggml, meaning = composite_row(name)
-    return _beside(name, f"{meaning} GGML: {ggml}." if ggml else meaning)
-
-
-def _beside(name: str, text: str) -> str:
-    """Return the name with the text wrapped beside it, or below a name that is too long."""
-    indent = " " * NAME_WIDTH
-    width = max(shutil.get_terminal_size().columns, NAME_WIDTH + 20)
-    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-    if lines and len(name) < NAME_WIDTH - 1:
-        return "\n".join([f"{name:<{NAME_WIDTH}}{lines[0].lstrip()}", *lines[1:]])
-    return "\n".join([name, *lines])
+    return "\n".join(beside(name, f"{meaning} GGML: {ggml}." if ggml else meaning))
 
 
 def _fits(pattern: str, name: str) -> bool:

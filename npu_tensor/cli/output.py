@@ -1,9 +1,10 @@
-"""Commands whose output cannot be written say so, instead of a traceback: a full disk, a reader that has gone."""
+"""Commands whose output cannot be written end without a traceback: a full disk, a reader that has gone."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,27 +16,61 @@ from npu_tensor.errors import NpuTensorError
 
 __all__ = ["Command", "CommandGroup", "failures"]
 
-_OF_OUTPUT: Final = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
+_OF_OUTPUT: Final = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
+
+_READER_GONE: Final = 128 + signal.SIGPIPE
+"""Exit code of a command whose reader, such as `head`, has ended: that of a program that SIGPIPE ends."""
+
+
+def _discard_output() -> None:
+    """Send the rest of the output nowhere. Python would write it at its end, and fail again."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _until_the_reader_ends() -> Iterator[None]:
+    """End the command without a message if its output is no longer read."""
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as end:
+        # rich ends the program itself, with another exit code.
+        if not isinstance(end, BrokenPipeError) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _discard_output()
+        sys.exit(_READER_GONE)
 
 
 class Command(click.Command):
-    """A command that ends with exit code 1 and one sentence if its output cannot be written."""
+    """A command that ends with exit code 1 and one sentence if its output cannot be written.
+
+    If the reader of the output has ended, the exit code is that of SIGPIPE, without a sentence.
+    """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
         try:
             try:
                 return super().main(*arguments, **named)
             finally:
-                sys.stdout.flush()
+                with _until_the_reader_ends():
+                    sys.stdout.flush()
         except OSError as error:
             if error.filename is not None or error.errno not in _OF_OUTPUT:
                 raise
-            with suppress(OSError):  # Python would write at its end what is left, and fail again.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if error.errno != errno.EPIPE:  # EPIPE: the reader, such as `head`, has ended.
-                with suppress(OSError):
-                    click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            _discard_output()
+            with suppress(OSError):
+                click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
             sys.exit(1)
+
+    # click handles a broken pipe in `main`, with exit code 1. These run within.
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with _until_the_reader_ends():
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _until_the_reader_ends():
+            return super().invoke(ctx)
 
 
 class CommandGroup(Command, click.Group):
@@ -47,6 +82,8 @@ def failures() -> Iterator[None]:
     """Errors of the package, of files and missing libraries are errors of the command, without a traceback."""
     try:
         yield
+    except BrokenPipeError:  # `Command` ends the command.
+        raise
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         raise click.ClickException(f"{error.filename}: {error.strerror}" if named else str(error)) from None

@@ -131,7 +131,7 @@ def _number_type(kind: int) -> np.dtype[Any]:
 def _header(reader: _Reader) -> tuple[int, int]:
     """How many tensors and how many entries of metadata there are."""
     if reader.size < 4 or bytes(reader.data[reader.take(4) : 4]) != _MAGIC:
-        raise ValueError("it does not begin with GGUF")
+        raise ValueError("it does not begin with GGUF; nt.load reads NumPy's formats and safetensors")
     version = reader.number("I")
     if version not in _VERSIONS:
         hint = ", as files of big-endian machines have it" if version & 0xFFFF == 0 else ""

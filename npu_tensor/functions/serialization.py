@@ -37,6 +37,9 @@ _SAFETENSORS: Final = {dtype.short.upper(): dtype for dtype in DTYPES}
 _BYTES_OF_BFLOAT16: Final = np.dtype("V2")
 """What NumPy's format calls bfloat16, which it does not know."""
 
+_GGUF, _NPY, _ZIP = b"GGUF", b"\x93NUMPY", b"PK\x03\x04"
+"""First bytes of the formats of other functions and of NumPy."""
+
 _METADATA: Final = "__metadata__"
 """The member of the header of a .safetensors file that is no tensor."""
 
@@ -80,18 +83,38 @@ def load(f: File) -> Any:
     """The tensor, or the dict of tensors by name, in a file that `save`, NumPy or safetensors has written.
 
     f: a path, or a file or another object with `read` and `seek` for bytes, which is read from where it stands. The
+    content says which format it is, whatever the suffix of the name. The
     values of a .safetensors file on a disk are read when they are used: the file must not be changed in place
     meanwhile; `save` to its path replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold
     pickled objects.
     """
-    read = _read_safetensors if _is_safetensors(f) else _read_numpy
+    safetensors = _is_safetensors(f)
     with _opened_to_read(f) as file:
         try:
-            return read(file)
+            begin = _first_bytes(file)
+            if begin.startswith(_GGUF):
+                raise ArgumentError(f"{_name_of(f) or f!r} is a GGUF file; nt.load_gguf reads it")
+            safetensors = _holds_safetensors(begin, safetensors)
+            return (_read_safetensors if safetensors else _read_numpy)(file)
         except NpuTensorError:
             raise
         except Exception as error:  # what parsers and decompressors raise for damaged files has no common type
-            raise _unreadable(f, read is _read_safetensors, error) from error
+            raise _unreadable(f, safetensors, error) from error
+
+
+def _first_bytes(file: BinaryIO) -> bytes:
+    """Return the bytes that identify the format, and go back."""
+    start = file.tell()
+    begin = file.read(9)
+    file.seek(start)
+    return begin
+
+
+def _holds_safetensors(begin: bytes, named: bool) -> bool:
+    """Return True for a .safetensors file by its first bytes, or by its name if they are of no known format."""
+    if begin[8:] == b"{":  # after the length of the header
+        return not begin.startswith(_NPY)
+    return named and not begin.startswith((_NPY, _ZIP))
 
 
 def _is_safetensors(f: File) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast, overload
@@ -393,14 +394,20 @@ _CUT: Final = ("op", "out", "device", "kernel", "line")
 _DROPPED: Final = ("origin", "bytes", "launch")
 """Columns that are left out, in this order, where a table is too wide after others were cut."""
 
+_BEFORE_REFUSAL: Final = re.compile("; (?=not on )")
+
 
 def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
-    """The rows under headings, the reasons below them, each once and marked with a letter, and the totals."""
+    """Return the rows under headings, the reasons below them and the totals.
+
+    Each reason is printed once and marked with a letter. How a kernel works, and why another device does not run it,
+    are separate reasons: the second one is often the same for many kernels.
+    """
+    reasons = [_BEFORE_REFUSAL.split(row.why) if row.why else [] for row in rows]
     letters: dict[str, str] = {}
-    for row in rows:
-        if row.why:
-            letters.setdefault(row.why, _letters(len(letters)))
-    columns = folded(_columns(rows, [letters.get(row.why, "") for row in rows]))
+    for reason in chain.from_iterable(reasons):
+        letters.setdefault(reason, _letters(len(letters)))
+    columns = folded(_columns(rows, [",".join(map(letters.__getitem__, each)) for each in reasons]))
     lines = text.table(columns, _FIGURES, text.line_width(), _CUT, _DROPPED)
     if letters:
         lines += ["", "why:"]

@@ -117,7 +117,7 @@ def _bound(task: Task, answers: Sequence[Answer], conditions: Conditions) -> Pla
     host = host_devices()
     for number, device in enumerate((*conditions.accelerators, *host)):
         if refusals and device is host[0]:
-            _fall_back(task.name, refusals, conditions)
+            _fall_back(task, refusals, conditions)
         answer = answers[number] if number < len(answers) else device.claim(task)
         if not isinstance(answer, (Refusal, Declined)):
             start = time.perf_counter()
@@ -135,18 +135,27 @@ def _bound(task: Task, answers: Sequence[Answer], conditions: Conditions) -> Pla
     raise AssertionError(f"no device takes {task.name}: {refusals}")
 
 
-def _fall_back(op: str, refusals: Sequence[Refusal | Declined], conditions: Conditions) -> None:
-    """What is to be done about an op that accelerators refuse. Raises DeviceError where the CPU must not run it."""
+def _fall_back(task: Task, refusals: Sequence[Refusal | Declined], conditions: Conditions) -> None:
+    """Warn of a task that accelerators refuse, if that is asked for.
+
+    Raises:
+        DeviceError: The CPU must not run the task. `call` is its last op.
+    """
     if any(isinstance(refusal, Declined) for refusal in refusals):
         return
-    reason, uris = "; ".join(refusal.reason for refusal in refusals), conditions.uris
+    op, reason, uris = task.name, "; ".join(refusal.reason for refusal in refusals), conditions.uris
+    text = ""
     if conditions.without_host:
-        raise DeviceError(f"{op} cannot run on {uris}: {reason}")
-    if conditions.fallback == "error":
-        raise DeviceError(
+        text = f"{op} cannot run on {uris}: {reason}"
+    elif conditions.fallback == "error":
+        text = (
             f"{op} does not run on {uris}: {reason}. {config.origin('fallback')} forbids the CPU; with "
             "NPU_TENSOR_FALLBACK=allow it runs there, and nt.explain gives the reason for every op"
         )
+    if text:
+        error = DeviceError(text)
+        error.call = task.calls[-1]
+        raise error
     pending = any(isinstance(refusal, Refusal) and refusal.pending for refusal in refusals)
     if conditions.fallback == "warn" and not pending:
         _warn_of_fallback(op, uris, reason)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from npu_tensor import events
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
-from npu_tensor.graph.nodes import Node
+from npu_tensor.errors import DeviceError
+from npu_tensor.graph.nodes import Node, located
 from npu_tensor.graph.structure import Structure, digraph
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
@@ -94,7 +95,12 @@ def _planned(
             return ready
         size = len(structure.leaves) + len(structure.nodes)
         with events.collect_parts() as parts:
-            ready = bind(placement, conditions, size, builds_before)
+            try:
+                ready = bind(placement, conditions, size, builds_before)
+            except DeviceError as error:
+                # The op may be part of the function that the user has called, such as argsort of sort.
+                lines = dict.fromkeys(node.line for _, node in structure.nodes if node.call is error.call)
+                raise located(error, str(error), ", ".join(lines)) from error.__cause__
         if events.listeners:
             ops, now = len(structure.nodes), time.perf_counter()
             kernels = parts.of(events.KernelBuilt)

@@ -111,9 +111,7 @@ def complaints(results: Sequence[DtypeOutcome]) -> list[str]:
         elsewhere = [row for row in rows if row.device not in split_uris(result.device)]
         if 2 * len(elsewhere) > len(rows):
             there = len(rows) - len(elsewhere)
-            # The reason stands on the last op of a kernel only.
-            reason = next((f"; {row.why}" for row in elsewhere if row.why), "")
-            problems.append(f"{result.dtype}: only {there} of {len(rows)} ops run on {result.device}{reason}")
+            problems.append(f"{result.dtype}: only {there} of {len(rows)} ops run on {result.device}, see the table")
     accuracies = [result.accuracy for result in results]
     if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
         problems.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")

@@ -127,8 +127,10 @@ class Report:
         return {"device": self.device, "machine": dict(self.machine), "ok": self.ok, "rows": rows}
 
     def __str__(self) -> str:
-        columns = [*zip(HEADINGS, *(row.cells() for row in self.rows), strict=True)]
-        table = text.table(columns, ("NMSE", "time", "predicted"), text.line_width())
+        cells = [row.cells() for row in self.rows]
+        table = text.table([*zip(HEADINGS, *cells, strict=True)], ("NMSE", "time", "predicted"))
+        if max(map(len, table)) > text.line_width():
+            table = text.rows_below_each_other(HEADINGS, cells)
         return "\n".join((*(f"{name}: {value}" for name, value in self.machine.items()), *table, self.summary))
 
 

@@ -68,6 +68,9 @@ def test_pages_fit_the_window(address: str, driver: "Chrome", width: int) -> Non
     ("word", "page"),
     [
         ("softmax", "/functions/softmax/"),
+        ("add", "/functions/add/"),
+        ("sum", "/functions/sum/"),
+        ("dataloader", "/coming_from/"),
         ("conv2d", "/functions/conv2d/"),
         ("clip", "/functions/clip/"),
         ("rms_norm", "/functions/rms_norm/"),

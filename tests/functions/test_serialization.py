@@ -176,6 +176,28 @@ def test_files_that_are_too_short(content: bytes, tmp_path: Path) -> None:
             nt.load(tmp_path / name)
 
 
+def test_the_content_says_which_format_a_file_has(tmp_path: Path) -> None:
+    expected = {"a": nt.ones(2)}
+    nt.save(expected, tmp_path / "m.pt")
+    nt.save(expected, tmp_path / "m.safetensors")
+    nt.save(expected["a"], tmp_path / "m.npy")
+    (tmp_path / "m.npz").write_bytes((tmp_path / "m.safetensors").read_bytes())
+    (tmp_path / "m.safetensors").write_bytes((tmp_path / "m.pt").read_bytes())
+    for name in ("m.pt", "m.npz", "m.safetensors"):
+        assert_equal(nt.load(tmp_path / name), expected)
+    (tmp_path / "m.safetensors").write_bytes((tmp_path / "m.npy").read_bytes())
+    assert nt.load(tmp_path / "m.safetensors").tolist() == [1.0, 1.0]
+
+
+def test_files_of_another_function_are_refused_with_its_name(tmp_path: Path) -> None:
+    nt.save_gguf(tmp_path / "m.npz", {"a": nt.ones(2)})
+    with pytest.raises(nt.ArgumentError, match=r"m\.npz' is a GGUF file; nt\.load_gguf reads it"):
+        nt.load(tmp_path / "m.npz")
+    nt.save({"a": nt.ones(2)}, tmp_path / "m.gguf")
+    with pytest.raises(nt.ArgumentError, match=r"does not begin with GGUF; nt\.load reads"):
+        nt.load_gguf(tmp_path / "m.gguf")
+
+
 def test_files_with_pickled_objects_are_not_read(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(nt.ArgumentError, match="safetensors"):

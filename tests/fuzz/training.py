@@ -163,8 +163,8 @@ class _Network:
 
 
 FILLED = (
-    "with nt.no_grad(): [p.copy_((nt.arange(p.numel(), dtype=nt.float64) * 0.7 + n + 0.3).sin().reshape(p.shape) * 0.4) "
-    "for n, p in enumerate(m.parameters())]"
+    "with nt.no_grad(): [p.copy_((nt.arange(p.numel(), dtype=nt.float64) * 0.7 + n + 0.3).sin().reshape(p.shape) * 0.4)"
+    " for n, p in enumerate(m.parameters())]"
 )
 LOADED = (
     "s = m.state_dict(); m = copy.deepcopy(m); [nt.nn.init.zeros_(p) for p in m.parameters()]; m.load_state_dict(s)"

@@ -295,6 +295,14 @@ cpu: 1 kernel, predicted 6.4 us; measured 125.0 us"""
     assert repr(small()) == expected
 
 
+def test_why_another_device_does_not_run_a_kernel_is_a_reason_of_its_own() -> None:
+    whys = ("compiled; not on npu: no kernel", "NumPy; not on npu: no kernel", "NumPy")
+    lines = str(Explanation([Row("add", "f32[1]", "cpu", why=why) for why in whys])).splitlines()
+    assert [line.split()[-1] for line in lines[1:4]] == ["a,b", "c,b", "c"]
+    reasons = lines[lines.index("why:") + 1 :][:3]
+    assert [line.strip() for line in reasons] == ["a  compiled", "b  not on npu: no kernel", "c  NumPy"]
+
+
 def test_the_predicted_total_has_all_costs() -> None:
     there, here = small().totals
     assert there.seconds == pytest.approx(3.5e-4 + 3e-6 + 3.6e-4)

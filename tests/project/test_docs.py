@@ -78,6 +78,14 @@ def test_links_to_files_lead_somewhere(path: Path) -> None:
     assert [target for target in targets if target not in written and not (path.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize(
+    "path", [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+)
+def test_links_to_pages_have_titles_for_texts(path: Path) -> None:
+    texts = re.findall(r"\[([^\]]+\.md)\]\(", path.read_text("utf-8"))
+    assert set(texts) <= {"CHANGELOG.md"}  # a file that contributors change
+
+
 # --- what is generated
 
 
@@ -143,6 +151,7 @@ def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None
         assert words.removesuffix(":").rpartition(": ")[2] in page
     for part in (
         "# softmax\n",
+        "[Functions and ops](../ops.md): [Reduction](../ops.md#reduction)",
         "nt.softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor",
         "Also a method: `x.softmax(dim)`.",
         "GGML: SOFT_MAX.",

@@ -488,6 +488,24 @@ def test_what_is_wrong_says_why_and_what_fixes_it(asked: Machine) -> None:
     assert last.startswith("No NPU can be used; fix device files first")
 
 
+def test_problems_that_may_follow_from_another_one_stand_below_it(asked: Machine) -> None:
+    remove(f"sys/bus/pci/devices/{BDF}", "sys/module/amdxdna")(asked)
+    asked.pyxrt = "XRT's Python module pyxrt was not found"
+    follows = {finding.check: finding.follows for finding in findings(asked).values() if finding.status == "problem"}
+    assert follows.pop("processor") == ""
+    assert follows == dict.fromkeys(("driver", "device files", "pyxrt", "NPUs"), "processor")
+    result = run()
+    assert result.output.count("PROBLEM") == 1
+    lines = [line.strip() for line in result.output.partition("if they remain:\n")[2].splitlines()]
+    assert [check for check in CHECKS if any(line.startswith(f"{check}  ") for line in lines[:8])] == [*follows]
+
+
+def test_problems_of_their_own_stand_alone(asked: Machine) -> None:
+    remove("usr/lib/firmware", f"{PCI}/fw_version")(asked)
+    asked.toolchain = Toolchain("1.1.3", "21.0.0.2026080301", Path())
+    assert [finding.follows for finding in findings(asked).values() if finding.status == "problem"] == ["", ""]
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_json_has_a_fixed_shape(asked: Machine, works: bool) -> None:
     if not works:
@@ -500,7 +518,7 @@ def test_json_has_a_fixed_shape(asked: Machine, works: bool) -> None:
     assert isinstance(contents["verdict"], str)
     assert [finding["check"] for finding in contents["findings"]] == list(CHECKS)
     for finding in contents["findings"]:
-        assert list(finding) == ["check", "status", "found", "why", "fix"]
+        assert list(finding) == ["check", "status", "found", "why", "fix", "follows"]
         assert all(isinstance(text, str) and "\n" not in text for text in finding.values())
         assert finding["status"] in ("ok", "note", "problem")
         assert finding["found"]

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-from npu_tensor.observe.drawing.text import table as folded_table
+from npu_tensor.observe.drawing.text import line_width, rows_below_each_other
 
 __all__ = ["print_table"]
-
-WIDEST: Final = 1000
-"""Characters of a line that programs read: names must stay in one piece."""
 
 FOLDED: Final = 48
 """Characters of a line of a column that may be folded."""
@@ -23,20 +20,17 @@ def print_table(
     figures: Container[str] = (),
     folded: Container[str] = (),
 ) -> None:
-    """Print rows under headings, as wide as the terminal; into a file or pipe, as wide as they are.
+    """Print rows under headings, in lines of `line_width()`.
 
     figures: headings of columns that are flush right. folded: of columns that hold several words, which never take more
-    than 48 characters of a line. A table whose words do not fit into the terminal is printed without a frame, and its
-    last columns below the first ones.
+    than 48 characters of a line. A table whose words do not fit is printed without a frame, each row as a paragraph.
     """
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Column, Table
     from rich.text import Text
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDEST
+    console = Console(width=line_width())
 
     def text(cell: object) -> Text:
         if isinstance(cell, Text):
@@ -66,5 +60,5 @@ def print_table(
     if sum(least) + 3 * len(least) + 1 <= console.width:
         console.print(table)
         return
-    plain = [[cell.plain for cell in column] for column in columns_of_text]
-    console.print("\n".join(folded_table(plain, figures, console.width)), highlight=False, markup=False)
+    lines = rows_below_each_other(headings, [[cell.plain for cell in row] for row in cells])
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Container, Sequence
 
-__all__ = ["line_width", "printable", "table"]
+__all__ = ["beside", "line_width", "printable", "rows_below_each_other", "table"]
 
 GAP = "  "
 """Between columns."""
@@ -20,6 +21,32 @@ WIDTH = 120
 def line_width() -> int:
     """Letters of a line of the terminal, or what the variable COLUMNS says."""
     return shutil.get_terminal_size((WIDTH, 24)).columns
+
+
+def beside(name: str, text: str, indent: int = 24) -> list[str]:
+    """Return lines with the text wrapped beside a name, or below a name that is longer than the indent.
+
+    Words are not broken, so that names and paths stay in one piece.
+    """
+    width = max(line_width(), indent + 20)
+    lines = textwrap.wrap(text, width - indent, break_long_words=False, break_on_hyphens=False)
+    if lines and len(name) < indent - 1:
+        lines[0] = f"{name:<{indent}}{lines[0]}"
+        return [lines[0], *(f"{'':{indent}}{line}" for line in lines[1:])]
+    return [name, *(f"{'':{indent}}{line}" for line in lines)]
+
+
+def rows_below_each_other(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines for a table that is wider than the terminal: the first cell of each row, the others beside it."""
+    lines = []
+    indent = min(24, max((len(row[0]) for row in rows), default=0) + 2)
+    for first, *others in rows:
+        named = zip(headings[1:], map(printable, others), strict=True)
+        cells = [f"{heading}: {cell}" if heading else cell for heading, cell in named if cell]
+        # A no-break space keeps a short value beside its heading.
+        joined = "; ".join(cell.replace(" ", "\xa0") if len(cell) < 24 else cell for cell in cells)
+        lines += [line.replace("\xa0", " ") for line in beside(printable(first), joined, indent)]
+    return lines
 
 
 def printable(text: str) -> str:

@@ -40,11 +40,27 @@ CHECKS: Final[dict[str, Callable[[System], CheckResult]]] = {
 }
 """Every check, what others depend on first: that is the order to fix in."""
 
+_FOLLOWS: Final[dict[str, tuple[str, ...]]] = {
+    "driver": ("processor",),
+    "device files": ("processor", "firmware", "driver"),
+    "XRT": ("processor",),
+    "pyxrt": ("processor", "XRT"),
+    "NPUs": ("processor", "firmware", "driver", "device files", "permissions", "locked memory", "XRT", "pyxrt"),
+}
+"""Checks whose problem may follow from the problem of another one, in the order of CHECKS."""
+
 
 def diagnose(root: Path = Path("/"), system: System | None = None) -> list[Finding]:
     """The findings of all checks, in the order of CHECKS. Files of the system are read below `root`. Never raises."""
     system = replace(system or System(), root=root)
-    return [_finding(name, check, system) for name, check in CHECKS.items()]
+    findings = [_finding(name, check, system) for name, check in CHECKS.items()]
+    problems = {finding.check for finding in findings if finding.status == "problem"}
+    return [
+        finding._replace(follows=next((check for check in _FOLLOWS.get(finding.check, ()) if check in problems), ""))
+        if finding.status == "problem"
+        else finding
+        for finding in findings
+    ]
 
 
 def _finding(name: str, check: Callable[[System], CheckResult], system: System) -> Finding:

@@ -41,13 +41,17 @@ class CheckResult(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The result of the check of this name."""
+    """The result of the check of this name.
+
+    follows: the check whose problem is to be fixed first, because this problem may follow from it; "" if there is none.
+    """
 
     check: str
     status: Status
     found: str
     why: str
     fix: str
+    follows: str = ""
 
 
 def ok(found: str) -> CheckResult:
