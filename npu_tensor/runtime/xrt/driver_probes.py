@@ -20,7 +20,7 @@ from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectTyp
 from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.runtime.npu.buffers import PAGE
 from npu_tensor.runtime.npu.driver import Context, DriverError, RunRequest
-from npu_tensor.runtime.npu.launches import run_alone
+from npu_tensor.runtime.npu.launches import run_to_end
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.store.requests import ProgramRequest, Request
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
@@ -210,7 +210,7 @@ def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[
             memories.append(memory)
         results += memories[1:]
         requests.append(RunRequest(context.run(program), memories, ()))
-    run_alone(context.prepare(requests, chain=bool(chained)), driver.launch_seconds, requests)
+    run_to_end(context.prepare(requests, chain=bool(chained)), driver.launch_seconds, requests)
     for memory in results:
         memory.from_device()
     return [memory.bytes[: 4 * LANES].view(np.float32).copy() for memory in results]

@@ -50,14 +50,14 @@ class XrtRun:
 class XrtContext:
     """See `driver.Context`. driver: the module pyxrt. first: number of the first buffer among the arguments of a run.
 
-    make_room: gives memory back to the driver.
+    release_memory: gives memory back to the driver.
     """
 
-    def __init__(self, program: XrtProgram, driver: Any, device: Any, make_room: Callable[[], object]) -> None:
+    def __init__(self, program: XrtProgram, driver: Any, device: Any, release_memory: Callable[[], object]) -> None:
         self.program = program
         self._driver = driver
         self._device = device
-        self._make_room = make_room
+        self._release_memory = release_memory
         self.first = 0 if program.is_elf else 3
         self.runs: WeakSet[XrtRun] = WeakSet()
         self._runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
@@ -149,7 +149,7 @@ class XrtContext:
         try:
             memory = self._memory(words.nbytes)
         except DriverError:
-            self._make_room()
+            self._release_memory()
             memory = self._memory(words.nbytes)
         _write(memory, words)
         if not program.parts[place].parameters:

@@ -157,5 +157,5 @@ class XrtDevice(NpuDevice):
         if not self.target.array.full_elfs and (packed or len(program.configurations) > 1):
             return read_bundled(program, artifacts, packed or artifacts)
         if len(plan.kernels) > 1 and (len(program.configurations) > 1 or ".xclbin" not in artifact.files):
-            artifact = self.library.find(ProgramRequest(plan.name, program))
+            artifact = self.library.find(ProgramRequest(plan.program.name, program))
         return read_program(program, artifact)

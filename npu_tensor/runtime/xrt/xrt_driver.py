@@ -46,8 +46,8 @@ class XrtDriver:
         group = self.group if group is None else group
         return XrtMemory(self._pyxrt, self._device, nbytes, self._pyxrt.bo.flags.host_only, group)
 
-    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> XrtContext:
+    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> XrtContext:
         """See `driver.Driver`."""
         assert isinstance(program, XrtProgram)
         xrt_submission.release()  # What has ended meanwhile gives its context back.
-        return XrtContext(program, self._pyxrt, self._device, make_room)
+        return XrtContext(program, self._pyxrt, self._device, release_memory)

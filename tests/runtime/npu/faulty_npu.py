@@ -185,7 +185,7 @@ class FaultyDriver(SimulatedDriver):
             raise DriverError("no memory (err=-12)", blameless=True)
         return FaultyMemory(self, nbytes)
 
-    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> FaultyContext:
+    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> FaultyContext:
         """See `driver.Driver`."""
         npu = self.npu
         self.check()
@@ -196,7 +196,7 @@ class FaultyDriver(SimulatedDriver):
                 raise DriverError("no context (err=-28)", busy=True, blameless=True)
             assert isinstance(program, SimulatedProgram)
             npu.contexts_made += 1
-            return FaultyContext(self, program, make_room)
+            return FaultyContext(self, program, release_memory)
 
 
 class FaultyRun:
@@ -208,21 +208,21 @@ class FaultyRun:
         try:
             self.instructions = context.driver.allocate(INSTRUCTIONS)
         except DriverError:
-            context.make_room()
+            context.release_memory()
             self.instructions = context.driver.allocate(INSTRUCTIONS)
 
 
 class FaultyContext(SimulatedContext):
     """See `driver.Context`. broken: whether another one went, as on the first generation none works then."""
 
-    def __init__(self, driver: FaultyDriver, program: SimulatedProgram, make_room: Callable[[], object]) -> None:
+    def __init__(self, driver: FaultyDriver, program: SimulatedProgram, release_memory: Callable[[], object]) -> None:
         super().__init__(driver.array, program)
         self.driver = driver
         self.closed = False
         self.broken = False
         self.queue: deque[FaultySubmission] = deque()
         self._generation = driver.generation
-        self.make_room = make_room
+        self.release_memory = release_memory
         self._runs: WeakSet[FaultyRun] = WeakSet()
         driver.npu.contexts.add(self)
 

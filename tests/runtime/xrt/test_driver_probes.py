@@ -75,13 +75,13 @@ def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
 
 @pytest.mark.parametrize("run", ["first", "second"])
 def test_a_launch_of_two_kernels_that_fails(machine: Machine, run: str) -> None:
-    assert device().costs.change is not None
+    assert device().costs.reconfiguration_cost is not None
     # Two launches by themselves, and a chain of two with one more, come before.
     machine.inject(Fault.GARBAGE, after=4 if run == "first" else 5)
     result = asked()["kernels in one launch"]
     assert result == f"wrong in the {run} run, so that each is a launch of its own"
     assert device().checked.findings["several"] == "fail"
-    assert device().costs.change is None
+    assert device().costs.reconfiguration_cost is None
 
 
 def select_again(times: int) -> None:
