@@ -1,4 +1,4 @@
-"""Several devices as one: which member gets a launch, and what becomes of the others when one fails."""
+"""Several devices as one: choice of a member for a launch, and failures of members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COST = Cost(Expense(1, 0, 0), 64)
 
 
 class FakeMember:
-    """Records what it is asked for. Its steps return at once; `busy` and `usable` are what a test says."""
+    """A member that records its calls. Its steps return at once, and tests set `busy` and `usable`."""
 
     fusion = FUSION
     launch_cost = Expense(2, 0, 0)
