@@ -1,4 +1,4 @@
-"""What pyxrt says when something fails, and what the runtime makes of it: runs and lists of runs that are given up."""
+"""Failures that pyxrt reports, and abandoned runs and lists of runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def npu(machine: Machine) -> Iterator[Machine]:
     ],
     ids=str,
 )
-def test_what_an_exception_means(error: Exception, lost: bool, busy: bool, blameless: bool) -> None:
+def test_exceptions_are_classified(error: Exception, lost: bool, busy: bool, blameless: bool) -> None:
     meant = driver_error(error)
     assert (str(meant), meant.lost, meant.busy, meant.blameless) == (str(error), lost, busy, blameless)
 
