@@ -95,9 +95,7 @@ def _load(directory: Path | None, library: RuntimeLibrary) -> ModuleType:
         module = _import(directory)
     if not hasattr(module, "device"):
         sys.modules.pop("pyxrt", None)
-        raise ImportError(
-            f"{getattr(module, '__file__', None) or module!r} is not XRT's module: it has no `device`"
-        )
+        raise ImportError(f"{getattr(module, '__file__', None) or module!r} is not XRT's module: it has no `device`")
     return module
 
 
