@@ -42,6 +42,9 @@ class Member(Accelerator, AsynchronousDevice, Protocol):
 class LogicalDevice:
     """Devices with a common target as one. A failure of one member does not stop the others."""
 
+    reconfiguration_cost = None  # A launch is one kernel.
+    shared_contexts = 1
+
     def __init__(self, uri: str, members: Sequence[Member]) -> None:
         """Combine members. Raises DeviceError (INCOMPATIBLE) unless all have the same target."""
         if not members:
@@ -59,7 +62,7 @@ class LogicalDevice:
         self._choosing = new_lock()
         self._turn = 0
 
-    # The costs of a member are those of all: their kernels are the same and run equally fast.
+    # Kernels are the same on all members and run equally fast there, so the first member predicts for all.
 
     @property
     def launch_cost(self) -> Expense:
@@ -70,16 +73,6 @@ class LogicalDevice:
     def switch_cost(self) -> Expense:
         """See `task.Accelerator`."""
         return self.members[0].switch_cost
-
-    @property
-    def reconfiguration_cost(self) -> Expense | None:
-        """See `task.Accelerator`."""
-        return self.members[0].reconfiguration_cost
-
-    @property
-    def shared_contexts(self) -> int:
-        """See `task.Accelerator`."""
-        return self.members[0].shared_contexts
 
     def fetch_cost(self, nbytes: int) -> Expense:
         """See `task.Accelerator`."""
@@ -115,72 +108,8 @@ class LogicalDevice:
         numbers: Mapping[int, Any],
         together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
-        """See `task.Accelerator`. Launches are grouped by the first member on which all kernels are bound."""
-        own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
-        number = next((n for n in range(len(self.members)) if all(n in kernel.bound for kernel in own)), None)
-        if number is None:
-            return [PlannedLaunch(1, step) for step in steps]
-        launches: list[PlannedLaunch] = []
-        first = 0
-        for launch in self._launches_on(number, own, dying, numbers):
-            end = first + launch.kernels
-            step = steps[first]
-            if launch.kernels > 1:
-                step = self._joint_step(own[first:end], dying[first:end], numbers, {number: [launch]})
-            launches.append(launch._replace(step=step))
-            first = end
-        return launches
-
-    def _launches_on(
-        self, number: int, kernels: Sequence[LogicalKernel], dying: Sequence[Sequence[int]], numbers: Mapping[int, Any]
-    ) -> list[PlannedLaunch]:
-        """Plan the launches of a member on which all kernels are bound."""
-        own, steps = zip(*(kernel.bound[number] for kernel in kernels), strict=True)
-        return self.members[number].launches(own, steps, dying, numbers, own)
-
-    def _joint_step(
-        self,
-        kernels: Sequence[LogicalKernel],
-        dying: Sequence[Sequence[int]],
-        numbers: Mapping[int, Any],
-        launches: dict[int, list[PlannedLaunch]],
-    ) -> Step:
-        """Create a step that runs all kernels on one member. `launches` are those that are planned, by member."""
-        results = {output.item for kernel in kernels for output in kernel.task.outputs}
-        inputs = dict.fromkeys(source.item for kernel in kernels for source in kernel.task.inputs)
-
-        def step_on(number: int) -> Step | None:
-            if number not in launches:
-                if not all(kernel.step_on(number) for kernel in kernels):
-                    return None
-                with self.lock:
-                    launches[number] = self._launches_on(number, kernels, dying, numbers)
-
-            def run(values: list[Any]) -> None:
-                for launch in launches[number]:
-                    launch.step(values)
-
-            return run
-
-        return self.step([item for item in inputs if item not in results], step_on)
-
-    def step(self, inputs: Sequence[int], step_on: Callable[[int], Step | None]) -> Step:
-        """Create a step that chooses a member for each run.
-
-        Args:
-            inputs: Items that the step reads.
-            step_on: Function that returns the step of a member by number, or None if the member cannot run it. At
-                least one member can.
-        """
-        refused: set[int] = set()
-
-        def run(values: list[Any]) -> None:
-            operands = [values[item] for item in inputs]
-            while (step := step_on(number := self.choose(operands, refused))) is None:
-                refused.add(number)
-            step(values)
-
-        return run
+        """See `task.Accelerator`. Each kernel is a launch, so that members share the work."""
+        return [PlannedLaunch(1, step) for step in steps]
 
     def choose(self, operands: Iterable[Any], refused: Container[int]) -> int:
         """Return the number of the member for a launch that reads these values.
@@ -241,7 +170,13 @@ class LogicalKernel:
         members = self.owner.members
         if not any(self.step_on(n) for n in sorted(range(len(members)), key=lambda n: not members[n].usable)):
             raise BuildError("; ".join(dict.fromkeys(self._refused.values())))
-        return self.owner.step([operand.item for operand in self.task.inputs], self.step_on)
+        return self._run
+
+    def _run(self, values: list[Any]) -> None:
+        operands = [values[operand.item] for operand in self.task.inputs]
+        while (step := self.step_on(self.owner.choose(operands, self._refused))) is None:
+            pass  # This member cannot have the kernel; `bind` has found one that can.
+        step(values)
 
     def step_on(self, number: int) -> Step | None:
         """Return the step of a member, bound on first use, or None if the member cannot have the kernel."""
