@@ -39,11 +39,9 @@ class DeviceUri:
     """A parsed device URI with valid options.
 
     Attributes:
-        scheme: Name of the kind.
         selectors: For real NPUs, ordinals, identifiers and PCI addresses as written; empty for all NPUs. For simulated
             ones the name of the array, once per NPU: `sim:npu2x2` has ("npu2", "npu2").
         options: Text of each given option. `device_option` returns the value.
-        text: The URI as written.
     """
 
     scheme: str
@@ -56,11 +54,9 @@ class ListedDevice(NamedTuple):
     """A device with the URI for `nt.set_default_device`.
 
     Attributes:
-        uri: The URI.
         id: Identifier of a real NPU, otherwise empty.
         ordinal: N of npu:N, or None.
         pci_address: PCI address of a real NPU, otherwise empty.
-        name: Name for people.
         arch: Generation of the array, or architecture of the processor.
         columns: Columns of the array, 0 for the CPU.
     """
@@ -150,8 +146,8 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             _word(*get_args(Float32)),
             f"one of {', '.join(get_args(Float32))}",
             "exact",
-            "treatment of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products for "
-            "float32, bfloat16 rounds float32 operands; the latter two convert float16 to bfloat16",
+            "treatment of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
+            "for float32, bfloat16 rounds float32 operands; the latter two convert float16 to bfloat16",
         ),
         "bfloat16": DeviceOption(
             _word(*get_args(Bfloat16)),

@@ -33,12 +33,9 @@ class PhysicalDevice:
     """An NPU.
 
     Attributes:
-        index: Number in pyxrt.
-        ordinal: Number among the visible NPUs.
         id: "AIE-" and 16 hexadecimal digits. It stays the same while the NPU is in its slot of this machine.
         bdf: PCI address, "0000:c6:00.1".
         name: Name in XRT, "NPU Strix".
-        arch: Generation of the array.
         pci: Vendor, device and revision, "1022:17f0:20", or empty if /sys does not have them.
     """
 

@@ -66,10 +66,8 @@ class RuntimeLibrary(NamedTuple):
     """A library and its search. A place is the file, its directory, or a directory that has it in lib or lib64.
 
     Attributes:
-        purpose: Name for messages.
         names: File names, the preferred one first.
         symbols: Symbols that it must have; otherwise it is another library, or too old.
-        setting: Name of the setting with places.
         search_paths: Places of the program, before those of the setting.
     """
 

@@ -167,11 +167,7 @@ class Argument:
 
     Attributes:
         item: Item of the plan; None for scratch memory.
-        output: True if the NPU writes it first.
-        host: Layout of the tensor in the host buffer.
-        dtype: Dtype of the tensor's elements.
         nbytes: Bytes that the designs need, with padding.
-        form: Contents of the host buffer, see `form_of`.
         result_bytes: Bytes of the tensor's own buffer, for a result.
         call: Op that reads it first, for messages.
         key: Key of copies of a value in this form.
@@ -198,7 +194,6 @@ class ResidentBuffer(Buffer):
 
     Attributes:
         home: NpuDevice that holds the value; None if the CPU has computed it.
-        lease: Lease of its block, or None.
         launch: Launch that computes it until that has ended, or the error that replaces the value.
         argument: Layout of the tensor in the block.
         host: Host memory with the value, once it has been read.

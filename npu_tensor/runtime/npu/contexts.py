@@ -33,10 +33,8 @@ class Contexts:
     """The open contexts of one NPU, least recently used first.
 
     Args:
-        arch: Generation of the array.
         load: Function that creates a context, or raises DriverError.
         wait: Function that waits until nothing runs in a context.
-        notices: Pending events of the NPU.
     """
 
     def __init__(

@@ -40,9 +40,6 @@ class LaunchPlan:
     """A launch.
 
     Attributes:
-        kernels: Kernels in order.
-        arguments: Buffers of the launch.
-        program: Program that runs on the buffers.
         words: Runtime parameters, if they are part of the program. A run with other ones cannot use this launch.
     """
 

@@ -94,9 +94,7 @@ class LaunchStep(KernelStep):
     def launch(self, values: list[Any]) -> Launch | None:
         """Enqueue one run, and store its results in `values` at once. Returns None if there was a fault meanwhile.
 
-        Raises:
-            OutOfMemory: A buffer cannot be allocated.
-            IndexError: An index among the values is out of range.
+        Raises OutOfMemory, and IndexError for an index that is out of range.
         """
         engine, device = self.engine, self.device
         faults = engine.faults

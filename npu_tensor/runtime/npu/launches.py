@@ -70,13 +70,8 @@ class Launch:
     """One run of a step, with everything to submit it or to compute it on the CPU instead.
 
     Attributes:
-        step: Step of the plan.
         leases: Buffers in the order of the program's arguments.
-        inputs: Values of the step's inputs.
         results: Result buffers by item, at least one.
-        words: Runtime parameters.
-        batch: Batch in which it was submitted.
-        thread: Thread that requested it.
         on_device: True if the NPU has computed it.
         error: Error that replaces its results.
     """
@@ -138,11 +133,8 @@ class LaunchBatch:
     """Launches that are submitted together.
 
     Attributes:
-        launches: The launches; empty once the batch has ended.
-        program: Program of all launches.
         phase: State of the batch. One that is "submitting" while no thread submits it was interrupted.
         chained: True if the submission may be a list of runs.
-        submission: Submission until the end.
     """
 
     __slots__ = ("chained", "context", "deadline", "launches", "phase", "program", "submission")
@@ -166,13 +158,7 @@ class LaunchBatch:
         return self.phase == "abandoned"
 
     def begin(self, context: Context, chains: bool, seconds: float) -> None:
-        """Submit the launches. Raises DriverError.
-
-        Args:
-            context: Context of their program.
-            chains: True if they may be submitted as a list.
-            seconds: Time limit.
-        """
+        """Submit the launches, as a list if `chains` allows it, with a time limit in seconds. Raises DriverError."""
         self.chained = chains and len(self.launches) > 1
         # Stored before it begins: an interrupt may come between.
         self.submission = context.prepare([launch.request(context) for launch in self.launches], self.chained)
@@ -197,15 +183,9 @@ class LaunchBatch:
 
 
 def run_to_end(submission: Submission, seconds: float, *used: object) -> None:
-    """Submit and wait for the end.
+    """Run a submission. Raises DriverError if it fails or exceeds the time limit in seconds.
 
-    Args:
-        submission: Submission that was not started.
-        seconds: Time limit.
-        used: Objects that must live until the device cannot access them.
-
-    Raises:
-        DriverError: The submission failed or exceeded the time limit.
+    The objects in `used` stay alive until the device cannot access them.
     """
     try:
         submission.start()

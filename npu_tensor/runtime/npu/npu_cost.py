@@ -20,8 +20,6 @@ class NpuCosts:
     """Costs of one device.
 
     Args:
-        rates: Rates of the NPU.
-        processor: Rates of its host.
         full_elfs: True if a launch of several configurations is a full ELF and has a hardware context of its own.
             Otherwise all launches of a plan share one context.
     """

@@ -311,8 +311,7 @@ class NpuEngine:
     def synchronize(self) -> None:
         """Wait until all launches enqueued before have ended. The CPU computes those that faults have left over.
 
-        Raises:
-            NpuTensorError: A launch of this thread failed on the CPU too, or failed in strict mode (LaunchError).
+        Raises the error of a launch of this thread that failed on the CPU, too, or in strict mode (LaunchError).
         """
         self.check_process()
         if self._queue or self._batches:
@@ -336,11 +335,8 @@ class NpuEngine:
     def _fault(self, fault: DriverError, program: NpuProgram, suspect: bool = True, chained: bool = False) -> None:
         """Handle a failed launch. Called with the lock.
 
-        Args:
-            fault: The failure.
-            program: Program of the launch.
-            suspect: True if the device may be the cause.
-            chained: True if the launch was part of a chain, which may be the cause. No more chains are made then.
+        The device may be the cause if it is `suspect`. The chain may be the cause if the launch was `chained`: this
+        process makes no more.
         """
         cause = str(fault)
         if chained:

@@ -13,13 +13,10 @@ class NpuProgram:
     """Program of a launch, shared by all steps that have the same one.
 
     Attributes:
-        name: Names of its kernels.
         key: Key of the binary and of this use of it.
         binary: Key of the binary. Programs of one binary run in one context.
-        sizes: Bytes of each argument.
         steps: Number of driver runs per launch.
         checked: True if its results need no comparison now.
-        launches: Number of launches requested so far.
         faults: Failed launches since the last correct one.
         refused: Reason why the program is not launched any more, or empty.
     """

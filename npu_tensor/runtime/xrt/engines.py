@@ -21,16 +21,9 @@ _engines: Final[dict[int, NpuEngine]] = {}
 
 
 def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> NpuEngine:
-    """Return the engine of an NPU, the same for all URIs. A closed one is reopened because plans may still use it.
+    """Return the engine of pyxrt's NPU `index`, the same for all URIs. Raises DeviceError.
 
-    Args:
-        index: Number of the NPU in pyxrt.
-        arch: Generation of its array.
-        uri: URI for messages.
-        allocator: Host memory.
-
-    Raises:
-        DeviceError: The NPU cannot be opened.
+    A closed engine is reopened because plans may still use it.
     """
     with lock:
         engine = _engines.get(index)

@@ -49,14 +49,12 @@ class XrtContext:
     """See `driver.Context`.
 
     Args:
-        program: Program whose binary is loaded.
         driver: The module pyxrt.
         device: Device of pyxrt.
         release_memory: Function that returns unused memory to the driver.
 
     Attributes:
         first: Number of the first buffer among the arguments of a run.
-        runs: Runs of its programs.
     """
 
     def __init__(self, program: XrtProgram, driver: Any, device: Any, release_memory: Callable[[], object]) -> None:

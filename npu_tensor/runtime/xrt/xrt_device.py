@@ -55,13 +55,7 @@ def set_power_mode(bdf: str, mode: str) -> None:
 
 
 def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
-    """Describe NPU, XRT, driver and firmware in one line. Results of a kernel may depend on each of them.
-
-    Args:
-        npu: The NPU.
-        xrt: Version of XRT.
-        root: Directory with /sys, from which the versions of driver and firmware are read. Missing ones are left out.
-    """
+    """Describe NPU, XRT, driver and firmware in one line. Results of a kernel may depend on each of them."""
     files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
     return " ".join([npu.name, xrt, *filter(None, [driver_version(root), *map(file_text, files)])])
 

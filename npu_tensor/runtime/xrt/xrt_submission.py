@@ -41,8 +41,6 @@ class RunObject:
 
     Attributes:
         run: The object; None before it is created and after the context is closed.
-        arguments: Memories that are set.
-        instructions: Memory with its instructions.
         words: Runtime parameters in its instructions.
     """
 

@@ -112,16 +112,6 @@ def test_a_chain_can_stay_where_it_is() -> None:
     assert first.cost.context == second.cost.context  # one program, one hardware context
 
 
-def test_other_programs_have_other_contexts() -> None:
-    device = opened("sim:npu2")
-    x = tensor("bfloat16", 1 << 16)
-    results = (x.relu(), x.exp(), tensor("bfloat16", 1 << 16).exp())
-    (relu,), (exp,), (again,) = (kernels(device, result) for result in results)
-    assert relu.cost.context != exp.cost.context
-    assert exp.cost.context == again.cost.context
-    hash(relu.cost.context)
-
-
 def test_claiming_makes_no_design() -> None:
     device = opened("sim:npu2")
     made = []
@@ -156,30 +146,12 @@ def test_another_configuration_within_a_launch_takes_less_than_another_context()
     assert two.switch_cost.seconds == pytest.approx(2650 * MICRO)
 
 
-def test_several_as_one_predict_what_one_does() -> None:
-    one, two = opened("sim:npu2"), opened("sim:npu2x2")
-    x = tensor("bfloat16", 1 << 16)
-    assert cost(two, x.relu()).expense == cost(one, x.relu()).expense
-    assert (two.launch_cost, two.switch_cost, two.fetch_cost(100)) == (
-        one.launch_cost,
-        one.switch_cost,
-        one.fetch_cost(100),
-    )
-    assert len(two.members) == 2
-
-
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=str)
 def test_the_priors_are_the_rates_of_the_arrays(array: Array) -> None:
     rates = npu_rates(array.device)
     assert rates.bytes_per_second == array.ddr_bytes_per_second
     assert rates.dispatch_seconds == array.dispatch_seconds
     assert array.blocks.keys() <= array.macs_per_cycle.keys()
-
-
-def test_the_energy_of_a_switch_is_the_npus() -> None:
-    costs = NpuCosts(npu_rates("npu2"), processor_rates())
-    assert costs.switch_cost.processor_seconds == 0
-    assert costs.switch_cost.joules == pytest.approx(2650e-6 * 1.64)
 
 
 @pytest.mark.parametrize("uri", ["sim:npu1?float32=bfloat16", "sim:npu2?cols=2", "cpu"])

@@ -1,4 +1,4 @@
-"""The tiles of products: the best ones, or others where these are ready, loaded, or what the neighbours have."""
+"""Tilings of products: the best ones, or others that are ready, loaded, or shared with neighbours."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_tiles_that_are_ready_are_not_given_up_for_others_that_are_not(
     assert {id(kernel.request.design) for kernel in kernels} == ready
 
 
-def test_tiles_that_took_the_place_of_better_ones_have_others(devices: dict[str, NpuDevice]) -> None:
+def test_replaced_tilings_stay_alternatives(devices: dict[str, NpuDevice]) -> None:
     (kernel,) = claimed(devices["sim:npu2"], SHAPES[3])
     count, other = len(kernel.offer.others), next(kernel.others)
     kernel.replace_tiling(other, "as a test wants")

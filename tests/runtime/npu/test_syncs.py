@@ -1,7 +1,7 @@
-"""Syncs between host and NPU: as many as the flow of data needs, and not one more.
+"""Syncs between host and NPU: exactly those that the data flow needs.
 
-What is needed is worked out here from the plan of a graph, which knows nothing of how the runtime keeps its books: the
-life of each block of memory is written down as a string of events.
+The needed syncs are derived from the plan of a graph, independently of the runtime. The life of each memory block is a
+string of events.
 
     "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
 """
