@@ -217,7 +217,7 @@ def _some(uri: DeviceUri, root: Path) -> Discovery:
         if discovery.devices:
             return discovery
     raise DeviceError(
-        f"{uri.text}: there is no NPU to use; `npu-tensor doctor` shows what is missing and how to fix it. {reasons}",
+        f"{uri.text}: there is no NPU to use; `npu-tensor doctor` says what is missing and how to fix it. {reasons}",
         code=code,
     )
 

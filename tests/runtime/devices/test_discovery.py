@@ -173,7 +173,7 @@ def test_without_an_npu_the_error_says_what_to_do(machine: Machine, monkeypatch:
     error = refusal("npu:0", machine)
     assert error.code == "NOT_FOUND"
     assert str(error) == (
-        "npu:0: there is no NPU to use; `npu-tensor doctor` shows what is missing and how to fix it. XRT lists no device"
+        "npu:0: there is no NPU to use; `npu-tensor doctor` says what is missing and how to fix it. XRT lists no device"
     )
 
     def no_pyxrt() -> None:

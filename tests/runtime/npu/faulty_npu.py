@@ -50,7 +50,7 @@ INSTRUCTIONS: Final = 4096
 
 
 class FaultyNpu(Faults):
-    """What goes wrong on an NPU, or on several that are one device, and what was asked of them.
+    """Faults of an NPU, or of several as one device, and counts of requests.
 
     A submission that a START fault meets has begun with what stands before, unless it is a chain. What stands behind an
     ERROR or a TIMEOUT in a submission does not run.
@@ -93,7 +93,7 @@ class FaultyNpu(Faults):
 
     @property
     def live_bytes(self) -> int:
-        """Of all memories."""
+        """Bytes of all memories."""
         return sum(self.memories.values())
 
     def unplug(self) -> None:
@@ -159,7 +159,7 @@ class FaultyDriver(SimulatedDriver):
 
     @property
     def launch_seconds(self) -> float:  # type: ignore[override]
-        """As the user says."""
+        """Time limit of the settings."""
         return config.launch_seconds
 
     def open(self) -> None:
@@ -228,7 +228,7 @@ class FaultyContext(SimulatedContext):
 
     @property
     def usable(self) -> bool:
-        """Whether its device is there, and was all the time."""
+        """True if its device has been present all the time."""
         return self.driver.present and self._generation == self.driver.generation
 
     def check(self) -> None:
@@ -366,7 +366,7 @@ class FaultySubmission(SimulatedSubmission):
             raise self.error
 
     def observed(self, number: int) -> tuple[()]:
-        """As of a real NPU."""
+        """Return nothing, like a real NPU."""
         return ()
 
     def abandon(self, *used: object) -> None:

@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 SIDES: Final = (16, 32, 48)
 BOUND: Final = 4
-"""Of all values, so that the sum of a row is at most 256: bfloat16 holds the integers to that."""
+"""Bound of all values. Sums of a row are then at most 256, up to which bfloat16 holds integers."""
 
 UNPADDED: Final = 64
 """Extents of a product whose result another kernel of the same launch can read: the host need not pad it."""
@@ -198,7 +198,7 @@ class _Soak:
         npu.faults = self.fault
 
     def fault(self, launch: int) -> Fault | None:
-        """What happens to a launch. Also decides about the next context and the next memory."""
+        """Choose the fault of a launch, and those of the next context and memory."""
         engine = self.npu.engine
         batch = engine._batches[-1]
         step = batch.launches[0].step

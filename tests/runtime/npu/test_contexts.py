@@ -33,7 +33,7 @@ class Loading:
         self.seen += seen
 
     def taken(self) -> list[tuple[str, int, int]]:
-        """What happened since this was asked for last: how many contexts there are afterwards comes last."""
+        """Return the events since the last call, each with the number of contexts afterwards."""
         result = [
             ("open" if isinstance(event, ContextOpened) else "close", self.names[event.kernel], event.contexts)
             for event in self.seen

@@ -290,7 +290,7 @@ def test_strict(npu: FaultyNpu, clock: Clock, setting: str, fault: Fault, name: 
 
 
 def test_all_abandoned_results_raise_the_error(npu: FaultyNpu) -> None:
-    """As often as somebody looks."""
+    """Every read raises it."""
     compute(0)
     with config.scope(strict=True):
         npu.inject(Fault.ERROR, after=1)
@@ -339,13 +339,13 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: FaultyNpu) -> None:
 
 @contextmanager
 def checks() -> Iterator[list[Any]]:
-    """What is compared with the CPU meanwhile."""
+    """Record the comparisons with the CPU."""
     with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
         yield compared.mock_calls
 
 
 def started_anew() -> None:
-    """As in another process: what is on disk is read again."""
+    """Start like another process, which reads the files again."""
     selection.reset()
     gc.collect()
 

@@ -1,4 +1,4 @@
-"""What kernels of an NPU are predicted to take, against numbers that are worked out by hand."""
+"""Predicted costs of NPU kernels against numbers computed by hand."""
 
 from __future__ import annotations
 

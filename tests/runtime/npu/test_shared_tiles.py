@@ -27,7 +27,7 @@ from npu_tensor.runtime.store.library import KernelLibrary
 
 
 def multiplied(m: int, n: int, k: int) -> tuple[nt.Tensor, np.ndarray]:
-    """As bfloat16, and the same in float64."""
+    """Return a product in bfloat16, and the same in float64."""
     rng = np.random.default_rng(0)
     a, b = (nt.from_numpy(rng.standard_normal(shape, np.float32)).to(nt.bfloat16) for shape in ((m, k), (k, n)))
     a.realize(), b.realize()
@@ -80,7 +80,7 @@ def forms(kernel: NpuKernel) -> list[object]:
 
 
 def seconds(kernels: Sequence[NpuKernel], change: float) -> float:
-    """What kernels and changes of configuration take."""
+    """Return the time of kernels and reconfigurations."""
     changes = sum(a.cost.context != b.cost.context for a, b in pairwise(kernels))
     return change * changes + sum(kernel.cost.expense.seconds for kernel in kernels)
 
@@ -160,7 +160,7 @@ def test_a_configuration_that_is_loaded_is_taken_for_one_run(devices: dict[str, 
 
 
 def best(result: nt.Tensor) -> Offer:
-    """Of a product on the simulated npu1."""
+    """Return the best offer for a product on the simulated npu1."""
     (task,) = cut(structure_of([result._node]), FUSION).tasks
     offer = families.claim(task, simulated_target(parse_uri("sim:npu1")))
     assert isinstance(offer, Offer)

@@ -23,10 +23,10 @@ from npu_tensor.planner import selection
 pytestmark = needs_compiler
 
 REALIZES = 10_000 if os.environ.get("NPU_TENSOR_TEST_ALL") == "1" else 200
-"""Of each of two threads."""
+"""Realizations per thread."""
 
 SWITCH_SECONDS = 1e-5
-"""How long a thread runs before another one may: the usual 5 ms leave few places where they meet."""
+"""Time slice of a thread. With the usual 5 ms threads rarely meet."""
 
 
 @pytest.fixture(autouse=True)

@@ -145,7 +145,7 @@ PyMODINIT_FUNC PyInit_pyxrt(void) {
 
 @pytest.mark.skipif(not Path(sysconfig.get_path("include"), "Python.h").is_file(), reason="there is no Python.h")
 def test_its_library_is_found_where_xrt_is(tmp_path: Path) -> None:
-    """As after an installation into a directory that the system's loader does not know."""
+    """The installation is in a directory that the system's loader does not know."""
     python, lib = tmp_path / "xrt/python", tmp_path / "xrt/lib"
     python.mkdir(parents=True)
     lib.mkdir()

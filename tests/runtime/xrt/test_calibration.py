@@ -38,7 +38,7 @@ what the cores do, of which only the product's time counts."""
 
 
 class Timed(Clock):
-    """What launches take instead of running, and a little whenever somebody looks."""
+    """Clock that advances by the cost of launches, which do not run, and a little at each read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -91,12 +91,12 @@ def test_numbers_are_patched_for_every_run(npu: Machine) -> None:
 
 
 def formats(machine: Machine) -> set[str]:
-    """Of what is loaded."""
+    """Return the formats of loaded files."""
     return {core.image.format for npu in machine.devices for reference in npu.cores if (core := reference())}
 
 
 def test_full_elfs(npu: Machine) -> None:
-    """Where they are asked for, for kernels without runtime parameters; both kinds side by side."""
+    """Full ELFs serve kernels without runtime parameters, beside xclbins."""
     with config.scope(kernel_format="elf"):
         for seed in range(2):
             pairs = [joined(number, seed) for number in (20, 21)]
