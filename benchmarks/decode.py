@@ -195,7 +195,7 @@ def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]
     array, step = SIMULATED[generation], _Step(MODELS[name], context)
     device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)
     layers, width = step.shape.layers, step.shape.width
-    change = device.change
+    change = device.reconfiguration_cost
     assert change is not None
 
     def row(way: str, launches: Sequence[Sequence[_Kernel]], processor: float) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]
         seconds = {
             "kernels": sum(kernel.seconds for kernel in chain.from_iterable(launches)),
             "changes": changes * change.seconds,
-            "launches": len(launches) * device.launch.seconds,
+            "launches": len(launches) * device.launch_cost.seconds,
             "processor": processor,
         }
         return {

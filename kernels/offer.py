@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
 
-__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "room"]
+__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "padded_nbytes"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """A design has at most five host buffers, one of them for the result, and a core two input channels."""
@@ -38,7 +38,7 @@ MOST_ROOM: Final = 512 << 10
 """Bytes of whose multiples the host buffers of small and of large tensors are."""
 
 
-def room(nbytes: int) -> int:
+def padded_nbytes(nbytes: int) -> int:
     """Bytes of the host buffer that a tensor of `nbytes` gets in an NPU's memory.
 
     A kernel may read and write so far without a copy of the tensor, also where another kernel has made it.

@@ -263,30 +263,33 @@ class Accelerator(Device, Protocol):
     """A device with memory of its own, besides this machine's processor."""
 
     @property
-    def launch(self) -> Expense:
-        """What a launch is predicted to take besides its kernels."""
+    def launch_cost(self) -> Expense:
+        """Predicted overhead of a launch, without its kernels."""
         ...
 
     @property
-    def switch(self) -> Expense:
-        """What it is predicted to take besides, if a launch follows one of another context."""
+    def switch_cost(self) -> Expense:
+        """Predicted extra cost of a launch that follows one of another hardware context."""
         ...
 
     @property
-    def change(self) -> Expense | None:
-        """What another context within a launch is predicted to take; None if a launch has one."""
+    def reconfiguration_cost(self) -> Expense | None:
+        """Predicted cost of another configuration within a launch; None if a launch can have only one."""
         ...
 
     @property
     def shared_contexts(self) -> int:
-        """How many contexts of a plan can be one in the hardware, for all launches; 1 if each launch has its own."""
+        """Maximum number of configurations that the launches of a plan share in one hardware context."""
         ...
 
-    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
-        """Let its kernels, which will follow each other, share contexts where all of them then take less.
+    def share_configurations(self, kernels: Sequence[Kernel], once: bool) -> None:
+        """Give consecutive kernels a common configuration where that lowers their total cost.
 
-        once: whether the plan is made for one run by what it costs, so that what is built or loaded already counts.
         Called before `prepare`.
+
+        Args:
+            kernels: Kernels of this device, in order of execution.
+            once: True if the plan is made for a single run, so that built and loaded kernels are cheaper.
         """
         ...
 
@@ -298,22 +301,26 @@ class Accelerator(Device, Protocol):
         numbers: Mapping[int, Any],
         together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
-        """Its bound kernels, which follow each other, in as few launches as it can.
+        """Group consecutive bound kernels into as few launches as possible.
 
-        steps: of each kernel by itself. dying: by kernel, the items that nobody reads after it. A value that is made
-        and dies in a launch is in no list of values. numbers: operands that are numbers, by item, as they are now. A
-        launch may be made for these; a run with others then is one of its kernels one by one. together: all its kernels
-        of the plan, which may share a binary.
+        Args:
+            kernels: Bound kernels of this device, in order of execution.
+            steps: Step of each kernel by itself.
+            dying: Items whose last use is each kernel. A value that is made and dies within one launch is never
+                stored in the list of values.
+            numbers: Current values of scalar operands, by item. A launch may be built for these values; a run with
+                other ones executes its kernels one by one.
+            together: All kernels that the plan has for this device. They may share a binary.
         """
         ...
 
-    def fetch(self, nbytes: int) -> Expense:
-        """What it is predicted to take to bring a value back that lies in its memory only."""
+    def fetch_cost(self, nbytes: int) -> Expense:
+        """Predicted cost of reading a value of `nbytes` that only the device's memory holds."""
         ...
 
     @property
     def members(self) -> Sequence[Accelerator]:
-        """The devices that it consists of; itself, if it is one."""
+        """Devices that this one consists of; the device itself if it is a single one."""
         ...
 
 

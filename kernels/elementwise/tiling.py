@@ -25,7 +25,7 @@ from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
 from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.kernels.offer import HostOperand, room
+from npu_tensor.kernels.offer import HostOperand, padded_nbytes
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 from npu_tensor.spec import contiguous_strides
@@ -180,7 +180,7 @@ class ElementwisePlan(NamedTuple):
         """Whether the padding of the last tiles stays inside the buffers that tensors have anyway."""
         elements = math.prod(self.shape)
         sizes = {operand.itemsize for operand in (*self.inputs, *self.outputs)}
-        return all(self.elements * itemsize <= room(elements * itemsize) for itemsize in sizes)
+        return all(self.elements * itemsize <= padded_nbytes(elements * itemsize) for itemsize in sizes)
 
     @property
     def fits(self) -> bool:

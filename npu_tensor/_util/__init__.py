@@ -1,1 +1,1 @@
-"""Helpers that know nothing of tensors: locks and forks, interrupts, units of text, warnings, logs."""
+"""Helpers without tensors: locks and forks, interrupts, units, warnings."""

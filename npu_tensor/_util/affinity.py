@@ -1,4 +1,4 @@
-"""Cores and threads that this process may use."""
+"""Cores and threads available to this process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["available_cores", "default_threads"]
 def available_cores() -> int:
     """Return the number of cores that this process may use.
 
-    `taskset` and cpusets make them fewer than those of the machine, and so do CPU quotas of control groups.
+    `taskset`, cpusets and CPU quotas of control groups reduce it.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(cores, _cpu_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))))
 
 
 def default_threads() -> int:
-    """Return OMP_NUM_THREADS, at most the available cores; without a valid number all of these."""
+    """Return OMP_NUM_THREADS, bounded by the available cores, or all of them if it is not a valid number."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     cores = available_cores()
     return min(int(first), cores) if first.isdecimal() and int(first) > 0 else cores
@@ -28,7 +28,7 @@ def default_threads() -> int:
 def _cpu_quota(membership: Path, mount: Path) -> float:
     """Return the smallest CPU quota of this process's control groups and their ancestors, in cores.
 
-    membership: file with a line `number:controllers:path` for each hierarchy; that of version 2 names no controllers.
+    Each line of `membership` is `number:controllers:path`. The hierarchy of version 2 names no controllers.
     """
     quota = math.inf
     try:
@@ -43,7 +43,7 @@ def _cpu_quota(membership: Path, mount: Path) -> float:
         if controllers and "cpu" not in controllers.split(","):
             continue
         root = mount / controllers if controllers else mount
-        # In a container the path may be that of the host, of which only the root is visible.
+        # In a container the path may be the host's, of which only the root is visible.
         group = PurePosixPath(path.lstrip("/"))
         for each in (group, *group.parents):
             quota = min(quota, _quota_of(root / each, version=1 if controllers else 2))

@@ -1,4 +1,4 @@
-"""Packages that only a part of npu_tensor needs."""
+"""Optional packages."""
 
 from __future__ import annotations
 

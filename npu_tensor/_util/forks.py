@@ -1,11 +1,10 @@
-"""Locks, and what else must be put right in a forked process, which has only the thread that forked.
+"""Locks that work in forked processes, where only the thread exists that forked.
 
-    lock = new_lock()                   # nobody holds it in a forked process, unless the thread that forked does
-    held_at_fork(other)                 # a fork waits for whoever holds it
+    lock = new_lock()                   # free in a forked process, unless the thread that forked holds it
+    held_at_fork(other)                 # a fork waits until this lock is free
 
-The first is for data that is whole at every moment. Where a block must not be cut short, as in LLVM, the lock is held
-while the process forks. `locks_are_free` asks both kinds. `cached_property` is the standard library's without a lock of
-its own.
+Use `new_lock` for data that is consistent at every moment, and `held_at_fork` if a fork must not cut a block short, as
+in LLVM. `cached_property` is the standard library's without a lock.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 else:
 
     class cached_property:
-        """An attribute that is computed when it is first read.
+        """An attribute that is computed on first use.
 
-        Before Python 3.12 that of `functools` holds a lock meanwhile, one for all instances, and nobody can release it
-        in a forked process. Here two threads may compute the value; both get the one that was ready first.
+        Before Python 3.12, `functools.cached_property` holds one lock for all instances during the computation, and no
+        thread releases it in a forked process. Here two threads may compute the value; both get the first one.
         """
 
         def __init__(self, function: Callable[[object], object]) -> None:
@@ -52,50 +51,52 @@ else:
 
 
 def in_child(function: Callable[[], object]) -> None:
-    """Call a function in every process that is forked. It is kept for ever: not one for each of many objects."""
+    """Call a function in every forked process. It is kept forever, so register one per module and not per object."""
     _register(after_in_child=function)
 
 
 def held_at_fork(lock: threading.Lock | threading.RLock) -> None:
-    """Let the thread that forks hold a lock meanwhile, and release it in both processes. The lock is kept for ever.
+    """Hold a lock during forks, and release it in both processes. The lock is kept forever.
 
-    Of several locks the one that was given last is taken first, so a lock that is taken inside of another one must be
-    given before it.
+    Locks are acquired in reverse order of registration. Register an inner lock before the outer one.
     """
     _locks_held_at_fork.append(lock)
     _register(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def new_lock(*, of_builds: bool = False) -> threading.RLock:
-    """A reentrant lock that a thread which does not exist in a forked process does not hold there.
+    """Create a reentrant lock that only the forking thread can hold in a forked process.
 
-    of_builds: whether it is held while other programs compile, so that `locks_are_free` does not ask it.
+    Args:
+        of_builds: True if it is held during compilations, so that `locks_are_free` ignores it.
     """
-    # An RLock itself and not a class that has one: an interrupt in a Python function that `with` calls would leave it
-    # locked.
+    # An RLock itself: an interrupt in a Python function that `with` calls would leave a wrapped lock locked.
     lock = threading.RLock()
     (_locks_of_builds if of_builds else _locks)[id(lock)] = lock
     return lock
 
 
 def all_locks() -> list[threading.Lock | threading.RLock]:
-    """The locks of both kinds, but for those of builds."""
-    # In one step, as other threads make locks meanwhile.
+    """Return the locks of both kinds, except those of builds."""
+    # In one step because other threads create locks meanwhile.
     return [*_locks_held_at_fork, *(lock for reference in _locks.valuerefs() if (lock := reference()) is not None)]
 
 
 def locks_are_free() -> bool:
-    """Whether no thread holds a lock at this moment. It takes none, so that it neither waits nor is in the way."""
-    # RLock.locked is new in Python 3.14; its text says the same in all versions.
-    return not any(repr(lock).startswith("<locked") for lock in all_locks())
+    """Return True if no other thread holds a lock at this moment. Does not wait."""
+    for lock in all_locks():
+        if not lock.acquire(blocking=False):
+            return False
+        lock.release()
+    return True
 
 
 def _renew() -> None:
     for lock in (*_locks.values(), *_locks_of_builds.values()):
-        if lock.acquire(blocking=False):  # Free, or held by this thread.
+        if lock.acquire(blocking=False):  # It is free, or this thread holds it.
             lock.release()
         else:
-            lock._at_fork_reinit()  # type: ignore[attr-defined]  # As Python's own modules do with theirs.
+            lock._at_fork_reinit()  # type: ignore[attr-defined]  # The standard library does the same with its locks.
 
 
 in_child(_renew)

@@ -1,4 +1,4 @@
-"""What Ctrl-C must not leave half done: imports in the middle of a computation, and the work of LLVM.
+"""Protection from Ctrl-C of imports and of calls to LLVM.
 
     import_whole("networkx")
     import networkx as nx
@@ -6,10 +6,9 @@
     @uninterrupted
     def compile(text): ...
 
-What an interrupt ends while it is imported Python forgets, but not the modules that it had imported by then, and many
-packages cannot be imported a second time beside these: NumPy's compiled part is loaded once per process, networkx finds
-its functions registered already and its submodules without their parent, and so does asyncio, which filelock imports.
-llvmlite, interrupted between two steps, leaves LLVM locked or frees memory twice, which ends the process.
+An interrupted import discards the module but keeps its submodules, and many packages cannot be imported again beside
+these: NumPy loads its compiled part once per process, and networkx finds its functions already registered. llvmlite,
+interrupted between two calls, leaves LLVM locked or frees memory twice, which ends the process.
 """
 
 from __future__ import annotations
@@ -31,16 +30,15 @@ R = TypeVar("R")
 
 
 def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, run to its end even if Ctrl-C, or any other signal whose handler raises, comes meanwhile.
+    """Let a function finish before Ctrl-C, or another signal whose handler raises, takes effect.
 
-    Such an exception is raised when the function has ended. It runs in a thread of its own, where Python handles no
-    signals; starting that takes some 50 us. Its warnings would not find the user's line.
+    The function runs in a thread of its own, where Python handles no signals. Starting it takes about 50 us. Warnings
+    from there do not point to the user's line.
     """
 
     @functools.wraps(function)
     def run(*arguments: P.args, **named: P.kwargs) -> R:
-        # Another thread would wait forever for an import lock that this one holds, and would never run once the
-        # interpreter is shutting down.
+        # Another thread would wait forever for an import lock of this one, and does not start at shutdown.
         in_main = threading.current_thread() is threading.main_thread()
         if not in_main or _imp.lock_held() or sys.is_finalizing():
             return function(*arguments, **named)
@@ -62,7 +60,7 @@ def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
             _thread.start_new_thread(contextvars.copy_context().run, (call,))
         except RuntimeError:  # There can be no more threads.
             return function(*arguments, **named)
-        except BaseException as error:  # Signals are looked for when the thread has been started.
+        except BaseException as error:  # Signals are handled after the thread has started.
             interrupt = error
         while not (results or errors):
             try:
@@ -79,7 +77,7 @@ def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def import_whole(*names: str) -> None:
-    """Import modules completely even if Ctrl-C comes meanwhile. Raises what an import raises."""
+    """Import modules completely, even if Ctrl-C comes meanwhile."""
     if any(name not in sys.modules for name in names):
         _import(names)
 

@@ -1,4 +1,4 @@
-"""Options of commands that write files: `--json [FILE]`, and what refuses a file before anything is computed."""
+"""Options of commands that write files, such as `--json [FILE]`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def in_a_directory(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """A callback for an option: refuses a file whose directory does not exist."""
+    """Reject a file whose directory does not exist. A callback for options."""
     if path is not None and not path.parent.is_dir():
         raise click.BadParameter(f"there is no directory {str(path.parent)!r}", context, parameter)
     return path
 
 
 STDOUT = Path("-")
-"""What `--json` is without a file."""
+"""Value of `--json` without a file."""
 
 
 def json_option(content: str) -> Callable[[Command], Command]:
-    """`--json [FILE]`, which means the same for every command; it gets `json_file`, for `put_json`.
+    """Create the option `--json [FILE]`. The command gets `json_file` for `put_json`.
 
-    content: what the JSON holds.
+    Args:
+        content: Description of the JSON for the help text.
     """
     return click.option(
         "--json",
@@ -43,7 +44,7 @@ def json_option(content: str) -> Callable[[Command], Command]:
 
 
 def put_json(file: Path | None, content: Any) -> bool:
-    """Do what `--json` asks for. Whether the JSON is all that is to be printed."""
+    """Write the JSON that `--json` requests. Returns True if the command must print nothing else."""
     if file is None:
         return False
     text = json.dumps(content, indent=2, default=str)

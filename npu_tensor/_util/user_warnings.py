@@ -1,4 +1,4 @@
-"""The user's line: where an op was recorded, and where warnings point.
+"""The user's line, at which ops are recorded and to which warnings point.
 
 Example:
     warn("the NPU is gone; the CPU computes")       # model.py:12: RuntimeWarning: the NPU is gone; ...
@@ -20,11 +20,11 @@ _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 _PROGRAMS: Final = tuple(
     f"{_PACKAGE}{folder}{os.sep}" for folder in ("benchmarks", "cli", "examples", "models", "tools")
 )
-"""Parts of the package that use it as a program of a user does."""
+"""Parts of the package that use it like a user's program."""
 
 
 class _Files(dict[str, bool]):
-    """By name of a file, whether it is the package's own, as the functions are that it compiles."""
+    """True by file name if the file, or generated code, belongs to the package."""
 
     def __missing__(self, path: str) -> bool:
         internal = path.startswith((_PACKAGE, "<npu_tensor.")) and not path.startswith(_PROGRAMS)
@@ -35,20 +35,20 @@ INTERNAL: Final = _Files()
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame from `frame` on that is not the package's own, nor contextlib's for a `with` block."""
+    """Return the innermost frame outside the package and contextlib, which serves `with` blocks."""
     while frame is not None and (INTERNAL[path := frame.f_code.co_filename] or path == contextlib.__file__):
         frame = frame.f_back
     return frame
 
 
 def user_line(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Code and instruction offset of that frame."""
+    """Return code and instruction offset of the user's frame."""
     frame = user_frame(frame)
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Issue a warning whose line is the innermost one outside the package, however deep the caller is in it."""
+    """Issue a warning at the innermost line outside the package."""
     frame: FrameType | None = sys._getframe()
     found, level = user_frame(frame), 1
     while frame is not None and frame is not found and frame.f_back is not None:

@@ -1,4 +1,4 @@
-"""The version of the package: here, and in pyproject.toml, so that it is also known where only the sources are."""
+"""Version of the package, also in pyproject.toml. It is known here without an installation."""
 
 from typing import Final
 

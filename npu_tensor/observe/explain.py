@@ -49,9 +49,9 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
     places = [device.uri for device in accelerators]
     overheads = {
         device.uri: Overheads(
-            device.launch.seconds,
-            device.switch.seconds,
-            device.change and device.change.seconds,
+            device.launch_cost.seconds,
+            device.switch_cost.seconds,
+            device.reconfiguration_cost and device.reconfiguration_cost.seconds,
             device.shared_contexts,
         )
         for device in accelerators

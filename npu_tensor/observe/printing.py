@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
 from npu_tensor._util.user_warnings import INTERNAL
 from npu_tensor.errors import ArgumentError, NpuTensorError
@@ -25,7 +24,6 @@ from npu_tensor.graph.aliasing import Storage, View
 from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import depends_on_placeholder
 from npu_tensor.graph.tracing import current_watch
-from npu_tensor.planner.selection import default_device
 
 __all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
 
@@ -138,7 +136,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
 def printed(tensor: Shown, caller: FrameType | None) -> str:
     """The text of `str`: that of `repr`. It waits for other threads, and raises what computing raises."""
     node = tensor._node
-    if _options.get().lazy or depends_on_placeholder(node) or _debugger_asks(caller):
+    if _options.get().lazy or depends_on_placeholder(node):
         return shown(tensor, caller)
     return _with_values(tensor)
 
@@ -194,8 +192,6 @@ def _obstacle(node: Node, caller: FrameType | None) -> str:
         return "npu_tensor is at work in this thread"
     if not locks_are_free():
         return "another thread is computing"
-    if _debugger_asks(caller) and (events.listeners or default_device() != "cpu"):
-        return "a debugger may have stopped the threads that this needs"
     return ""
 
 
@@ -205,16 +201,6 @@ def _is_at_work(frame: FrameType | None) -> bool:
     So it is in listeners of events, in signal handlers, and where a debugger has stopped.
     """
     while frame is not None and not INTERNAL[frame.f_code.co_filename]:
-        frame = frame.f_back
-    return frame is not None
-
-
-def _debugger_asks(frame: FrameType | None) -> bool:
-    """Whether pydevd, the debugger of VS Code, PyCharm and Jupyter, has stopped this thread and asks in it.
-
-    It stops all other threads wherever they are. Python's own debugger stops none of them.
-    """
-    while frame is not None and frame.f_code.co_name != "do_wait_suspend":
         frame = frame.f_back
     return frame is not None
 

@@ -39,7 +39,7 @@ def prepare(placement: Cut, conditions: Conditions) -> None:
     for number, each in kernels.items():
         device = conditions.accelerators[number]
         # What jit runs again and again gets the best binaries, as it does not count what it brings to a device once.
-        device.settle(each, once=conditions.measure is not None and conditions.persistent is None)
+        device.share_configurations(each, once=conditions.measure is not None and conditions.persistent is None)
         device.prepare(each)
     if exact:
         finish_builds()

@@ -80,7 +80,7 @@ class _Scale(NamedTuple):
 def _scale(conditions: Conditions, measure: Measure) -> _Scale:
     accelerators, weigh = conditions.accelerators, measure.weigh
     resident = {
-        value.item: (number, weigh(device.fetch(value.nbytes)))
+        value.item: (number, weigh(device.fetch_cost(value.nbytes)))
         for value in conditions.resident
         for number, device in enumerate(accelerators)
         if value.home in device.members
@@ -91,8 +91,8 @@ def _scale(conditions: Conditions, measure: Measure) -> _Scale:
 
 def overhead(device: Accelerator, measure: Measure) -> Overhead:
     """What a device takes besides its kernels."""
-    change = None if device.change is None else measure.weigh(device.change)
-    return Overhead(measure.weigh(device.switch), measure.weigh(device.launch), change)
+    change = None if device.reconfiguration_cost is None else measure.weigh(device.reconfiguration_cost)
+    return Overhead(measure.weigh(device.switch_cost), measure.weigh(device.launch_cost), change)
 
 
 def _on_processor(cut: Cut, host: Sequence[Kernel], scale: _Scale) -> float:

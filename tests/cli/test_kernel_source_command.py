@@ -16,7 +16,7 @@ from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.ggml_hsa.entry import Entry
-from npu_tensor.kernels.offer import room
+from npu_tensor.kernels.offer import padded_nbytes
 from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.devices import detect
 from npu_tensor.runtime.devices.detect import Detected, NotDetected
@@ -74,7 +74,7 @@ def test_canonical_names_are_read_back(name: str, extents: list[tuple[int, str]]
     for (size, dtype), (expected, named) in zip(sorted(sizes), sorted(extents), strict=True):
         assert dtype == named
         itemsize = as_dtype(dtype).itemsize
-        assert expected <= size <= 2 * room(expected * itemsize) // itemsize
+        assert expected <= size <= 2 * padded_nbytes(expected * itemsize) // itemsize
 
 
 def test_names_of_a_configuration() -> None:

@@ -33,7 +33,7 @@ __all__ = ["ALL", "PREPARE", "Work", "attempt", "interrupt_everywhere", "ready"]
 
 ALL: Final = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES: Final = 100_000 if ALL else 40
-"""Of each kind of work; there are some hundred."""
+"""Interrupted places per kind of work, out of some hundred."""
 
 Engines = Callable[[], Iterable[NpuEngine]]
 Watches = Callable[[CodeType], bool]
@@ -76,7 +76,7 @@ class Work:
         np.testing.assert_array_equal(joined.numpy(), np.concatenate([self.right, own]))
 
     def check(self) -> None:
-        """Whether all is well after an interrupt."""
+        """Assert a consistent state after an interrupt."""
         free: list[bool] = []
 
         def take() -> None:
@@ -136,7 +136,7 @@ PREPARE: Final[dict[str, Callable[[Work], None]]] = {
     "the driver makes no context at first, and has no memory": _refused,
     "the device goes away, and is back when it is opened again": _lost,
 }
-"""What an interrupt meets."""
+"""Kinds of work that are interrupted."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What goes wrong with an NPU that a test drives, and when."""
+"""Faults of an NPU in tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LAUNCH_FAULTS", "Fault", "Faults"]
 
 
 class Fault(enum.Enum):
-    """What can go wrong."""
+    """Kind of fault."""
 
     ERROR = "the launch ends in state ERROR, and its outputs hold garbage"
     TIMEOUT = "the same in state TIMEOUT, and what is queued behind it in the context is aborted"
@@ -57,7 +57,7 @@ class Faults:
         return result
 
     def launch_fault(self) -> Fault | None:
-        """What happens to the launch that is handed over now."""
+        """Return the fault of the launch that is submitted now."""
         with self.lock:
             number, self.launches = self.launches, self.launches + 1
             result = self.due(*LAUNCH_FAULTS)

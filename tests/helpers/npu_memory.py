@@ -73,7 +73,7 @@ class Memory:
         self._clean[:] = self._host
 
     def fill_with_garbage(self, seed: int) -> None:
-        """What an NPU may leave there."""
+        """Fill the device copy with garbage."""
         self.device[:] = np.frombuffer(np.random.default_rng(seed).bytes(self.nbytes), np.uint8)
 
     def written_by_npu(self) -> bool:

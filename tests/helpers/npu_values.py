@@ -1,4 +1,4 @@
-"""What tests of NPUs compute, and NumPy's answers to that."""
+"""Computations of NPU tests with NumPy's results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def normal(*shape: int, seed: int = 0, dtype: Any = BF16) -> Array:
 
 
 def as_float(array: Array) -> Array:
-    """As float64, in which references are computed."""
+    """Convert to float64, in which references are computed."""
     return array.astype(np.float64)
 
 
@@ -76,7 +76,7 @@ class Rearranged:
 
     @property
     def expected(self) -> Array:
-        """What it must become."""
+        """Expected value."""
         return np.concatenate([self.x[self.order], self.y]).T
 
     def compute(self) -> None:

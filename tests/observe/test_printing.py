@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import in_thread, needs_compiler
+from running import in_thread
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -426,37 +426,6 @@ def test_repr_wherever_a_debugger_stops() -> None:
     assert seen == {not_computed("npu_tensor is at work in this thread"), captured}
     assert not x.is_realized
     assert locks_are_free()
-
-
-def do_wait_suspend(look: Callable[[], Any]) -> Any:
-    """Look as the debugger of VS Code does, whose function has this name, in a thread that it has stopped."""
-    return look()
-
-
-STOPPED = not_computed("a debugger may have stopped the threads that this needs")
-
-
-def test_a_debugger_sees_values_where_that_needs_no_other_thread() -> None:
-    x = new()
-    with events.listen(lambda event: None):
-        assert do_wait_suspend(lambda: (repr(x), str(x))) == (STOPPED, STOPPED)
-    assert do_wait_suspend(lambda: repr(x)) == VALUES
-
-
-@needs_compiler
-def test_a_debugger_does_not_wait_for_the_threads_of_a_simulated_npu() -> None:
-    with nt.default_device("sim:npu2"):
-        x = new()
-        assert do_wait_suspend(lambda: repr(x)) == STOPPED
-        assert repr(x) == VALUES
-
-
-def test_print_does_not_wait_where_a_debugger_asks() -> None:
-    x = new()
-    with selection.lock:
-        shown = in_thread(lambda: do_wait_suspend(lambda: str(x)))
-    assert shown == not_computed("another thread is computing")
-    assert do_wait_suspend(lambda: str(x)) == VALUES
 
 
 def test_a_tensor_that_another_thread_is_writing_to_has_a_text() -> None:

@@ -49,15 +49,15 @@ class Accelerator:
         self.move = expense(move, move, move)
         self.moves = moves
         self.fetch_expense = expense(fetch)
-        self.launch = expense(launch)
-        self.switch = expense(2.6 * MS)
+        self.launch_cost = expense(launch)
+        self.switch_cost = expense(2.6 * MS)
         self.contexts = contexts or {}
-        self.change = expense(0.04 * MS) if mixes else None
+        self.reconfiguration_cost = expense(0.04 * MS) if mixes else None
         self.claims = 0
         self.ran: list[str] = []
         self.members = (self,)
 
-    def fetch(self, nbytes: int) -> Expense:
+    def fetch_cost(self, nbytes: int) -> Expense:
         return self.fetch_expense
 
     def launches(
@@ -74,7 +74,7 @@ class Accelerator:
         self.claims += 1
         return Taken(self, task) if task.name in self.costs else Refusal(f"no kernel for {task.name}")
 
-    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+    def share_configurations(self, kernels: Sequence[Kernel], once: bool) -> None:
         pass
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
@@ -191,7 +191,7 @@ def test_a_chain_stays_where_its_data_is(accelerator: Make) -> None:
 
 def test_kernels_of_one_context_run_together(accelerator: Make) -> None:
     device = accelerator({"contract": expense(0.2 * MS), "softmax": expense(1e-9)}, policy="energy", move=0)
-    device.switch = expense(0, 0, 1e-9)
+    device.switch_cost = expense(0, 0, 1e-9)
     x = [ones(*BIG) for _ in range(3)]
     ran(*[nt.softmax(each @ each, dim=-1) for each in x])
     assert device.ran == ["contract"] * 3 + ["softmax"] * 3

@@ -1,4 +1,4 @@
-"""Devices by URI: listing, opening and closing them, whatever kind they are of."""
+"""Listing, opening and closing of devices of all kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["close_devices", "inventory", "list_devices", "not_allowed", "open_de
 
 
 def preferred_uris(uris: str) -> list[DeviceUri]:
-    """The devices of a list of URIs that come before the host, which takes everything. Raises DeviceError."""
+    """Return the devices of a list of URIs up to the CPU, which runs everything. Raises DeviceError."""
     preferred = []
     for text in split_uris(uris):
         uri = parse_uri(text)
@@ -26,21 +26,22 @@ def preferred_uris(uris: str) -> list[DeviceUri]:
 
 
 def not_allowed(scheme: str) -> str | None:
-    """Which setting forbids devices of a kind, in words; None if none does."""
+    """Describe the setting that forbids devices of a kind, or return None."""
     if scheme == "cpu" or {"auto", scheme} & set(config.backend):
         return None
     return f"{config.origin('backend')} allows no devices of the kind {scheme}"
 
 
 def list_devices() -> list[ListedDevice]:
-    """The devices of this machine that NPU_TENSOR_BACKEND allows: if it has NPUs, `npu`, which is all compatible ones
-    together, then each of them; the CPU; the simulated NPUs. Opens every NPU.
+    """List the devices of this machine that NPU_TENSOR_BACKEND allows. Opens every NPU.
+
+    The order is: `npu` for all compatible NPUs together, each NPU, the CPU, the simulated NPUs.
     """
     return inventory().devices
 
 
 def inventory() -> Listing:
-    """`list_devices`, and why devices are missing. Raises ArgumentError for a value of NPU_VISIBLE_DEVICES."""
+    """List devices and the reasons for missing ones. Raises ArgumentError for an invalid NPU_VISIBLE_DEVICES."""
     reasons = {scheme: not_allowed(scheme) for scheme in KINDS}
     listings = [kind.list() for scheme, kind in KINDS.items() if reasons[scheme] is None]
     return Listing(
@@ -51,7 +52,7 @@ def inventory() -> Listing:
 
 
 def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
-    """The device at a URI. on_host: the step that computes a task on the CPU. Raises DeviceError."""
+    """Open the device of a URI; `on_host` creates the step of a task on the CPU. Raises DeviceError."""
     if reason := not_allowed(uri.scheme):
         raise DeviceError(f"{uri.text}: {reason}")
     opened = KINDS[uri.scheme].open
@@ -60,6 +61,6 @@ def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], 
 
 
 def close_devices() -> None:
-    """Give everything back that drivers have for this process. Values that only an NPU holds stay readable."""
+    """Release all drivers. Values in the memory of an NPU stay readable."""
     for kind in KINDS.values():
         kind.close()

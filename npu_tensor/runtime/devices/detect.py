@@ -1,4 +1,4 @@
-"""Which array this machine has. Nothing is guessed: the error lists every source that was asked, and what it said.
+"""Detection of this machine's array. Nothing is guessed: the error lists every source and its answer.
 
 Example:
     detect_arch()           # Detected("aie2p", "xrt-smi examine: NPU Strix")
@@ -20,24 +20,31 @@ __all__ = ["Detected", "NotDetected", "detect_arch"]
 
 
 class Detected(NamedTuple):
-    """The generation of the array, and the source that names it."""
+    """Generation of the array, and the source of this information."""
 
     arch: Arch
     source: str
 
 
 class NotDetected(DeviceError):
-    """Nobody knows which array this machine has. The message lists every source, one per line."""
+    """No source knows the array of this machine. The message lists every source, one per line."""
 
 
 def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
-    """The array that is asked for, or that NPU_TENSOR_ARCH names, or that this machine has.
+    """Return the array given by name, by NPU_TENSOR_ARCH, or by this machine.
 
-    This machine is known to XRT's Python module, rocminfo, xrt-smi and the kernel's list of accelerators below
-    `root`/sys, asked in this order. Raises DeviceError for an unknown name, NotDetected if nobody knows.
+    The sources for this machine are, in order: pyxrt, rocminfo, xrt-smi, and the list of accelerators in sysfs.
+
+    Args:
+        arch: Name of an array, or empty.
+        root: Directory with /sys.
+
+    Raises:
+        DeviceError: The name is unknown.
+        NotDetected: No source knows the array.
     """
     if arch:
-        return Detected(arch_of(arch), f"asked for as {arch}")
+        return Detected(arch_of(arch), f"given as {arch}")
     configured = configured_arch()
     if configured is not None:
         return Detected(configured, "NPU_TENSOR_ARCH")
@@ -68,7 +75,7 @@ _SPELLINGS: Final = re.compile(
 
 
 def _names(text: str) -> Iterator[str]:
-    """The names of arrays in what a tool printed."""
+    """Find the names of arrays in the output of a tool."""
     for match in _SPELLINGS.finditer(text):
         try:
             arch_of(match[0])
@@ -85,7 +92,7 @@ def _pyxrt() -> str:
 
 
 def _accelerators(root: Path) -> str:
-    """PCI vendor and device of every accelerator, as "1022:17f0". Raises DeviceError if there is none."""
+    """Return PCI vendor and device of all accelerators, as "1022:17f0". Raises DeviceError if there is none."""
     accelerators = [":".join(pci_numbers(path)[:2]) for path in sorted(root.glob("sys/class/accel/accel*/device"))]
     if not accelerators:
         raise DeviceError("lists no accelerator")

@@ -1,12 +1,13 @@
-"""What is known of a kind of devices: how its URIs are read, which devices there are, and how one is opened.
+"""Kinds of devices: their URIs, their options, and functions that list and open devices.
 
-Each kind is a `DeviceKind` in the file `kind.py` of its folder, and a line of `device_uri.KINDS`.
+Each kind is a `DeviceKind` in the file `kind.py` of its folder, and an entry of `device_uri.KINDS`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args
 
@@ -29,18 +30,18 @@ __all__ = [
     "target",
 ]
 
-ARRAY_OPTIONS = ("cols", "rows", "float32", "bfloat16")
+ARRAY_OPTIONS: Final = ("cols", "float32", "bfloat16")
 """Options of devices with an array of cores."""
 
 
-class DeviceUri(NamedTuple):
-    """What a URI asks for; its options have been read and are allowed.
+@dataclass(frozen=True, slots=True)
+class DeviceUri:
+    """A parsed device URI with valid options.
 
-    scheme: the first one of its kind.
-    selectors: of the physical NPUs, ordinals, identifiers and PCI addresses as written, or nothing for all of them; of
-        simulated ones the name of the array, once per simulated NPU: `sim:npu2x2` has ("npu2", "npu2").
-    options: name -> text; `device_option` has the value.
-    text: the URI as written.
+    Attributes:
+        selectors: For real NPUs, ordinals, identifiers and PCI addresses as written; empty for all NPUs. For simulated
+            ones the name of the array, once per NPU: `sim:npu2x2` has ("npu2", "npu2").
+        options: Text of each given option. `device_option` returns the value.
     """
 
     scheme: str
@@ -50,12 +51,14 @@ class DeviceUri(NamedTuple):
 
 
 class ListedDevice(NamedTuple):
-    """A device and the URI that `nt.set_default_device` takes for it.
+    """A device with the URI for `nt.set_default_device`.
 
-    id, pci_address: of an NPU, else "".
-    ordinal: N of npu:N, else None.
-    arch: generation of the array, or the processor's architecture.
-    columns: of the array, 0 for the CPU.
+    Attributes:
+        id: Identifier of a real NPU, otherwise empty.
+        ordinal: N of npu:N, or None.
+        pci_address: PCI address of a real NPU, otherwise empty.
+        arch: Generation of the array, or architecture of the processor.
+        columns: Columns of the array, 0 for the CPU.
     """
 
     uri: str
@@ -68,23 +71,26 @@ class ListedDevice(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Devices; what XRT lists and is not used, a line each; and why there is no NPU, "" if there is one."""
+    """Devices, a line for each unused device of XRT, and why there is no NPU (empty if there is one)."""
 
     devices: list[ListedDevice]
     left_out: list[str]
     reason: str
 
 
-class DeviceKind(NamedTuple):
-    """A kind of devices. Heavy modules are imported by the functions, not by the file of the record.
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """A kind of devices. Its functions import heavy modules when they are called.
 
-    schemes: what its URIs begin with; the first one is its name.
-    options: names of OPTIONS.
-    selectors: (URI, path of the URI) -> `DeviceUri.selectors`, or DeviceError.
-    list: what this machine has.
-    information: versions and names for a report on the device of a URI.
-    open: (URI, memory of the processor, the step that computes a task on the CPU) -> device, or DeviceError.
-    close: gives back what drivers have for this process.
+    Attributes:
+        schemes: Schemes of its URIs; the first one is its name.
+        options: Names of its options, see OPTIONS.
+        selectors: Function of URI and path that returns `DeviceUri.selectors` or raises DeviceError.
+        list: Function that lists the devices of this machine.
+        information: Function that returns versions and names for a report on the device of a URI.
+        open: Function of URI, host memory and step factory of the CPU that opens a device or raises DeviceError. None
+            for the CPU.
+        close: Function that releases all resources of this process.
     """
 
     schemes: tuple[str, ...]
@@ -96,8 +102,9 @@ class DeviceKind(NamedTuple):
     close: Callable[[], Any] = lambda: None
 
 
-class DeviceOption(NamedTuple):
-    """An option. read: text -> value, raises ValueError. allowed: that in words."""
+@dataclass(frozen=True, slots=True)
+class DeviceOption:
+    """An option. `read` converts its text or raises ValueError, and `allowed` describes the valid texts."""
 
     read: Callable[[str], Any]
     allowed: str
@@ -124,7 +131,6 @@ def _word(*words: str) -> Callable[[str], str]:
 
 
 _MOST_COLUMNS: Final = max(array.columns for array in ARRAYS.values())
-_ROWS: Final = max(array.core_rows for array in ARRAYS.values())
 _POWER: Final = ("default", "low", "medium", "high", "turbo")
 _LONGEST_KEEPALIVE: Final = 86_400
 
@@ -134,52 +140,46 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             _number(1, _MOST_COLUMNS),
             f"1 to {_MOST_COLUMNS}",
             None,
-            "columns of the array that designs are made for; default: all that the array has",
-        ),
-        "rows": DeviceOption(
-            _number(_ROWS, _ROWS),
-            str(_ROWS),
-            _ROWS,
-            f"rows of cores; designs use all {_ROWS}, so there is nothing to choose",
+            "columns of the array that designs use; default: all columns",
         ),
         "float32": DeviceOption(
             _word(*get_args(Float32)),
             f"one of {', '.join(get_args(Float32))}",
             "exact",
-            "what becomes of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
-            "for float32, bfloat16 rounds float32 operands; with both of these float16 becomes bfloat16",
+            "treatment of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
+            "for float32, bfloat16 rounds float32 operands; the latter two convert float16 to bfloat16",
         ),
         "bfloat16": DeviceOption(
             _word(*get_args(Bfloat16)),
             f"one of {', '.join(get_args(Bfloat16))}",
             "exact",
-            "how matrix products multiply bfloat16: exact as it is, bfp16 as block floats, which XDNA2 multiplies "
-            "several times as fast, with errors of about one in a hundred",
+            "format in which matrix products multiply bfloat16: exact keeps it, bfp16 uses block floats, which XDNA2 "
+            "multiplies several times as fast, with errors of about one in a hundred",
         ),
         "power": DeviceOption(
             _word(*_POWER),
             f"one of {', '.join(_POWER)}",
             "default",
-            "power mode that the driver is asked for; some drivers let only root change it",
+            "power mode requested from the driver; some drivers let only root change it",
         ),
         "keepalive": DeviceOption(
             _number(0, _LONGEST_KEEPALIVE),
             f"0 to {_LONGEST_KEEPALIVE} seconds",
             0,
-            "seconds after the last launch during which the NPU is kept from its power gate; 0: not at all",
+            "seconds after the last launch during which an idle NPU is kept powered",
         ),
     }
 )
 
 
 def device_option(uri: DeviceUri, name: str) -> Any:
-    """The value of an option of OPTIONS, or its default."""
+    """Return the value of an option, or its default."""
     option = OPTIONS[name]
     return option.read(uri.options[name]) if name in uri.options else option.default
 
 
 def target(uri: DeviceUri, array: Array) -> Target:
-    """What kernels are claimed for on an array. Raises DeviceError if the array has fewer columns than asked for."""
+    """Return the target of kernels on an array. Raises DeviceError if the array has fewer columns than requested."""
     columns = device_option(uri, "cols") or array.columns
     if columns > array.columns:
         raise bad_option(uri.text, "cols", f"1 to {array.columns}", uri.options["cols"])
@@ -187,5 +187,5 @@ def target(uri: DeviceUri, array: Array) -> Target:
 
 
 def bad_option(text: str, name: str, allowed: str, value: str) -> DeviceError:
-    """The error for a value that an option does not take."""
+    """Create the error for an invalid value of an option."""
     return DeviceError(f"{text}: {name} must be {allowed}, not {value!r}", code="INVALID_ARGUMENT")

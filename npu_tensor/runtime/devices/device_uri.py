@@ -2,13 +2,14 @@
 
     SCHEME[:[//]PATH][?NAME=VALUE[&NAME=VALUE...]]
 
-The form is that of IREE's HAL devices, of which `amdgpu` is one: without a path, or with the path `*`, a URI means all
-devices of its scheme as one logical device.
+The form is that of IREE's HAL devices such as `amdgpu`. Without a path, or with the path `*`, a URI means all devices
+of its scheme as one logical device.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from npu_tensor.errors import DeviceError
@@ -20,15 +21,15 @@ from npu_tensor.runtime.xrt.kind import NPU, SELECTOR
 __all__ = ["KINDS", "DeviceName", "parse_uri", "split_uris", "with_default"]
 
 KINDS: Final = {kind.schemes[0]: kind for kind in (NPU, CPU, SIM)}
-"""All kinds of devices, in the order in which they are listed."""
+"""All kinds of devices by name, in the order of listings."""
 
 _SCHEMES: Final = {alias: scheme for scheme, kind in KINDS.items() for alias in kind.schemes}
 
 
 class DeviceName(str):
-    """The name of a device as PyTorch programs use it, equal to its text; `device("npu", 0)` is `device("npu:0")`.
+    """Name of a device as in PyTorch programs, equal to its text; `device("npu", 0)` is `device("npu:0")`.
 
-    Any name is one, "cuda" as well: whether there is such a device shows where it is used.
+    Any name is accepted, even "cuda". A use of the device raises DeviceError if it does not exist.
     """
 
     __slots__ = ()
@@ -38,21 +39,23 @@ class DeviceName(str):
 
     @property
     def type(self) -> str:
-        """The kind: "cpu", "npu" or "sim"."""
+        """Kind of the device: "cpu", "npu" or "sim"."""
         return _scheme(self) or self.partition(":")[0]
 
     @property
     def index(self) -> int | None:  # type: ignore[override]
-        """The number behind the kind, None without one."""
+        """Number after the kind, or None."""
         number = self.rpartition(":")[2]
         return int(number) if number.isdecimal() else None
 
 
 def split_uris(text: str) -> list[str]:
-    """The URIs of a list separated by commas, in order, without spaces around them; not checked further.
+    """Split a list of URIs at commas and strip spaces. The URIs are not validated.
 
-    A comma in `npu://0,1` belongs to the URI: after an NPU, only what begins with a known scheme is the next URI.
-    Raises DeviceError for what is no text.
+    A comma in `npu://0,1` belongs to the URI: after an NPU, only a known scheme begins the next URI.
+
+    Raises:
+        DeviceError: `text` is not a string.
 
     >>> split_uris("npu://0,0000:c6:00.1, sim:npu2,cpu")
     ['npu://0,0000:c6:00.1', 'sim:npu2', 'cpu']
@@ -69,10 +72,13 @@ def split_uris(text: str) -> list[str]:
 
 
 def parse_uri(text: str) -> DeviceUri:
-    """What a URI asks for. Raises DeviceError, INVALID_ARGUMENT if it cannot be read, NOT_FOUND for an unknown device.
+    """Parse a URI.
 
-    >>> parse_uri("amdgpu://0,1?cols=4")[:3]
-    ('npu', ('0', '1'), {'cols': '4'})
+    Raises:
+        DeviceError: The URI is malformed (INVALID_ARGUMENT), or the device is unknown (NOT_FOUND).
+
+    >>> parse_uri("amdgpu://0,1?cols=4").selectors
+    ('0', '1')
     """
     address, mark, query = text.strip().partition("?")
     scheme = _scheme(address)
@@ -86,11 +92,11 @@ def parse_uri(text: str) -> DeviceUri:
 
 
 def with_default(uri: DeviceUri, name: str, value: str) -> DeviceUri:
-    """The URI with an option of OPTIONS, unless it is given already or devices of this kind have no such option."""
+    """Add an option to a URI unless it is given already or the kind does not have it."""
     if name in uri.options or name not in KINDS[uri.scheme].options:
         return uri
     text = f"{uri.text}{'&' if uri.options else '?'}{name}={value}"
-    return uri._replace(options={**uri.options, name: value}, text=text)
+    return replace(uri, options={**uri.options, name: value}, text=text)
 
 
 def _scheme(uri: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The NPUs of this machine: what XRT lists, less what NPU_VISIBLE_DEVICES hides, and which of them a URI means.
+"""NPUs of this machine that XRT lists and NPU_VISIBLE_DEVICES does not hide, and their selection by URI.
 
 select(parse_uri("npu"))            # every NPU that is compatible with the first
 select(parse_uri("npu://0000:c6:00.1"))
@@ -32,12 +32,11 @@ _ID_PREFIX: Final = re.compile("(?:aie|npu|gpu)-", re.IGNORECASE)
 class PhysicalDevice:
     """An NPU.
 
-    index: pyxrt's number for it.
-    ordinal: ours, among the visible ones.
-    id: "AIE-" and 16 hexadecimal digits, the same after every boot while the NPU stays in its slot of this machine.
-    bdf: its PCI address, "0000:c6:00.1".
-    name: as XRT says it, "NPU Strix".
-    pci: vendor, device and revision, "1022:17f0:20", or "" if /sys does not tell.
+    Attributes:
+        id: "AIE-" and 16 hexadecimal digits. It stays the same while the NPU is in its slot of this machine.
+        bdf: PCI address, "0000:c6:00.1".
+        name: Name in XRT, "NPU Strix".
+        pci: Vendor, device and revision, "1022:17f0:20", or empty if /sys does not have them.
     """
 
     index: int
@@ -51,7 +50,7 @@ class PhysicalDevice:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A device that XRT lists and that is not used. bdf, name: "" where unknown."""
+    """A device of XRT that is not used. Unknown names are empty."""
 
     index: int
     bdf: str
@@ -64,7 +63,7 @@ class LeftOut:
 
 
 class Discovery(NamedTuple):
-    """What there is. present: how many NPUs there would be if none were hidden."""
+    """Visible NPUs, unused devices, and the number of NPUs including hidden ones."""
 
     devices: list[PhysicalDevice]
     left_out: list[LeftOut]
@@ -72,10 +71,15 @@ class Discovery(NamedTuple):
 
 
 def discover(root: Path = _ROOT) -> Discovery:
-    """The NPUs that this process may use, and the other devices with the reasons. /sys and /etc are read below `root`.
+    """Find the NPUs that this process may use. Opens every device and keeps it open.
 
-    Ordinals follow XRT's order, or that of NPU_VISIBLE_DEVICES. Opens every device, which stays open. Raises
-    DeviceError if pyxrt cannot be loaded or fails.
+    Ordinals follow XRT's order, or that of NPU_VISIBLE_DEVICES.
+
+    Args:
+        root: Directory with /sys and /etc.
+
+    Raises:
+        DeviceError: pyxrt cannot be loaded, or fails.
     """
     from npu_tensor.runtime.xrt.bindings import pyxrt
 
@@ -108,14 +112,14 @@ def _examine(index: int, ordinal: int, root: Path) -> PhysicalDevice | LeftOut:
     except Exception as error:
         return LeftOut(index, bdf, name, str(error) or type(error).__name__)
     pci = _pci(bdf, root)
-    # The driver names a processor's NPU by its revision; one newer than our list is known by its PCI numbers.
+    # The driver's names change with processors. A new name is recognized by its PCI numbers.
     for spelling in (name, pci.rpartition(":")[0]):
         try:
             arch = arch_of(spelling)
         except DeviceError:
             continue
         return PhysicalDevice(index, ordinal, _stable_id(bdf, pci, root), bdf, name, arch, pci)
-    return LeftOut(index, bdf, name, f"{name!r}, PCI {pci or 'numbers unknown'}, is no NPU that kernels are made for")
+    return LeftOut(index, bdf, name, f"{name!r}, PCI {pci or 'numbers unknown'}, is not a supported NPU")
 
 
 def _pci(bdf: str, root: Path) -> str:
@@ -124,22 +128,21 @@ def _pci(bdf: str, root: Path) -> str:
 
 
 def _stable_id(bdf: str, pci: str, root: Path) -> str:
-    """As long as ROCr's "GPU-..."; ROCr itself calls every NPU AIE-XX."""
+    """Derive an ID in the form of ROCr's "GPU-...". ROCr itself calls every NPU AIE-XX."""
     slot = f"{bdf}\n{pci}\n{_machine_id(root)}"
     return f"AIE-{sha256(slot.encode()).hexdigest()[:16]}"
 
 
 def _machine_id(root: Path) -> str:
-    """So that NPUs in the same slot of two machines differ; "" where there is none. See machine-id(5)."""
+    """Return the machine ID of machine-id(5), which distinguishes equal slots of two machines; may be empty."""
     files = root / "etc/machine-id", root / "var/lib/dbus/machine-id"
     return next(filter(None, map(file_text, files)), "")
 
 
 def _masked(npus: list[PhysicalDevice]) -> tuple[list[PhysicalDevice], list[LeftOut]]:
-    """What NPU_VISIBLE_DEVICES leaves, in its order and with new ordinals, and what it hides.
+    """Apply NPU_VISIBLE_DEVICES. Returns the visible NPUs in its order with new ordinals, and the hidden ones.
 
-    An entry that names no NPU, or one for the second time, ends the list, as in ROCr (RvdFilter): entries behind it
-    are not looked at.
+    An unknown or repeated entry ends the list, as in ROCr (RvdFilter).
     """
     entries = config.visible_devices
     if entries is None:
@@ -158,7 +161,7 @@ def _masked(npus: list[PhysicalDevice]) -> tuple[list[PhysicalDevice], list[Left
 
 
 def _means(selector: str, device: PhysicalDevice) -> bool:
-    """Whether an ordinal, an identifier with any prefix or a PCI address with or without its domain is this NPU's."""
+    """Return True if an ordinal, an identifier with any prefix, or a PCI address denotes this NPU."""
     if selector.isdecimal():
         return (selector.lstrip("0") or "0") == str(device.ordinal)
     if ":" in selector:
@@ -167,7 +170,7 @@ def _means(selector: str, device: PhysicalDevice) -> bool:
 
 
 def _address(text: str) -> str:
-    """A PCI address as XRT writes it."""
+    """Convert a PCI address to XRT's form."""
     *domain, bus, function = text.casefold().split(":")
     return f"{int(domain[0], 16) if domain else 0:04x}:{bus}:{function}"
 
@@ -177,15 +180,16 @@ def _plain_id(identifier: str) -> str:
 
 
 def compatible(device: PhysicalDevice, other: PhysicalDevice) -> bool:
-    """Whether both can be parts of one logical device: the same kernels run on them equally fast."""
+    """Return True if both can be parts of one logical device: the same kernels run equally fast on both."""
     return (device.arch, device.name) == (other.arch, other.name)
 
 
 def select(uri: DeviceUri, root: Path = _ROOT) -> list[PhysicalDevice]:
-    """The NPUs that an `npu` URI means, each once: those named, in that order, or all compatible with the first.
+    """Return the NPUs of an `npu` URI: the named ones in that order, or all that are compatible with the first.
 
-    Raises DeviceError: OUT_OF_RANGE for an ordinal, NOT_FOUND for another selector or if there is no NPU at all,
-    INCOMPATIBLE if not all those named can make one logical device.
+    Raises:
+        DeviceError: An ordinal is too large (OUT_OF_RANGE), another selector or any NPU is missing (NOT_FOUND), or the
+            named NPUs cannot form one logical device (INCOMPATIBLE).
     """
     discovery = _some(uri, root)
     if not uri.selectors:
@@ -202,7 +206,7 @@ def select(uri: DeviceUri, root: Path = _ROOT) -> list[PhysicalDevice]:
 
 
 def _some(uri: DeviceUri, root: Path) -> Discovery:
-    """What there is, at least one NPU."""
+    """Find NPUs. Raises DeviceError if there is none."""
     try:
         discovery = discover(root)
         reasons = "; ".join(map(str, discovery.left_out)) or "XRT lists no device"
@@ -242,5 +246,5 @@ def _named(selector: str, uri: DeviceUri, discovery: Discovery) -> PhysicalDevic
 
 @cache
 def _warn_about_ordinals() -> None:
-    """Once per process, and only where there are several NPUs to confuse."""
+    """Warn once per process."""
     warn("the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor info` lists")

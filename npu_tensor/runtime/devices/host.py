@@ -1,4 +1,4 @@
-"""This machine's processor: its memory, its devices, and which of them computes a task."""
+"""This machine's processor: its memory, its devices, and the choice between them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
 
 __all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
 
-_lock = new_lock()  # What is cached here is made once, also when two threads ask first.
+_lock = new_lock()  # Threads must not create the cached objects twice.
 
 
 def allocator() -> Allocator:
-    """The memory of every tensor on this machine's processor."""
+    """Return the allocator of all tensors on this machine's processor."""
     with _lock:
         return _allocator()
 
@@ -29,7 +29,7 @@ def _allocator() -> Allocator:
 
 
 def host_devices() -> tuple[HostDevice, ...]:
-    """The CPU device, where it can be had, and the NumPy reference, which takes everything."""
+    """Return the CPU device, if it is available, and the NumPy reference, which runs every task."""
     with _lock:
         return _host_devices()
 
@@ -51,19 +51,19 @@ def _host_devices() -> tuple[HostDevice, ...]:
 
 
 def forget_host_devices() -> None:
-    """Make others when they are asked for next, by the settings of then. The memory stays."""
+    """Drop the cached devices. The next call recreates them from the current settings; their memory is kept."""
     with _lock:
         _host_devices.cache_clear()
 
 
 def host_kernel(task: Task) -> Kernel:
-    """The kernel of the first device that takes a task."""
+    """Return the kernel of the first device that claims a task."""
     answers = (device.claim(task) for device in host_devices())
     return next(answer for answer in answers if not isinstance(answer, Refusal))
 
 
 def host_step(task: Task) -> Step:
-    """The step of the first device that takes a task and can build its kernel; the NumPy reference needs none."""
+    """Return the step of the first device that can build a kernel for a task. The NumPy reference always can."""
     for device in host_devices():
         answer = device.claim(task)
         if not isinstance(answer, Refusal):

@@ -1,21 +1,18 @@
-"""Several compatible devices as one: every launch goes to one of them.
+"""Several compatible devices as one. Each launch runs on one of them.
 
     device = LogicalDevice("sim:npu2x2", [first, second])
 
-Independent parts of a graph go to different members, and threads that realize at the same time use them side by side.
+Independent parts of a graph run on different members, and so do graphs that several threads realize at the same time.
 A kernel is never split.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from operator import methodcaller
 from typing import Any, Protocol
-from weakref import WeakSet
 
 from npu_tensor import events
-from npu_tensor._util.forks import in_child, new_lock
+from npu_tensor._util.forks import new_lock
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
@@ -23,36 +20,33 @@ from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kern
 __all__ = ["LogicalDevice", "LogicalKernel", "Member"]
 
 
-class Member(Accelerator, Protocol):
-    """A device that may be one of several. It opens what it needs when a kernel is bound, not before.
-
-    Kernels are bound, and steps run, by several threads at the same time.
-    """
+class Member(Accelerator, AsynchronousDevice, Protocol):
+    """A device that may be one of several. Threads may bind its kernels and run its steps at the same time."""
 
     @property
     def target(self) -> Target:
-        """What its kernels are claimed for; the same for all members."""
+        """Target of its kernels, the same for all members."""
         ...
 
     @property
     def busy(self) -> int:
-        """Launches that go on after their steps have returned; 0 where a step returns when its work is done.
-
-        Read before every launch, under a lock: it must not wait.
-        """
+        """Number of launches that have not ended. It is read before every launch and must not wait."""
         ...
 
     @property
     def usable(self) -> bool:
-        """False while launches would be computed elsewhere, after a fault. Other members get them meanwhile."""
+        """False while launches would run elsewhere, after a fault. They go to other members meanwhile."""
         ...
 
 
 class LogicalDevice:
-    """Devices with the same target as one. What one of them fails at does not keep the others from working."""
+    """Devices with a common target as one. A failure of one member does not stop the others."""
+
+    reconfiguration_cost = None  # A launch is one kernel.
+    shared_contexts = 1
 
     def __init__(self, uri: str, members: Sequence[Member]) -> None:
-        """uri: of the logical device. Raises DeviceError, INCOMPATIBLE, unless all members have the same target."""
+        """Combine members. Raises DeviceError (INCOMPATIBLE) unless all have the same target."""
         if not members:
             raise DeviceError(f"{uri}: a logical device needs a member", code="NOT_FOUND")
         first = members[0]
@@ -63,32 +57,48 @@ class LogicalDevice:
         self.members = tuple(members)
         self.target = first.target
         self.fusion = first.fusion
+        self.lock = new_lock()
         self._numbers = {id(member): number for number, member in enumerate(members)}
-        self._asynchronous = {
-            number: member for number, member in enumerate(members) if isinstance(member, AsynchronousDevice)
-        }
-        self._used: set[int] = set()
-        self._turn = 0
-        self.binding = new_lock()
         self._choosing = new_lock()
-        # By thread: one that an interrupt took out of a launch is counted right again at its next one.
-        self._running: dict[int, int] = {}
-        _devices.add(self)
+        self._turn = 0
+
+    # Kernels are the same on all members and run equally fast there, so the first member predicts for all.
 
     @property
-    def launch(self) -> Expense:
-        """What a launch is predicted to take besides its kernels."""
-        return self.members[0].launch
+    def launch_cost(self) -> Expense:
+        """See `task.Accelerator`."""
+        return self.members[0].launch_cost
 
     @property
-    def change(self) -> Expense | None:
-        """What another context within a launch is predicted to take; None if a launch has one."""
-        return self.members[0].change
+    def switch_cost(self) -> Expense:
+        """See `task.Accelerator`."""
+        return self.members[0].switch_cost
 
-    @property
-    def shared_contexts(self) -> int:
-        """How many contexts of a plan can be one in the hardware, on each member; 1 if each launch has its own."""
-        return self.members[0].shared_contexts
+    def fetch_cost(self, nbytes: int) -> Expense:
+        """See `task.Accelerator`."""
+        return self.members[0].fetch_cost(nbytes)
+
+    def claim(self, task: Task) -> LogicalKernel | Refusal:
+        """Return the answer of the first member."""
+        answer = self.members[0].claim(task)
+        return answer if isinstance(answer, Refusal) else LogicalKernel(self, task, answer)
+
+    def share_configurations(self, kernels: Sequence[Kernel], once: bool) -> None:
+        """Choose tilings for the first member. Other members use the best kernel of each task."""
+        self.members[0].share_configurations(_first_kernels(kernels), once)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Compile for the first member. All members have the same kernel library."""
+        self.members[0].prepare(_first_kernels(kernels))
+
+    def submit(self) -> None:
+        """Start the queued launches of all members."""
+        _for_each(member.submit for member in self.members)
+
+    def synchronize(self) -> None:
+        """Wait for all members, and then raise the first error."""
+        self.submit()  # Otherwise the other members begin when the first has ended.
+        _for_each(member.synchronize for member in self.members)
 
     def launches(
         self,
@@ -98,128 +108,14 @@ class LogicalDevice:
         numbers: Mapping[int, Any],
         together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
-        """See `task.Accelerator`. Each launch goes to one member, divided as a member that has all kernels divides."""
-        own = [kernel for kernel in kernels if isinstance(kernel, LogicalKernel)]
-        number = next((n for n in range(len(self.members)) if all(n in kernel.bound for kernel in own)), None)
-        if number is None:
-            return [PlannedLaunch(1, step) for step in steps]
-        launches: list[PlannedLaunch] = []
-        first = 0
-        for launch in self._on_member(number, own, dying, numbers):
-            end = first + launch.kernels
-            step = steps[first]
-            if launch.kernels > 1:
-                step = self._together(own[first:end], dying[first:end], numbers, {number: [launch]})
-            launches.append(launch._replace(step=step))
-            first = end
-        return launches
+        """See `task.Accelerator`. Each kernel is a launch, so that members share the work."""
+        return [PlannedLaunch(1, step) for step in steps]
 
-    def _on_member(
-        self,
-        number: int,
-        kernels: Sequence[LogicalKernel],
-        dying: Sequence[Sequence[int]],
-        numbers: Mapping[int, Any],
-    ) -> list[PlannedLaunch]:
-        """The launches of a member for kernels that it has."""
-        own, steps = zip(*(kernel.bound[number] for kernel in kernels), strict=True)
-        return self.members[number].launches(own, steps, dying, numbers, own)
+    def choose(self, operands: Iterable[Any], refused: Container[int]) -> int:
+        """Return the number of the member for a launch that reads these values.
 
-    def _together(
-        self,
-        kernels: Sequence[LogicalKernel],
-        dying: Sequence[Sequence[int]],
-        numbers: Mapping[int, Any],
-        launches: dict[int, list[PlannedLaunch]],
-    ) -> Step:
-        """The step that runs kernels on one member, with as few launches as that one needs: those, as far as known."""
-        results = {output.item for kernel in kernels for output in kernel.task.outputs}
-        read = dict.fromkeys(source.item for kernel in kernels for source in kernel.task.inputs)
-        refused: set[int] = set()
-
-        def step_of(number: int) -> Step | None:
-            if number not in launches:
-                if not all(kernel.step(number) for kernel in kernels):
-                    refused.add(number)
-                    return None
-                with self.binding:
-                    launches[number] = self._on_member(number, kernels, dying, numbers)
-
-            def run(values: list[Any]) -> None:
-                for launch in launches[number]:
-                    launch.step(values)
-
-            return run
-
-        return self.on_one_member([item for item in read if item not in results], refused, step_of)
-
-    def on_one_member(
-        self, items: Sequence[int], refused: Container[int], step_of: Callable[[int], Step | None]
-    ) -> Step:
-        """A step that `enter` gives to a member. step_of: what runs there, by number; None if this member cannot."""
-
-        def run(values: list[Any]) -> None:
-            step = None
-            try:
-                while step is None:
-                    step = step_of(self.enter([values[item] for item in items], refused))
-                step(values)
-            finally:
-                self.leave()
-
-        return run
-
-    @property
-    def switch(self) -> Expense:
-        """What it is predicted to take besides, if a kernel follows one of another context on the same member."""
-        return self.members[0].switch
-
-    def fetch(self, nbytes: int) -> Expense:
-        """What it is predicted to take to bring a value back that lies in the memory of a member only."""
-        return self.members[0].fetch(nbytes)
-
-    def claim(self, task: Task) -> LogicalKernel | Refusal:
-        """What the first member answers."""
-        answer = self.members[0].claim(task)
-        return answer if isinstance(answer, Refusal) else LogicalKernel(self, task, answer)
-
-    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
-        """See `task.Accelerator`. Other members have the best kernels for each task."""
-        self.members[0].settle([kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)], once)
-
-    def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Let the first member do it: members have their kernels from the same place."""
-        self.members[0].prepare([kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)])
-
-    def submit(self) -> None:
-        """Let what was launched begin."""
-        self._for_each(methodcaller("submit"))
-
-    def synchronize(self) -> None:
-        """Wait until nothing is under way on any member. Raises what went wrong first, after waiting for all."""
-        self.submit()  # Otherwise the others begin when the first has ended.
-        self._for_each(methodcaller("synchronize"))
-
-    def _for_each(self, action: Callable[[AsynchronousDevice], object]) -> None:
-        """Let all that were used act before raising what the first of them raises: a warning may be an error, too."""
-        failures = []
-        for number in sorted(self._used):
-            member = self._asynchronous.get(number)
-            if member is not None:
-                try:
-                    action(member)
-                except Exception as error:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
-
-    def enter(self, operands: Iterable[Any], refused: Container[int]) -> int:
-        """The number of the member for a launch of this thread, which is in it until `leave`.
-
-        operands: values; those in the memory of a member have it as `home`, and as `launch` what computes them
-        until that is known to have ended. refused: members that cannot run the kernel.
-        In this order: where operands are being computed, because the launch waits for them anyway; where the fewest
-        launches are under way; where most bytes are that need not be copied; by turns.
+        In this order: usable members; where operands are being computed, because the launch waits for them anyway; the
+        fewest launches in flight; the most operand bytes that need no copy; turns.
         """
         count = len(self.members)
         held, pending = [0] * count, [0] * count
@@ -229,53 +125,24 @@ class LogicalDevice:
                 held[number] += value.nbytes
                 if value.launch is not None:
                     pending[number] += value.nbytes
-        thread = threading.get_ident()
+
+        def rank(number: int) -> tuple[bool, int, int, int, int]:
+            member = self.members[number]
+            turn = (number - self._turn) % count
+            return not member.usable, -pending[number], member.busy, -held[number], turn
+
         with self._choosing:
-            self._running.pop(thread, None)
-            running = list(self._running.values())
-            _, chosen = min(
-                (
-                    (
-                        not member.usable,
-                        -pending[number],
-                        running.count(number) + member.busy,
-                        -held[number],
-                        (number - self._turn) % count,
-                    ),
-                    number,
-                )
-                for number, member in enumerate(self.members)
-                if number not in refused
-            )
+            chosen = min((number for number in range(count) if number not in refused), key=rank)
             self._turn = chosen + 1
-            self._running[thread] = chosen
-            self._used.add(chosen)
         return chosen
-
-    def leave(self) -> None:
-        """The launch of this thread has returned."""
-        self._running.pop(threading.get_ident(), None)
-
-    def forget_launches(self) -> None:
-        """Those that are under way in the parent of a forked process are not in this one."""
-        self._running.clear()
-
-
-_devices: WeakSet[LogicalDevice] = WeakSet()
-
-
-def _forget_launches() -> None:
-    for device in _devices:
-        device.forget_launches()
-
-
-in_child(_forget_launches)
 
 
 class LogicalKernel:
     """A kernel that every member can have.
 
-    first: that of the first member, which answered the claim. bound: the kernel and its step, by number of the member.
+    Attributes:
+        first: Kernel of the first member, which answered the claim.
+        bound: Kernel and step by number of the member.
     """
 
     def __init__(self, owner: LogicalDevice, task: Task, first: Kernel) -> None:
@@ -291,25 +158,31 @@ class LogicalKernel:
 
     @property
     def cost(self) -> Cost:
-        """What a run is predicted to take, on any member."""
+        """Predicted cost of a run on any member."""
         return self.first.cost
 
     def bind(self) -> Step:
-        """Bind the kernel on one member; on each of the others it is bound when it gets its first launch.
+        """Bind the kernel on one member, and on each of the others with its first launch there.
 
-        Raises BuildError if no member can have it.
+        Raises:
+            BuildError: No member can have the kernel.
         """
-        owner = self.owner
-        numbers = sorted(range(len(owner.members)), key=lambda number: not owner.members[number].usable)
-        if not any(self.step(number) for number in numbers):
+        members = self.owner.members
+        if not any(self.step_on(n) for n in sorted(range(len(members)), key=lambda n: not members[n].usable)):
             raise BuildError("; ".join(dict.fromkeys(self._refused.values())))
-        return owner.on_one_member([operand.item for operand in self.task.inputs], self._refused, self.step)
+        return self._run
 
-    def step(self, number: int) -> Step | None:
-        """The step of a member, which is bound when first asked for; None if this member cannot have the kernel."""
+    def _run(self, values: list[Any]) -> None:
+        operands = [values[operand.item] for operand in self.task.inputs]
+        while (step := self.step_on(self.owner.choose(operands, self._refused))) is None:
+            pass  # This member cannot have the kernel; `bind` has found one that can.
+        step(values)
+
+    def step_on(self, number: int) -> Step | None:
+        """Return the step of a member, bound on first use, or None if the member cannot have the kernel."""
         if number in self.bound:
             return self.bound[number][1]
-        with self.owner.binding:
+        with self.owner.lock:
             if number in self.bound:
                 return self.bound[number][1]
             if number in self._refused:
@@ -322,7 +195,7 @@ class LogicalKernel:
                 step = answer.bind()
             except NpuTensorError as error:
                 if isinstance(error, BuildError) and error.pending:
-                    raise  # That is no fault of the member.
+                    raise  # The build goes on; the member is not at fault.
                 self._refused[number] = str(error)
                 if events.listeners:
                     events.emit(events.Fallback(self.task.name, member.uri, str(error)))
@@ -331,3 +204,19 @@ class LogicalKernel:
                 self.origin, self.reason = answer.origin, answer.reason
             self.bound[number] = answer, step
             return step
+
+
+def _first_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
+    return [kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)]
+
+
+def _for_each(actions: Iterable[Callable[[], object]]) -> None:
+    """Run all actions, and then raise their first exception, which may be a warning, too."""
+    failures = []
+    for action in actions:
+        try:
+            action()
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

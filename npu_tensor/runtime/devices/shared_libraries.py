@@ -1,4 +1,4 @@
-"""Where the shared libraries of XRT and of HSA are looked for. XRT runs the kernels; HSA is found and reported only.
+"""Search for the shared libraries of XRT and HSA. XRT runs the kernels; HSA is only reported.
 
 Example:
     library = XRT.find()                # LoadedLibrary, or DeviceError with a line for every place
@@ -22,14 +22,14 @@ __all__ = ["HSA", "XRT", "Attempt", "LoadedLibrary", "RuntimeLibrary", "not_foun
 
 
 class Attempt(NamedTuple):
-    """A place that was looked at in vain, and why."""
+    """A place without a usable file, and the reason."""
 
     place: str
     reason: str
 
 
 def not_found(what: str, attempts: Iterable[Attempt]) -> DeviceError:
-    """The error that says where `what` was looked for, with one line for each place."""
+    """Create the error for a failed search, with one line per place."""
     return DeviceError("\n  ".join([f"{what} was not found. Tried", *map(": ".join, attempts)]), "NOT_FOUND")
 
 
@@ -45,14 +45,14 @@ class _DlInfo(ctypes.Structure):
 
 
 class LoadedLibrary(NamedTuple):
-    """A library that is loaded and usable. named_by: the variable, "PATH" or whatever else led to it."""
+    """A usable loaded library. `named_by` is the source of its path: a variable, "PATH" or another one."""
 
     named_by: str
     path: Path
     handle: ctypes.CDLL
 
     def build_id(self) -> str:
-        """What identifies this build, as `readelf -n` prints it; "" if the linker left none."""
+        """Return the build ID as `readelf -n` prints it; empty if there is none."""
         try:
             content = self.path.read_bytes()
         except OSError:
@@ -63,14 +63,12 @@ class LoadedLibrary(NamedTuple):
 
 
 class RuntimeLibrary(NamedTuple):
-    """A library and how it is looked for.
+    """A library and its search. A place is the file, its directory, or a directory that has it in lib or lib64.
 
-    A place is the library itself, its directory, or one that has it in lib or lib64.
-
-    names: of its file, the preferred one first.
-    symbols: without which it is another library, or too old.
-    setting: the setting of `config` that names places.
-    search_paths: places of the program that come before those of the setting.
+    Attributes:
+        names: File names, the preferred one first.
+        symbols: Symbols that it must have; otherwise it is another library, or too old.
+        search_paths: Places of the program, before those of the setting.
     """
 
     purpose: str
@@ -80,14 +78,15 @@ class RuntimeLibrary(NamedTuple):
     search_paths: tuple[Path, ...] = ()
 
     def places(self) -> Iterator[tuple[str, Path]]:
-        """Where the program and the environment say that it is, and which of them says so."""
+        """Return the places that the program and the settings name, with their sources."""
         yield from (("search path", path) for path in self.search_paths)
         yield from ((config.origin(self.setting), path) for path in getattr(config, self.setting))
 
     def find(self) -> LoadedLibrary:
-        """Load the first usable one of: `places`, the directories on PATH, what the system's loader finds.
+        """Load the first usable file of: `places`, the directories on PATH, the system's loader.
 
-        Raises DeviceError (NOT_FOUND) with a line for every place that was tried.
+        Raises:
+            DeviceError: There is none (NOT_FOUND). The message has a line for each place.
         """
         entries = dict.fromkeys(filter(None, os.environ.get("PATH", "").split(os.pathsep)))
         on_path = (("PATH", Path(entry)) for entry in entries)
@@ -107,10 +106,7 @@ class RuntimeLibrary(NamedTuple):
         raise not_found(f"{self.purpose} ({' or '.join(self.names)})", attempts)
 
     def by_name(self, attempts: list[Attempt] | None = None) -> LoadedLibrary | None:
-        """What the system's loader finds by LD_LIBRARY_PATH and its own directories; one that is loaded comes first.
-
-        attempts: gets why there is none.
-        """
+        """Load the library that the system's loader finds. Failures are appended to `attempts`."""
         for name in self.names:
             library = self._load("the system's loader", name)
             if isinstance(library, LoadedLibrary):
@@ -120,23 +116,23 @@ class RuntimeLibrary(NamedTuple):
         return None
 
     def _files(self, place: Path) -> list[Path]:
-        # Absolute, because the loader takes a path without a slash for a name. os.path, because it never raises.
+        # Absolute because the loader takes a path without a slash for a name; os.path because it never raises.
         if os.path.isfile(place):
             return [place.absolute()]
         files = (place.absolute() / folder / name for folder in _FOLDERS for name in self.names)
         return [file for file in files if os.path.isfile(file)]
 
     def _load(self, named_by: str, name: str) -> LoadedLibrary | Attempt:
-        """A library by its path or by the name that the loader looks for."""
+        """Load a library by path or by name."""
         place = f"{named_by}: {name}"
         try:
             handle = ctypes.CDLL(name, os.RTLD_LAZY)
         except OSError as error:
-            # The loader's message begins with the name that it was given.
+            # The loader's message begins with the name.
             return Attempt(place, str(error).removeprefix(f"{name}: "))
         missing = [symbol for symbol in self.symbols if not hasattr(handle, symbol)]
         if missing:
-            # Else the loader would give this one again for another that has the same name inside.
+            # Otherwise the loader would return this one again for a file with the same internal name.
             _ctypes.dlclose(handle._handle)
             return Attempt(place, f"has no {', '.join(missing)}: another library, or another version")
         return LoadedLibrary(named_by, _path_of(handle, self.symbols[0]) or Path(name), handle)
@@ -146,7 +142,7 @@ _FOLDERS: Final = ("", "lib", "lib64")
 
 
 def _path_of(handle: ctypes.CDLL, symbol: str) -> Path | None:
-    """The file that a function was loaded from."""
+    """Return the file that contains a function."""
     info = _DlInfo()
     known = ctypes.CDLL(None).dladdr(ctypes.cast(handle[symbol], ctypes.c_void_p), ctypes.byref(info))
     return Path(os.fsdecode(info.file)) if known and info.file else None
@@ -162,8 +158,7 @@ XRT: Final = RuntimeLibrary(
 HSA: Final = RuntimeLibrary(
     "the HSA runtime",
     ("libhsa-runtime64.so.1", "libhsa-runtime64.so"),
-    # hsa.h and hsa_ext_amd.h: what a program needs that runs on an NPU by HSA. That this version knows NPUs at all
-    # cannot be told from its symbols.
+    # hsa.h and hsa_ext_amd.h: functions for programs on an NPU. Symbols do not reveal if this version supports NPUs.
     ("hsa_init", "hsa_iterate_agents", "hsa_queue_create", "hsa_amd_agent_iterate_memory_pools"),
     "libhsa_path",
 )

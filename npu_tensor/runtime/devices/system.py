@@ -1,4 +1,4 @@
-"""Facts of the machine that the operating system and its tools tell.
+"""Information about the machine from the operating system and its tools.
 
 Example:
     driver_version()                                            # "2.21.0,ab12cd"
@@ -19,16 +19,16 @@ from npu_tensor.errors import DeviceError
 __all__ = ["driver_version", "file_text", "pci_numbers", "processor_fields", "processor_name", "tool_output"]
 
 SECONDS: Final = 10
-"""Time for a tool to answer."""
+"""Time limit for a tool, in seconds."""
 
 
 def driver_version(root: Path = Path("/")) -> str:
-    """What the driver amdxdna says, below `root`/sys; "" if it is not loaded or has no version of its own."""
+    """Return the version of the driver amdxdna from `root`/sys; empty if it is not loaded or has no version."""
     return file_text(root / "sys/module/amdxdna/version")
 
 
 def pci_numbers(directory: Path) -> tuple[str, str, str]:
-    """Vendor, device and revision of a device by its directory in /sys, without "0x"; "" for what is not there."""
+    """Return vendor, device and revision from a directory in /sys, without "0x"; empty for missing files."""
     vendor, device, revision = (
         file_text(directory / name).removeprefix("0x") for name in ("vendor", "device", "revision")
     )
@@ -36,7 +36,7 @@ def pci_numbers(directory: Path) -> tuple[str, str, str]:
 
 
 def file_text(file: Path) -> str:
-    """The text of a small file without space around it; "" if it cannot be read."""
+    """Return the stripped text of a small file; empty if it cannot be read."""
     try:
         return file.read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -45,7 +45,7 @@ def file_text(file: Path) -> str:
 
 @cache
 def processor_fields() -> dict[str, str]:
-    """What /proc/cpuinfo says of the last processor, by name; empty where there is no such file."""
+    """Return the fields of the last processor in /proc/cpuinfo; empty if there is no such file."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -54,12 +54,12 @@ def processor_fields() -> dict[str, str]:
 
 
 def processor_name() -> str:
-    """Of this machine, as its maker calls it, or the architecture where nothing says that."""
+    """Return the maker's name of the processor, or its architecture."""
     return processor_fields().get("model name") or platform.processor() or platform.machine()
 
 
 def tool_output(*command: str) -> str:
-    """What a tool prints. Raises DeviceError with the reason if it is not there, fails or takes longer than 10 s."""
+    """Return the output of a tool. Raises DeviceError if it is missing, fails or takes longer than 10 s."""
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS

@@ -1,1 +1,1 @@
-"""What the simulated NPU and XRT share: kernels of an NPU, their names, packing and cost."""
+"""Common parts of simulated and real NPUs: kernels, their names, packing, cost and launches."""

@@ -1,18 +1,19 @@
-"""Whether what a device computed agrees with what the CPU computes, and if not, in words how it differs.
+"""Comparison of device results with CPU results, and description of the differences.
 
-    # expected: what the CPU computes from operands `as_read` by the device
+    # expected: CPU result from operands `as_read` by the device
     if reason := disagreement(got, expected, tolerance(task, output=0)):
         print(reason)  # "512 of 1024 elements differ (50.00%), NMSE 0.98; the first is 0.0 instead of 1.5 at [3]"
 
-What a float may differ by follows from how the device computes it, and is data here: `ACCURATE` for operands that a
-test chose, `SANE` for a user's. Integers must be equal, unless a float that is rounded decides what they are.
+The tolerance of a float follows from its computation on the device: `ACCURATE` for operands that a test chooses, `SANE`
+for a user's. Integers must be equal unless a rounded float decides them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,14 +28,16 @@ __all__ = ["ACCURATE", "EXACT", "SANE", "Tolerance", "as_read", "disagreement", 
 Array = np.ndarray[Any, Any]
 
 
-class Tolerance(NamedTuple):
-    """How far a result may be off.
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Allowed differences of a result.
 
-    element: what one element may differ by, as a part of its own magnitude plus the root mean square of all.
-    share: how many elements may differ by more.
-    nmse: normalised mean squared error of the others.
-    kinds: whether NaN and the infinities are told apart; what is not finite must be so on both sides in any case.
-    reason: why a result within these limits is no mistake.
+    Attributes:
+        element: Difference of an element, relative to its magnitude plus the root mean square of all.
+        share: Share of elements that may differ by more.
+        nmse: Normalized mean squared error of the other elements.
+        kinds: True if NaN and the infinities must match. Non-finite elements must be non-finite on both sides anyway.
+        reason: Source of differences within these limits.
     """
 
     element: float
@@ -47,45 +50,46 @@ class Tolerance(NamedTuple):
 EXACT: Final = Tolerance(0.0, 0.0, 0.0, True, "nothing is rounded")
 
 SHARE_OF_STEPS: Final = 1 / 32
-"""Elements that may come out on the other side of a step (comparison, rounding to integers, index of a maximum)."""
+"""Share of elements on the other side of a step (comparison, rounding to integers, index of a maximum)."""
 
 ACCURATE: Final[Mapping[DType, Tolerance]] = {
-    # An element that is rounded to the other neighbour is off by 2^-7 of its magnitude at most, and where that
-    # happens to all of them the NMSE is 3e-5. Computing with fewer bits than float32 before that is a rare one.
+    # An element rounded to the other neighbour differs by at most 2^-7 of its magnitude. If all elements do, the NMSE
+    # is 3e-5. Computing with fewer bits than float32 before that causes only a few.
     bfloat16: Tolerance(2.0**-6, 0.0, 1e-5, True, "rounded to bfloat16, maybe to the other neighbour"),
-    # Half a unit of bfloat16 in every element is an NMSE of 1.3e-6 to 5e-6, as magnitudes lie in their binades.
+    # Half a unit of bfloat16 in every element is an NMSE of 1.3e-6 to 5e-6, depending on the magnitudes.
     float16: Tolerance(2.0**-6, 0.0, 1e-5, True, "rounded to bfloat16 instead of float16"),
-    # Rounding the operands to bfloat16 would be an NMSE of 1e-6 at least, so this tells emulation from that.
+    # Rounding the operands to bfloat16 causes an NMSE of at least 1e-6, so this limit detects it.
     float32: Tolerance(2.0**-12, 0.0, 1e-9, True, "float32 from several bfloat16 products, added in another order"),
 }
-"""By dtype of the result, for finite operands of which little cancels."""
+"""Tolerances by dtype of the result, for finite operands with little cancellation."""
 
 FEW: Final = 1 / 1024
-"""Elements that may be off by any amount: nearly all of them may cancel, or a quotient makes a rounding that large."""
+"""Share of elements without a limit: nearly everything may cancel, or a quotient may amplify a rounding."""
 
 _FEW_BITS: Final = Tolerance(2.0**-4, FEW, 1e-3, False, "computed with fewer bits than float32, then rounded")
 SANE: Final[Mapping[DType, Tolerance]] = {
-    # The result may be a hundredth of its terms, and these may be off by 2^-12 of theirs.
+    # The result may be a hundredth of its terms, whose errors are up to 2^-12.
     bfloat16: _FEW_BITS,
     float16: _FEW_BITS,
     float32: Tolerance(2.0**-6, FEW, 1e-5, False, "float32 from several bfloat16 products, of which much may cancel"),
 }
-"""By dtype of the result, for a user's operands. What a broken context leaves, which is zeros, noise, or old or shifted
-data, has an NMSE of about 1. NaN passes for infinity: what infinity leaves for the other parts of a float32 is NaN."""
+"""Tolerances by dtype of the result, for a user's operands. The output of a broken context (zeros, noise, old data) has
+an NMSE of about 1. NaN passes for infinity because splitting an infinite float32 into parts produces NaN.
+"""
 
 COARSE: Final = Tolerance(2.0**-3, FEW, 1e-3, False, "a rounding is a hundredth of the largest number in a block")
-COARSE_AND_SANE: Final = COARSE._replace(element=2.0**-1, nmse=1e-1)
-"""For operands that share exponents or scales, chosen ones and a user's, of which much may cancel."""
+COARSE_AND_SANE: Final = replace(COARSE, element=2.0**-1, nmse=1e-1)
+"""Tolerances for operands with shared exponents or scales: chosen ones, and a user's with much cancellation."""
 
 LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
-"""Smaller ones, of float32 and of bfloat16, count as 0: the cores flush them."""
+"""Smallest number of float32 and bfloat16 that the cores do not flush to 0."""
 
 
 def as_read(host: HostOperand, values: Array) -> Array:
-    """A tensor's elements as the device computes with them, in the dtype they had: float16 passes through bfloat16.
+    """Round elements to the dtype of a host buffer and back, as float16 passes through bfloat16.
 
-    host: how the tensor fills a host buffer. Without this, the CPU sees digits that the device does not have, and
-    where they matter, as in 1000.5 - 1000, nothing can be said about the device.
+    Otherwise the CPU would use digits that the device does not have, and a result of 1000.5 - 1000 says nothing about
+    the device.
     """
     if values.dtype == host.dtype or host.order is not None:
         return values
@@ -94,9 +98,13 @@ def as_read(host: HostOperand, values: Array) -> Array:
 
 
 def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool = False) -> Tolerance:
-    """What result number `output` of a task may differ by. chosen: whether the operands are those of a test.
+    """Return the tolerance for a result of a task.
 
-    coarse: as `Offer` has it.
+    Args:
+        task: The task.
+        output: Number of the result.
+        chosen: True if a test chooses the operands.
+        coarse: True if operands share exponents or scales, see `Offer`.
     """
     dtype = task.outputs[output].dtype
     if _moves(task) and all(operand.dtype is dtype for operand in task.inputs[:1]):
@@ -105,21 +113,21 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool
     steps = task.program is not None and takes_steps_on_inexact(task.program, sums)
     share = SHARE_OF_STEPS if steps else 0.0
     if not dtype.is_floating_point:
-        return EXACT._replace(share=share, reason="a rounding may decide between two integers") if share else EXACT
+        return replace(EXACT, share=share, reason="a rounding may decide between two integers") if share else EXACT
     table = ACCURATE if chosen else SANE
     allowed = (COARSE if chosen else COARSE_AND_SANE) if coarse else table.get(dtype, table[float32])
-    return allowed._replace(share=max(allowed.share, share))
+    return replace(allowed, share=max(allowed.share, share))
 
 
 def _moves(task: Task) -> bool:
-    """Whether elements are only put elsewhere; an index beside them decides where."""
+    """Return True if the task only moves elements."""
     if task.kind == "map" and task.program is not None:
         return {instruction.primitive for instruction in task.program.instructions} == {"load"}
     return task.kind == "data" and not any(call.op.computes for call in task.calls)
 
 
 def nmse(got: Array, expected: Array) -> float:
-    """Sum of squared errors over sum of squares, of the elements that are finite on both sides; 0 if none is off."""
+    """Return the sum of squared errors over the sum of squares, for elements that are finite on both sides."""
     a, b = _wide(got), _wide(expected)
     finite = np.isfinite(a) & np.isfinite(b)
     return _nmse(a[finite], b[finite])
@@ -139,16 +147,25 @@ def _power(values: Array) -> float:
 
 
 def _wide(values: Array) -> Array:
-    """As float64, without what the cores flush."""
+    """Convert to float64 and flush what the cores flush."""
     with np.errstate(invalid="ignore"):  # Noise may be a signalling NaN.
         wide = values.astype(np.float64)
     return np.where(np.abs(wide) < LEAST_NORMAL, 0.0, wide)
 
 
 def disagreement(got: Array, expected: Array, allowed: Tolerance) -> str | None:
-    """What is wrong with a result in words, or None. Both arrays in the dtype that is stored, of equal shape.
+    """Describe how a result differs from the expected one. Zeros may differ in their sign.
 
-    Zeros may differ in their sign. Raises ArgumentError for arrays that cannot be compared.
+    Args:
+        got: Result in the stored dtype.
+        expected: Correct result of the same dtype and shape.
+        allowed: Tolerance.
+
+    Returns:
+        The description, or None if the difference is within the tolerance.
+
+    Raises:
+        ArgumentError: Dtypes or shapes differ.
     """
     if got.shape != expected.shape or got.dtype != expected.dtype:
         first, second = (f"{array.dtype}{list(array.shape)}" for array in (got, expected))
@@ -176,7 +193,7 @@ def disagreement(got: Array, expected: Array, allowed: Tolerance) -> str | None:
 
 
 def _counted(wrong: Array, allowed: Tolerance, got: Array, expected: Array) -> str | None:
-    """What to say if more elements are wrong than may be. Of a single element none may be."""
+    """Describe the wrong elements if there are more than allowed. A single element must be right."""
     count = int(np.count_nonzero(wrong))
     if count <= round(allowed.share * wrong.size):
         return None

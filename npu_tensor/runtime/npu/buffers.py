@@ -1,19 +1,20 @@
-"""Memory that host and NPU share: blocks of a pool, and values that live in them.
+"""Memory shared by host and NPU: blocks of a pool, and values that live in them.
 
-The NPU does not take part in the cache coherence of the processor. What one side has written, the other sees after a
-sync; a block knows what either side has written since:
+The NPU does not take part in the cache coherence of the processor. Writes of one side become visible to the other one
+by a sync, and each block records which syncs are due:
 
-    block.host_dirty        the host's caches may hold lines that memory does not have: sync before the NPU reads the
-                            block, and also before it writes it, or these lines end up on top of its result
-    block.device_dirty      the host's caches may hold lines that are older than memory: sync before the host reads
+    block.host_dirty        The host caches may hold lines that memory does not have. Sync before the NPU reads the
+                            block, and also before the NPU writes it: otherwise these lines overwrite its result.
+    block.device_dirty      The host caches may hold lines that are older than memory. Sync before the host reads.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand
@@ -23,8 +24,8 @@ from npu_tensor.runtime.npu.driver import DriverError, Memory
 from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
 __all__ = [
+    "Argument",
     "BlockPool",
-    "LaunchOperand",
     "Lease",
     "OutOfMemory",
     "ResidentBuffer",
@@ -34,42 +35,42 @@ __all__ = [
 ]
 
 PAGE: Final = 4096
-"""Bytes; the driver hands out whole pages."""
+"""Allocation granularity of the driver, in bytes."""
 
 
 class OutOfMemory(DriverError):
-    """The driver has no memory for a buffer, also after everything that was kept for reuse was given back."""
+    """The driver has no memory for a buffer, even after all free blocks were released."""
 
 
 class SharedBlock:
-    """Memory of a driver, and who has written it. free: where the block goes when its lease ends. pool: its maker."""
+    """A driver buffer with its cache state. A block that is not `reusable` does not go back to its pool."""
 
-    __slots__ = ("address", "bytes", "device_dirty", "free", "host_dirty", "memory", "nbytes", "pool")
+    __slots__ = ("address", "bytes", "device_dirty", "host_dirty", "memory", "nbytes", "pool", "reusable")
 
-    def __init__(self, memory: Memory, nbytes: int, free: list[SharedBlock], pool: BlockPool) -> None:
+    def __init__(self, memory: Memory, nbytes: int, pool: BlockPool) -> None:
         self.memory = memory
         self.nbytes = nbytes
-        self.free = free
         self.pool = pool
+        self.reusable = True
         self.bytes = memory.bytes
         self.address = memory.address
-        # The kernel clears new pages through the processor's caches.
+        # The operating system clears new pages through the processor's caches.
         self.host_dirty = True
         self.device_dirty = False
 
     def to_device(self) -> None:
-        """Let the NPU see what the host has written. Raises DriverError."""
+        """Make host writes visible to the NPU. Raises DriverError."""
         self.memory.to_device()
         self.host_dirty = False
 
     def from_device(self) -> None:
-        """Let the host see what the NPU has written. Raises DriverError."""
+        """Make NPU writes visible to the host. Raises DriverError."""
         self.memory.from_device()
         self.device_dirty = False
 
 
 class Lease:
-    """The right to use a block, for as long as the lease lives."""
+    """The right to use a block. The block returns to its pool when the lease is deleted."""
 
     __slots__ = ("block",)
 
@@ -77,37 +78,40 @@ class Lease:
         self.block = block
 
     def __del__(self) -> None:
-        self.block.free.append(self.block)
-
-
-class _Free(list[SharedBlock]):
-    """Blocks of one size that nobody uses."""
+        self.block.pool.put_back(self.block)
 
 
 class BlockPool:
-    """Hands out blocks and keeps those that come back, by size.
+    """Pool of blocks, which keeps returned blocks for reuse, by size.
 
-    create: makes memory of so many bytes; raises DriverError if it cannot. limit: bytes of free blocks that are kept.
+    Args:
+        create: Function that allocates a number of bytes, or raises DriverError.
+        limit: Upper bound on the bytes of free blocks.
     """
 
     def __init__(self, create: Callable[[int], Memory], limit: int) -> None:
         self._create = create
         self._limit = limit
-        self._free: defaultdict[int, _Free] = defaultdict(_Free)
+        self._free: defaultdict[int, list[SharedBlock]] = defaultdict(list)
+        self._retired = False
         self.nbytes = 0
-        """Bytes of all blocks that were made and not given back."""
+        """Bytes of all blocks that were allocated and not released."""
 
     def take(self, nbytes: int) -> Lease:
-        """A block of at least `nbytes`. Raises OutOfMemory."""
+        """Lease a block of at least `nbytes`. Raises OutOfMemory."""
         size = _block_size(nbytes)
-        free = self._free[size]
         try:
-            return Lease(free.pop())
+            return Lease(self._free[size].pop())
         except IndexError:
-            return Lease(self._new(size, free))
+            return Lease(self._allocate(size))
+
+    def put_back(self, block: SharedBlock) -> None:
+        """Keep the block of an ended lease for reuse."""
+        if block.reusable and not self._retired:
+            self._free[block.nbytes].append(block)
 
     def release(self) -> int:
-        """Give the free blocks back to the driver; returns their bytes."""
+        """Return the free blocks to the driver. Returns their bytes."""
         released = 0
         for size, free in list(self._free.items()):
             while free:
@@ -120,21 +124,20 @@ class BlockPool:
         return released
 
     def retire(self) -> None:
-        """Keep nothing from now on: what comes back is of a device that was let go.
+        """Release the free blocks, and from now on each block whose lease ends.
 
-        What is still leased holds the pool, perhaps for long: copies of weights until the next device needs them.
+        Copies of weights may hold leases of a closed device for a long time.
         """
+        self._retired = True
         self.release()
-        for free in list(self._free.values()):
-            free.__class__ = _Discarded
 
     def discard(self, lease: Lease) -> None:
-        """Let a block go back to the driver and not to the pool: the NPU may still write it."""
-        if lease.block.free is not _discarded:
+        """Exclude a block from reuse because the NPU may still write it."""
+        if lease.block.reusable:
             self.nbytes -= lease.block.nbytes
-            lease.block.free = _discarded
+            lease.block.reusable = False
 
-    def _new(self, size: int, free: _Free) -> SharedBlock:
+    def _allocate(self, size: int) -> SharedBlock:
         if sum(size * len(blocks) for size, blocks in list(self._free.items())) > self._limit:
             self.release()
         try:
@@ -147,37 +150,27 @@ class BlockPool:
                 text = f"no buffer of {size} bytes, {self.nbytes} are in use: {error}"
                 raise OutOfMemory(text, lost=error.lost, blameless=error.blameless) from None
         self.nbytes += size
-        return SharedBlock(memory, size, free, self)
-
-
-class _Discarded(_Free):
-    """Keeps nothing."""
-
-    def append(self, block: SharedBlock, /) -> None:
-        pass
-
-
-_discarded: Final = _Discarded()
+        return SharedBlock(memory, size, self)
 
 
 @cache
 def _block_size(nbytes: int) -> int:
-    """Whole pages, in eight steps to each power of two: at most 1/8 is unused beyond 8 pages."""
+    """Round up to pages, in eight steps per power of two: beyond 8 pages at most 1/8 is unused."""
     pages = max(1, -(-nbytes // PAGE))
     step = max(1, 1 << (pages.bit_length() - 4)) if pages > 8 else 1
     return -(-pages // step) * step * PAGE
 
 
-class LaunchOperand(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Argument:
     """A buffer of a launch.
 
-    item: of the plan; None for scratch.
-    host: how it holds the tensor, whose elements are `dtype`.
-    nbytes: that the design needs.
-    direct: whether it holds the tensor just as the tensor's own buffer does.
-    key: for copies of values.
-    result_bytes: of the tensor's own buffer, if it is a result.
-    call: the op that reads it, for messages.
+    Attributes:
+        item: Item of the plan; None for scratch memory.
+        nbytes: Bytes that the designs need, with padding.
+        result_bytes: Bytes of the tensor's own buffer, for a result.
+        call: Op that reads it first, for messages.
+        key: Key of copies of a value in this form.
     """
 
     item: int | None
@@ -185,44 +178,50 @@ class LaunchOperand(NamedTuple):
     host: HostOperand
     dtype: DType | None
     nbytes: int
-    direct: bool
-    key: int
-    result_bytes: int
-    call: Call | None
+    form: HostOperand | None = None
+    result_bytes: int = 0
+    call: Call | None = None
+    key: int = 0
+
+    @property
+    def direct(self) -> bool:
+        """True if the host buffer has the same contents as the tensor's own buffer."""
+        return self.form is None and self.item is not None
 
 
 class ResidentBuffer(Buffer):
-    """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
+    """A result of an NPU. Reading `address` waits for the result and syncs it for the host.
 
-    home: the NpuDevice, whose engine says where the host can read it; None if the CPU has computed it.
-    lease: its block, or None.
-    launch: what computes it, until that has ended.
-    operand: how the block holds the tensor.
+    Attributes:
+        home: NpuDevice that holds the value; None if the CPU has computed it.
+        launch: Launch that computes it until that has ended, or the error that replaces the value.
+        argument: Layout of the tensor in the block.
+        host: Host memory with the value, once it has been read.
     """
 
-    __slots__ = ("home", "host", "launch", "lease", "operand")
+    __slots__ = ("argument", "home", "host", "launch", "lease")
 
     host: SharedBlock | Buffer | None
     launch: Any
     lease: Lease | None
-    operand: LaunchOperand
+    argument: Argument
 
-    def __init__(self, home: Any, lease: Lease, operand: LaunchOperand) -> None:
+    def __init__(self, home: Any, lease: Lease, argument: Argument) -> None:
         self.home = home
-        self.nbytes = operand.result_bytes
+        self.nbytes = argument.result_bytes
         self.lease = lease
-        self.operand = operand
+        self.argument = argument
         self.host = None
         self.launch = None
 
     @property
     def pending(self) -> bool:
-        """Whether its launch may be under way."""
+        """True if its launch may be in flight."""
         return self.launch is not None
 
     @property
     def address(self) -> int:  # type: ignore[override]
-        """Of the first byte, for the host."""
+        """Host address of the first byte."""
         host = self.host
         if host is None:
             home = self.home
@@ -231,31 +230,31 @@ class ResidentBuffer(Buffer):
         return host.address
 
 
-def leased_copy(value: Buffer, operand: LaunchOperand, pool: BlockPool) -> Lease:
-    """A host value as a design wants it, made once for each way in which some do. Raises OutOfMemory."""
-    assert operand.dtype is not None
+def leased_copy(value: Buffer, argument: Argument, pool: BlockPool) -> Lease:
+    """Copy a host value into the form that a design reads. The copy is kept with the value. Raises OutOfMemory."""
+    assert argument.dtype is not None
     try:
         copies = value.copies
     except AttributeError:
         copies = value.copies = {}
-    copy: Lease | None = copies.get(operand.key)
-    if copy is not None and copy.block.pool is pool and copy.block.nbytes >= operand.nbytes:
+    copy: Lease | None = copies.get(argument.key)
+    if copy is not None and copy.block.pool is pool and copy.block.nbytes >= argument.nbytes:
         return copy
-    elements = flat(value, operand.dtype)  # Waits for another device that computes it.
-    lease = pool.take(operand.nbytes)
+    elements = flat(value, argument.dtype)  # Waits for another device that computes it.
+    lease = pool.take(argument.nbytes)
     lease.block.host_dirty = True
-    pack(operand.host, elements, lease.block.bytes)
-    copies[operand.key] = lease
+    pack(argument.host, elements, lease.block.bytes)
+    copies[argument.key] = lease
     return lease
 
 
 def host_form(resident: ResidentBuffer, allocator: Allocator) -> SharedBlock | Buffer:
-    """Where the host has a result whose block it may read: there, or in a buffer of the tensor's own."""
+    """Return host memory with a synced result: its block, or a new buffer if the block has another form."""
     assert resident.lease is not None
-    operand = resident.operand
-    if operand.direct:
+    argument = resident.argument
+    if argument.direct:
         return resident.lease.block
-    assert operand.dtype is not None
+    assert argument.dtype is not None
     buffer = allocator.allocate(resident.nbytes)
-    unpack(operand.host, resident.lease.block.bytes, flat(buffer, operand.dtype))
+    unpack(argument.host, resident.lease.block.bytes, flat(buffer, argument.dtype))
     return buffer

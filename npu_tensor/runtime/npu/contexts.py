@@ -1,7 +1,7 @@
-"""Hardware contexts: which binaries are loaded. The driver allows a few, for all processes together.
+"""Hardware contexts, each with one loaded binary. The driver allows a few for all processes together.
 
-A context takes about 35 ms to make and 2.6 ms to switch to, so they are kept, and the one that was used longest ago
-goes when the driver refuses another one.
+A context takes about 35 ms to create and 2.6 ms to switch to. Contexts are therefore kept, and the least recently used
+one is closed when the driver refuses another.
 """
 
 from __future__ import annotations
@@ -21,38 +21,41 @@ from npu_tensor.runtime.npu.npu_program import NpuProgram
 __all__ = ["Contexts"]
 
 MOST_CONTEXTS: Final[dict[Arch, int]] = {"aie2": 6, "aie2p": 16}
-"""Contexts that are kept unless the driver allows fewer: it counts the contexts of all processes."""
+"""Upper bound on open contexts. The driver may allow fewer because it counts those of all processes."""
 
-PAUSES: Final = (1e-3, 1e-2, 1e-1)
-"""Seconds between attempts once all contexts are given up: a thread that asks for the state of a run holds its context
-for some moments more.
+RETRY_SECONDS: Final = (1e-3, 1e-2, 1e-1)
+"""Pauses before a context is requested again after all were closed. A thread that polls a run keeps its context alive
+for a moment longer.
 """
 
 
 class Contexts:
-    """The loaded binaries of one NPU, the one used longest ago first.
+    """The open contexts of one NPU, least recently used first.
 
-    load: makes a context; raises DriverError if the driver does not. settle: waits until nothing runs in a context.
-    notices: of the NPU.
+    Args:
+        load: Function that creates a context, or raises DriverError.
+        wait: Function that waits until nothing runs in a context.
     """
 
     def __init__(
         self,
         arch: Arch,
         load: Callable[[NpuProgram], Context],
-        settle: Callable[[Context], None],
+        wait: Callable[[Context], None],
         notices: Notices,
     ) -> None:
         self._arch = arch
         self._load = load
-        self._settle = settle
+        self._wait = wait
         self._notices = notices
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
     def get(self, program: NpuProgram) -> Context:
-        """The context of a program's binary, loaded if it is not.
+        """Return the context of a program's binary, and load it if necessary.
 
-        Raises BuildError, and DriverError if the driver makes none, also after all of this process were given up.
+        Raises:
+            BuildError: The binary does not fit the program.
+            DriverError: The driver provides no context, even after all contexts of this process were closed.
         """
         context = self._loaded.get(program.binary)
         if context is not None:
@@ -60,7 +63,7 @@ class Contexts:
             return context
         while len(self._loaded) >= (config.max_contexts or MOST_CONTEXTS[self._arch]):
             self._evict()
-        pauses = iter(PAUSES)
+        pauses = iter(RETRY_SECONDS)
         while True:
             try:
                 context = self._load(program)
@@ -80,10 +83,10 @@ class Contexts:
                 return context
 
     def _evict(self) -> None:
-        """Make room: give up one context, on aie2 all. There, those that are left fail once one is gone."""
+        """Close the oldest context. On aie2 close all: the remaining ones fail once one is gone."""
         for context in list(self._loaded.values())[: None if self._arch == "aie2" else 1]:
-            self._settle(context)
-            context.close()  # First: an interrupt may come between, and what is left open must be known.
+            self._wait(context)
+            context.close()  # First: an interrupt may come between, and an open context must stay known.
             self._loaded.pop(context.program.binary, None)
             self._notices.add(events.ContextClosed(context.program.name, self._notices.uri, len(self._loaded)))
 
@@ -94,11 +97,11 @@ class Contexts:
         return iter(self._loaded.values())
 
     def smallest(self) -> Context | None:
-        """The one whose program has the smallest buffers."""
+        """Return the context whose program has the smallest buffers."""
         return min(self._loaded.values(), key=lambda context: sum(context.program.sizes), default=None)
 
     def close(self) -> None:
-        """Give up all contexts, whatever runs in them."""
+        """Close all contexts, even if something runs in them."""
         for key, context in list(self._loaded.items()):
             context.close()
             self._loaded.pop(key, None)

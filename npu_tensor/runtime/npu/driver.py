@@ -1,15 +1,15 @@
-"""What an NPU is to the runtime: memory, contexts and submissions. `runtime.xrt` and `runtime.sim` have one each.
+"""Interface between the runtime and one NPU: memory, contexts and submissions.
 
     memory = driver.allocate(4096)
-    context = driver.load(program, make_room)
+    context = driver.load(program, release_memory)
     submission = context.prepare([RunRequest(context.run(program), [memory], words)], chain=False)
     submission.start()
     while not submission.ended():
         submission.wait(1e-3)
     submission.check()
 
-Nothing here is remembered from one launch to the next but what a run is set to. What was written by whom, what lies
-where, what is under way and what is done about a fault is above it, and the same for every driver.
+`runtime.xrt` implements it for real NPUs, `runtime.sim` for simulated ones. A driver remembers only what its runs are
+set to. Dirty caches, residency, queues and faults are handled above it, in the same way for all drivers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class DriverError(Exception):
-    """What the driver or the array says when something fails.
+    """A failure that the driver or the array reports. Its `__cause__` is the original exception, if there is one.
 
-    Its cause is what was raised, if anything was. lost: whether the device is away until it is opened again. busy:
-    whether a context may be had once others are given up. blameless: whether it may befall any program, as a lack of
-    memory, and a lost device.
+    Attributes:
+        lost: True if the device is unusable until it is opened again.
+        busy: True if a context may become available once other ones are closed.
+        blameless: True if the program did not cause the failure (out of memory, device lost).
     """
 
     def __init__(self, message: str, *, lost: bool = False, busy: bool = False, blameless: bool = False) -> None:
@@ -43,38 +44,38 @@ class DriverError(Exception):
 
 
 class Memory(Protocol):
-    """A buffer. What one side has written, the other sees after a sync. Its contents may be anything at first."""
+    """A buffer shared by host and device, with undefined initial contents. Syncs make writes visible."""
 
     @property
     def bytes(self) -> Bytes:
-        """For the host. Does not keep the memory alive."""
+        """Host view of the buffer. It does not keep the memory alive."""
         ...
 
     @property
     def address(self) -> int:
-        """Of the first byte, for the host."""
+        """Host address of the first byte."""
         ...
 
     def to_device(self) -> None:
-        """Let the device see what the host has written. Raises DriverError."""
+        """Make host writes visible to the device. Raises DriverError."""
         ...
 
     def from_device(self) -> None:
-        """Let the host see what the device has written. Raises DriverError."""
+        """Make device writes visible to the host. Raises DriverError."""
         ...
 
 
 class Run(Protocol):
-    """A program in a context, ready to be launched again and again, but not twice at the same time."""
+    """A program in a context. It can be launched repeatedly, but not twice at the same time."""
 
     @property
     def context(self) -> Context:
-        """Where it was made. Once that is closed, the run cannot be used."""
+        """Context of the run. Once it is closed, the run cannot be used."""
         ...
 
 
 class RunRequest(NamedTuple):
-    """A launch. memories: one per argument of the program. words: of its runtime parameters, if it has any."""
+    """A launch: its run, one memory per argument of the program, and the words of its runtime parameters."""
 
     run: Run
     memories: Sequence[Memory]
@@ -82,49 +83,51 @@ class RunRequest(NamedTuple):
 
 
 class Submission(Protocol):
-    """Launches that were handed over together, in order."""
+    """Launches that are handed over together, in order."""
 
     def start(self) -> None:
-        """Hand them over. Raises DriverError, also if some of them have begun; returns before they have ended."""
+        """Hand the launches over without waiting for them. Raises DriverError, also if some have begun."""
         ...
 
     def ended(self) -> bool:
-        """Whether the last one has, in whatever way. Raises DriverError if the device cannot be asked."""
+        """Return True if the last launch has ended, successfully or not. Raises DriverError."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let other threads run for so long, or until the end if that can be noticed."""
+        """Let other threads run for this time, or until the end if the driver can notice it."""
         ...
 
     def check(self) -> None:
-        """Raise DriverError unless all have done their work. Called when the last one has ended."""
+        """Raise DriverError unless all launches succeeded. Called after the last one has ended."""
         ...
 
     def observed(self, number: int) -> Sequence[events.Part]:
-        """What the array has noted of the work of one launch that has ended. Nothing of a real one."""
+        """Return the events of one finished launch; empty on real hardware."""
         ...
 
     def abandon(self, *used: object) -> None:
-        """Nobody waits any more. used: what must live until the device cannot touch it."""
+        """Stop waiting, and keep the objects in `used` alive until the device cannot access them."""
         ...
 
 
 class Context(Protocol):
-    """A binary that is loaded, for all programs that have it. program: for which it was loaded."""
+    """A loaded binary, shared by all programs of this binary."""
 
     @property
-    def program(self) -> NpuProgram: ...
+    def program(self) -> NpuProgram:
+        """Program for which the context was loaded."""
+        ...
 
     def run(self, program: NpuProgram) -> Run:
-        """A run of a program. Raises DriverError."""
+        """Create a run of a program. Raises DriverError."""
         ...
 
     def prepare(self, requests: Sequence[RunRequest], chain: bool) -> Submission:
-        """Set the runs to their arguments. chain: whether they may become one list. Raises DriverError."""
+        """Set the arguments of the runs; with `chain`, they may be submitted as one list. Raises DriverError."""
         ...
 
     def close(self) -> None:
-        """Give the context up, whatever runs in it."""
+        """Release the context, even if something runs in it."""
         ...
 
 
@@ -133,21 +136,30 @@ class Driver(Protocol):
 
     @property
     def launch_seconds(self) -> float:
-        """How long the runtime waits for a launch."""
+        """Time limit of a launch, in seconds."""
         ...
 
     def open(self) -> None:
-        """Open the device, also after it was closed. Raises DeviceError."""
+        """Open the device, or open it again. Raises DeviceError."""
         ...
 
     def close(self, lost: bool) -> None:
-        """Let go of the device; its memory stays readable for the host. lost: whether it is away."""
+        """Release the device, which may be lost. The host can still read its memory."""
         ...
 
     def allocate(self, nbytes: int) -> Memory:
-        """Memory of at least so many bytes. Raises DriverError."""
+        """Allocate at least `nbytes`. Raises DriverError."""
         ...
 
-    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> Context:
-        """A new context with a program's binary. make_room: gives memory back. Raises DriverError, BuildError."""
+    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> Context:
+        """Load the binary of a program into a new context.
+
+        Args:
+            program: Program with the binary.
+            release_memory: Function that returns unused memory to the driver.
+
+        Raises:
+            DriverError: The driver provides no context.
+            BuildError: The binary does not fit the program.
+        """
         ...

@@ -1,5 +1,5 @@
-"""Keeps an NPU from its power gate: after some seconds without work it is switched off, and the next launch waits
-about 0.13 s until it is back (mlir-aie's issue 2944).
+"""Keeps an idle NPU powered. After some seconds without work the NPU is switched off, and the next launch takes about
+0.13 s longer (mlir-aie issue 2944).
 """
 
 from __future__ import annotations
@@ -12,51 +12,41 @@ from typing import Final
 __all__ = ["KeepAlive"]
 
 PERIOD_SECONDS: Final = 4.0
-"""Idle NPUs were seen to be switched off after 8 to 10 seconds."""
+"""Time between touches. Idle NPUs were seen to be switched off after 8 to 10 seconds."""
 
 
 class KeepAlive:
-    """A thread that touches a device while it is idle, until `seconds` after the last launch of the program.
+    """Thread that touches a device until `seconds` after the last launch of the program.
 
-    touch: runs something harmless. latest: when something was last submitted, by the monotonic clock.
+    Args:
+        touch: Function that runs something harmless on the device.
+        latest: Function that returns the time of the last launch, by the monotonic clock.
+        seconds: Time after the last launch during which the device is kept awake.
     """
 
-    def __init__(
-        self,
-        touch: Callable[[], None],
-        latest: Callable[[], float],
-        seconds: float,
-        wait: Callable[[float], bool] | None = None,
-    ) -> None:
+    def __init__(self, touch: Callable[[], None], latest: Callable[[], float], seconds: float) -> None:
         self._touch = touch
         self._latest = latest
         self.seconds = seconds
         self._stopped = threading.Event()
-        self._wait = wait or self._stopped.wait
         self._thread = threading.Thread(target=self._run, name="npu keepalive", daemon=True)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread still runs; it ends when the device fails."""
+        """True until the thread ends, which it also does when the device fails."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread; returns when it has ended."""
+        """End the thread and wait for it."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
-        used = self._latest()
-        mine = 0.0
-        while not self._wait(PERIOD_SECONDS / 2):
-            if self._latest() not in (used, mine):
-                used = self._latest()
-            now = time.monotonic()
-            if now - used < self.seconds and now - self._latest() >= PERIOD_SECONDS / 2:
+        while not self._stopped.wait(PERIOD_SECONDS):
+            if time.monotonic() - self._latest() < self.seconds:
                 try:
                     self._touch()
-                except Exception:  # The next launch finds out, and says so to the user.
+                except Exception:  # The next launch reports it to the user.
                     return
-                mine = self._latest()

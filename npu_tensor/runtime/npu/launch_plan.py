@@ -1,10 +1,10 @@
-"""Launches: which kernels of a plan are one, what its arguments are, and where values inside of it lie.
+"""Launch planning: grouping kernels into launches, and placing values inside a launch.
 
     for plan in launch_plans(kernels, dying, mixes=True, numbers={3: 0.125}):
         plan.kernels, plan.arguments, plan.program
 
-A value that one kernel makes and others of the same launch read stays in the NPU's memory: in an argument if somebody
-reads it afterwards, else in a part of the scratch buffer, which serves another value when it is dead.
+A value that one kernel makes for others of the same launch stays in the NPU's memory: in an argument if it is read
+after the launch, otherwise in a part of the scratch buffer, which is reused once the value is dead.
 """
 
 from __future__ import annotations
@@ -13,54 +13,34 @@ import math
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design, LastWords
-from npu_tensor.dtypes import DType
-from npu_tensor.kernels.offer import HostOperand, room
-from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.kernels.offer import HostOperand, padded_nbytes
+from npu_tensor.ops.declare import Layout
+from npu_tensor.runtime.npu.buffers import Argument
 from npu_tensor.runtime.npu.packing import form_of, host_bytes
 from npu_tensor.runtime.scratch import Lifetime, laid_out
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 
-__all__ = ["MOST_CONFIGURATIONS", "Argument", "LaunchPlan", "alone", "launch_plans"]
+__all__ = ["MOST_CONFIGURATIONS", "LaunchPlan", "launch_plans", "launch_single_kernel"]
 
 
 MOST_CONFIGURATIONS: Final = 32
-"""Of a launch, and of the launches of one context: firmware takes so many PDIs in a queue."""
+"""Limit per launch and per context: the firmware queues at most this many PDIs."""
 
 
-class Argument(NamedTuple):
-    """A buffer of a launch.
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A launch.
 
-    item: of the plan; None for scratch.
-    output: whether the NPU writes it first.
-    host: how it holds the tensor, whose elements are `dtype`.
-    nbytes: that the designs need, with room.
-    form: see `form_of`.
-    result_bytes: of the tensor's own buffer, if it is a result.
-    call: the op that reads it first, for messages.
-    """
-
-    item: int | None
-    output: bool
-    host: HostOperand
-    dtype: DType | None
-    nbytes: int
-    form: HostOperand | None = None
-    result_bytes: int = 0
-    call: Call | None = None
-
-
-class LaunchPlan(NamedTuple):
-    """kernels: in order. arguments: of the launch. program: what runs on them.
-
-    words: those of the runtime parameters, if they are part of the program. A run with others cannot be this launch.
+    Attributes:
+        words: Runtime parameters, if they are part of the program. A run with other ones cannot use this launch.
     """
 
     kernels: tuple[NpuKernel, ...]
@@ -68,14 +48,9 @@ class LaunchPlan(NamedTuple):
     program: ArrayProgram
     words: tuple[int, ...] | None = None
 
-    @property
-    def name(self) -> str:
-        """Of its kernels."""
-        return self.program.name
 
-
-def alone(kernel: NpuKernel) -> LaunchPlan:
-    """The launch of one kernel, whose arguments are the host buffers of its design."""
+def launch_single_kernel(kernel: NpuKernel) -> LaunchPlan:
+    """Plan the launch of one kernel, whose arguments are the host buffers of its design."""
     design = kernel.request.design
     arguments = [
         _argument(kernel, host, buffer.type.nbytes)
@@ -88,12 +63,17 @@ def alone(kernel: NpuKernel) -> LaunchPlan:
 def launch_plans(
     kernels: Sequence[NpuKernel], dying: Sequence[Sequence[int]], mixes: bool, numbers: Mapping[int, Any] | None
 ) -> list[LaunchPlan]:
-    """The launches of kernels that follow each other, as few as possible.
+    """Group consecutive kernels into as few launches as possible.
 
-    dying: by kernel, the items that nobody reads after it. mixes: whether a launch may have several configurations.
-    numbers: by item, what a launch of several configurations is made for if it is a full ELF, whose instructions a run
-    cannot change; None if a run writes its own numbers. A launch ends before a kernel that reads what the host must
-    look at or convert first, and where it would have more arguments or take longer than a launch may.
+    A launch ends before a kernel whose input the host must inspect or convert first, and where it would exceed the
+    limits on arguments, configurations or time.
+
+    Args:
+        kernels: Kernels in order of execution.
+        dying: Items whose last use is each kernel.
+        mixes: True if a launch may have several configurations.
+        numbers: Current scalar values by item, for launches of several configurations that are full ELFs: a run cannot
+            change their instructions. None if runs write their own scalars.
     """
     plans: list[LaunchPlan] = []
     builder = _Builder(mixes, numbers)
@@ -105,9 +85,9 @@ def launch_plans(
     return [*plans, builder.plan()]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Value:
-    """What the runs of a launch from `first` to `last` use."""
+    """Contents of a host buffer, with the first and the last run that uses them."""
 
     argument: Argument
     first: int
@@ -115,7 +95,7 @@ class _Value:
 
 
 class _Builder:
-    """A launch that kernels are added to."""
+    """A launch under construction."""
 
     def __init__(self, mixes: bool, numbers: Mapping[int, Any] | None) -> None:
         self.kernels: list[NpuKernel] = []
@@ -126,48 +106,48 @@ class _Builder:
         self._values: dict[Hashable, _Value] = {}
         self._used: list[list[_Value]] = []
 
-    def _takes(self, kernel: NpuKernel, places: Sequence[tuple[Hashable, Argument]], dies: Sequence[int]) -> bool:
-        """Whether a kernel with these host buffers can belong to the launch."""
+    def _fits(self, kernel: NpuKernel, operands: Sequence[tuple[Hashable, Argument]], dies: Sequence[int]) -> bool:
+        """Return True if a kernel with these host buffers can join the launch."""
         changes = id(kernel.request.design.configuration) not in self._configurations
         if changes and not (self._mixes and len(self._configurations) < MOST_CONFIGURATIONS):
             return False
         if self._seconds + kernel.cost.expense.seconds > config.launch_milliseconds / 1e3:
             return False
-        for key, argument in places:
+        for key, argument in operands:
             value = self._values.get(key)
             if value is None or argument.output or not value.argument.output:
                 continue
-            # What was made here stays in the NPU's memory, where the host neither looks at it nor converts it.
+            # A value made here stays in the NPU's memory, where the host neither inspects nor converts it.
             if argument.host.indexes or value.argument.form or argument.form:
                 return False
         dead = {*self._dead, *dies}
         arguments = [value.argument for value in self._values.values()]
-        arguments += [argument for key, argument in dict(places).items() if key not in self._values]
-        # One may be for scratch.
+        arguments += [argument for key, argument in dict(operands).items() if key not in self._values]
+        # One argument may be needed for scratch.
         return sum(not _is_inside(argument, dead) for argument in arguments) < HOST_BUFFERS
 
     def add(self, kernel: NpuKernel, dies: Sequence[int]) -> bool:
-        """Run a kernel behind the others; False if it cannot belong to them. dies: items that nobody reads after it."""
-        places = self._places(kernel)
-        if self.kernels and not self._takes(kernel, places, dies):
+        """Append a kernel, after which the items in `dies` are not read. Returns False if it does not fit."""
+        operands = self._operands(kernel)
+        if self.kernels and not self._fits(kernel, operands, dies):
             return False
-        place = len(self.kernels)
+        number = len(self.kernels)
         self.kernels.append(kernel)
         self._seconds += kernel.cost.expense.seconds
         self._configurations.add(id(kernel.request.design.configuration))
         self._dead |= {*dies}
         used = []
-        for key, argument in places:
-            value = self._values.setdefault(key, _Value(argument, place))
-            value.argument = value.argument._replace(nbytes=max(value.argument.nbytes, argument.nbytes))
-            value.last = place
+        for key, argument in operands:
+            value = self._values.setdefault(key, _Value(argument, number))
+            value.argument = replace(value.argument, nbytes=max(value.argument.nbytes, argument.nbytes))
+            value.last = number
             used.append(value)
         self._used.append(used)
         return True
 
-    def _places(self, kernel: NpuKernel) -> list[tuple[Hashable, Argument]]:
-        """For each host buffer of a kernel's design: what stands for its contents, and what it would be alone."""
-        places: list[tuple[Hashable, Argument]] = []
+    def _operands(self, kernel: NpuKernel) -> list[tuple[Hashable, Argument]]:
+        """Return a key for the contents of each host buffer, and its argument in a launch of its own."""
+        operands: list[tuple[Hashable, Argument]] = []
         for slot, (host, buffer) in enumerate(
             zip(kernel.offer.operands, kernel.request.design.host_buffers, strict=True)
         ):
@@ -176,22 +156,22 @@ class _Builder:
             if argument.item is None:
                 key = ("scratch", id(kernel), slot)
             elif not argument.output and key not in self._values:
-                # In the tensor's own order its bytes are the same, whatever shape a kernel gives them.
+                # In the tensor's own order the bytes are the same for any shape.
                 key = (argument.item, argument.form or math.prod(host.layout.shape), host.indexes)
-            places.append((key, argument))
-        return places
+            operands.append((key, argument))
+        return operands
 
     def plan(self) -> LaunchPlan:
-        """The launch of the kernels that were added."""
+        """Plan the launch of all added kernels."""
         kernels = self.kernels
         if len(kernels) == 1:
-            return alone(kernels[0])
+            return launch_single_kernel(kernels[0])
         values = list(self._values.values())
         inside = [value for value in values if _is_inside(value.argument, self._dead)]
         outside = [value for value in values if not _is_inside(value.argument, self._dead)]
         offsets, scratch = laid_out([Lifetime(value.argument.nbytes, value.first, value.last) for value in inside])
-        where = {id(value): HostSlice(number, 0) for number, value in enumerate(outside)}
-        where |= {id(value): HostSlice(len(outside), at) for value, at in zip(inside, offsets, strict=True)}
+        slices = {id(value): HostSlice(number, 0) for number, value in enumerate(outside)}
+        slices |= {id(value): HostSlice(len(outside), at) for value, at in zip(inside, offsets, strict=True)}
         arguments = [value.argument for value in outside]
         if scratch:
             host = HostOperand(None, True, Layout((scratch,), (1,)), (scratch,), "uint8", None)
@@ -203,7 +183,7 @@ class _Builder:
             designs = [_with_words(design, own) for design, own in zip(designs, each, strict=True)]
             words = tuple(chain.from_iterable(each))
         runs = [
-            DesignRun(design, tuple([where[id(value)] for value in used]))
+            DesignRun(design, tuple([slices[id(value)] for value in used]))
             for design, used in zip(designs, self._used, strict=True)
         ]
         name = "+".join(kernel.task.name for kernel in kernels)
@@ -212,12 +192,12 @@ class _Builder:
 
 
 def _is_inside(argument: Argument, dead: Container[int]) -> bool:
-    """Whether a value lies in the scratch buffer: nobody reads it after the launch."""
+    """Return True if a value lies in the scratch buffer because it is not read after the launch."""
     return argument.item is None or (argument.output and argument.item in dead)
 
 
 def _with_words(design: Design, words: Sequence[int]) -> Design:
-    """The design with the words that a run would give all of its runtime parameters."""
+    """Fix the runtime parameters of a design."""
     if not words:
         return design
     values = dict(design.values)
@@ -226,13 +206,14 @@ def _with_words(design: Design, words: Sequence[int]) -> Design:
 
 
 def _argument(kernel: NpuKernel, host: HostOperand, needed: int) -> Argument:
-    """What a kernel alone would have for a host buffer, of which its design needs so many bytes."""
-    task, nbytes = kernel.task, room(max(host_bytes(host), needed))
+    """Create the argument for a host buffer of which the design needs this many bytes."""
+    task, nbytes = kernel.task, padded_nbytes(max(host_bytes(host), needed))
     if host.number is None:
         return Argument(None, True, host, None, nbytes)
     if host.output:
-        item, dtype, _, result_bytes, _ = task.outputs[host.number]
-        return Argument(item, True, host, dtype, nbytes, form_of(host, dtype), result_bytes)
+        output = task.outputs[host.number]
+        form = form_of(host, output.dtype)
+        return Argument(output.item, True, host, output.dtype, nbytes, form, result_bytes=output.nbytes)
     source = task.inputs[host.number]
     assert source.dtype is not None
-    return Argument(source.item, False, host, source.dtype, nbytes, form_of(host, source.dtype), 0, task.call)
+    return Argument(source.item, False, host, source.dtype, nbytes, form_of(host, source.dtype), call=task.call)

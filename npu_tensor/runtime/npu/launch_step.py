@@ -1,10 +1,11 @@
-"""A step of a plan that launches a program on an NPU: what it reads and writes, and what it does in doubt."""
+"""Step of a plan that launches a program on an NPU, and its checks of the results."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,9 +15,9 @@ from npu_tensor.dtypes import uint8
 from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
-from npu_tensor.runtime.npu.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.npu.buffers import Argument, Lease, OutOfMemory, ResidentBuffer, leased_copy
 from npu_tensor.runtime.npu.faults import is_strict
-from npu_tensor.runtime.npu.launch_plan import Argument, LaunchPlan
+from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.launches import KernelStep, Launch, on_host
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.npu.npu_program import NpuProgram
@@ -28,32 +29,29 @@ if TYPE_CHECKING:
 __all__ = ["LaunchStep"]
 
 CHECK_INTERVAL: Final = 1000
-"""Launches of a program from one comparison with the CPU to the next: what ages or heats up shows, at little cost."""
+"""Launches of a program between two comparisons with the CPU, which reveal faults by age or heat at little cost."""
 
 
-def _operand(engine: NpuEngine, argument: Argument) -> LaunchOperand:
-    item, output, host, dtype, nbytes, form, result_bytes, call = argument
-    key = 0
-    if item is not None and not output:
-        assert dtype is not None
-        # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
-        key = engine.key(math.prod(host.layout.shape) * dtype.itemsize if form is None else form)
-    direct = item is not None and form is None
-    return LaunchOperand(item, output, host, dtype, nbytes, direct, key, result_bytes, call)
+def _with_key(engine: NpuEngine, argument: Argument) -> Argument:
+    """Add the key of copies to an argument that the NPU reads."""
+    if argument.item is None or argument.output:
+        return argument
+    assert argument.dtype is not None
+    # In the tensor's own order the bytes are the same for any shape.
+    elements = math.prod(argument.host.layout.shape)
+    key = engine.key(elements * argument.dtype.itemsize if argument.form is None else argument.form)
+    return replace(argument, key=key)
 
 
 class LaunchStep(KernelStep):
-    """Runs a launch on an NPU. steps: of each kernel by itself.
+    """Runs a launch on an NPU.
 
-    A kernel is compared with the CPU, and a launch of several with these kernels one by one, bit for bit.
+    In its first run, a kernel is compared with the CPU, and a launch of several kernels bit for bit with `steps`: the
+    launches of each kernel by itself.
     """
 
     def __init__(
-        self,
-        plan: LaunchPlan,
-        device: NpuDevice,
-        program: NpuProgram,
-        steps: Sequence[LaunchStep] = (),
+        self, plan: LaunchPlan, device: NpuDevice, program: NpuProgram, steps: Sequence[LaunchStep] = ()
     ) -> None:
         self.device = device
         self.engine = device.engine
@@ -61,18 +59,18 @@ class LaunchStep(KernelStep):
         self.steps = steps
         self.has_words = any(kernel.offer.scalars for kernel in plan.kernels)
         self.own_words = plan.words
-        self.operands = [_operand(self.engine, argument) for argument in plan.arguments]
+        self.arguments = [_with_key(self.engine, argument) for argument in plan.arguments]
         tasks = [kernel.task for kernel in plan.kernels]
-        super().__init__(tasks, program, [operand.output for operand in self.operands], device.on_host)
+        super().__init__(tasks, program, [argument.output for argument in self.arguments], device.on_host)
 
     def __call__(self, values: list[Any]) -> None:
-        """What the plan calls."""
+        """Run the step on the values of a plan."""
         if self.own_words and self._words(values) != self.own_words:
-            self._one_by_one(values)
+            self._launch_singly(values)
             return
         engine, program, latest = self.engine, self.program, self.latest
         if latest is not None and latest.phase == "running" and engine.ready:
-            engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
+            engine.wait(latest)  # Its run objects are needed again. Here the wait is without the lock.
         program.launches += 1
         if program.launches % CHECK_INTERVAL == 0 and self.device.checks_now:
             for each in (self, *self.steps):
@@ -83,21 +81,20 @@ class LaunchStep(KernelStep):
                     return
             except OutOfMemory:
                 break
-        self.launch_with_care(values)
+        self._launch_carefully(values)
 
     def _words(self, values: list[Any]) -> tuple[int, ...]:
-        """What a run gives the runtime parameters of its kernels."""
+        """Return the runtime parameters of the kernels."""
         return tuple([word for kernel in self.kernels for word in kernel.words(values)])
 
-    def _one_by_one(self, values: list[Any]) -> None:
-        """Launch each kernel by itself."""
+    def _launch_singly(self, values: list[Any]) -> None:
         for step in self.steps:
             step(values)
 
     def launch(self, values: list[Any]) -> Launch | None:
-        """Enqueue one run; its results are in `values` at once. None if there was a fault meanwhile.
+        """Enqueue one run, and store its results in `values` at once. Returns None if there was a fault meanwhile.
 
-        Raises OutOfMemory and what the user's values cause.
+        Raises OutOfMemory, and IndexError for an index that is out of range.
         """
         engine, device = self.engine, self.device
         faults = engine.faults
@@ -105,16 +102,15 @@ class LaunchStep(KernelStep):
         words = self._words(values) if self.has_words and self.own_words is None else ()
         leases: list[Lease] = []
         results: list[tuple[int, ResidentBuffer]] = []
-        take = engine.pool.take
-        for operand in self.operands:
-            item = operand.item
-            if not operand.output:
-                leases.append(self._reading(operand, values[item]))  # type: ignore[index]
+        for argument in self.arguments:
+            item = argument.item
+            if not argument.output:
+                leases.append(self._lease_of(argument, values[item]))  # type: ignore[index]
                 continue
-            lease = take(operand.nbytes)
+            lease = engine.pool.take(argument.nbytes)
             leases.append(lease)
             if item is not None:
-                results.append((item, ResidentBuffer(device, lease, operand)))
+                results.append((item, ResidentBuffer(device, lease, argument)))
         launch = Launch(self, leases, inputs, results, words)
         if not engine.enqueue(launch, faults):
             return None
@@ -122,12 +118,12 @@ class LaunchStep(KernelStep):
             values[item] = result
         return launch
 
-    def _reading(self, operand: LaunchOperand, value: Buffer) -> Lease:
-        """Where the NPU finds a value."""
+    def _lease_of(self, argument: Argument, value: Buffer) -> Lease:
+        """Return a block with a value in the form that the NPU reads."""
         engine = self.engine
-        if operand.host.indexes is not None:
-            assert operand.dtype is not None
-            check_indexes(operand.host, flat(value, operand.dtype), operand.call)
+        if argument.host.indexes is not None:
+            assert argument.dtype is not None
+            check_indexes(argument.host, flat(value, argument.dtype), argument.call)
         if isinstance(value, ResidentBuffer) and value.home is self.device:
             pending = value.launch
             if pending is not None and (
@@ -137,39 +133,39 @@ class LaunchStep(KernelStep):
             ):
                 engine.finish(pending)
             lease = value.lease
-            if lease is not None and operand.direct and value.operand.direct:
+            if lease is not None and argument.direct and value.argument.direct:
                 block = lease.block
-                if block.nbytes >= operand.nbytes and block.pool is engine.pool:
+                if block.nbytes >= argument.nbytes and block.pool is engine.pool:
                     return lease
         since = time.perf_counter()
-        lease = leased_copy(value, operand, engine.pool)
+        lease = leased_copy(value, argument, engine.pool)
         if events.listeners:
             engine.notices.add_phase("convert", since)
         return lease
 
-    def launch_with_care(self, values: list[Any]) -> None:
-        """Where something is in doubt: the first run of a kernel, every thousandth, or the device after a fault."""
+    def _launch_carefully(self, values: list[Any]) -> None:
+        """Launch a program that needs a comparison, or on a device that is not trusted."""
         engine, program = self.engine, self.program
         engine.check_process()
         reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
-        if program.refused and self.steps:  # Such as where a file declares fewer host buffers.
-            self._one_by_one(values)
+        if program.refused and self.steps:  # For example, its file declares too few host buffers.
+            self._launch_singly(values)
             return
         if reason:
-            self._leave(values, reason)
+            self._fall_back(values, reason)
             return
         engine.synchronize()
         try:
             engine.reopen()
             while (launch := self.launch(values)) is None:
-                pass  # What it reads was abandoned, and is computed by now.
+                pass  # Its inputs were abandoned, and are computed by now.
         except DeviceError as error:
             engine.health.failed(str(error))
-            self._leave(values, str(error))
+            self._fall_back(values, str(error))
             return
         except OutOfMemory as error:
-            if self.steps:  # Of which each needs less at once.
-                self._one_by_one(values)
+            if self.steps:  # Each of them needs less memory at once.
+                self._launch_singly(values)
                 return
             engine.decline(self.program, error)
             self.on_host(values)
@@ -178,8 +174,8 @@ class LaunchStep(KernelStep):
         if launch.on_device and not (program.checked and engine.health.trusted):
             self._compare(launch)
 
-    def _leave(self, values: list[Any], reason: str) -> None:
-        """Let the CPU compute it while the device or the kernel is not to be used. Raises LaunchError if strict."""
+    def _fall_back(self, values: list[Any], reason: str) -> None:
+        """Run on the CPU because the device or the kernel must not be used. Raises LaunchError in strict mode."""
         uri = self.device.uri
         if is_strict():
             raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")
@@ -188,10 +184,10 @@ class LaunchStep(KernelStep):
         self.on_host(values)
 
     def _compare(self, launch: Launch) -> None:
-        """Compare the results of a launch that has ended with the CPU's, or with those of its kernels one by one."""
+        """Compare the results of a finished launch with those of the CPU or of its kernels one by one."""
         faults = self.engine.faults
-        cause, right = self._differs_singly(launch) if self.steps else self._differs_from_host(launch)
-        if self.engine.faults != faults:  # Of what it was compared with, which the CPU has computed in part.
+        cause, right = self._compare_singly(launch) if self.steps else self._compare_with_host(launch)
+        if self.engine.faults != faults:  # A single launch failed, so the CPU has computed a part of `right`.
             launch.replaced(right)
             return
         if cause is not None:
@@ -204,21 +200,21 @@ class LaunchStep(KernelStep):
             if self.device.checked is not None:
                 self.device.checked.add(self.program.key)
 
-    def _differs_singly(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
-        """How the results differ from those of the kernels one by one, and these."""
+    def _compare_singly(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
+        """Return the difference from the results of the kernels one by one, if any, and these results."""
         values = launch.values()
-        self._one_by_one(values)
+        self._launch_singly(values)
         right = [values[item] for item, _ in launch.results]
         for (_, result), expected in zip(launch.results, right, strict=True):
             if bytes(flat(result, uint8)) != bytes(flat(expected, uint8)):
                 return f"a result of the {len(self.kernels)} kernels is not what they give one by one", right
         return None, right
 
-    def _differs_from_host(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
-        """How the results differ from the CPU's, and what the CPU computes."""
+    def _compare_with_host(self, launch: Launch) -> tuple[str | None, Sequence[Buffer]]:
+        """Return the difference from the CPU's results, if any, and these results."""
         (kernel,) = self.kernels
         task = kernel.task
-        right = on_host(launch, self._as_read(launch))
+        right = on_host(launch, self._inputs_as_read(launch))
         numbers = {output.item: number for number, output in enumerate(task.outputs)}
         for (item, result), expected in zip(launch.results, right, strict=True):
             dtype = task.outputs[numbers[item]].dtype
@@ -228,12 +224,12 @@ class LaunchStep(KernelStep):
                 return f"its result differs from the CPU's: {wrong}", on_host(launch)
         return None, right
 
-    def _as_read(self, launch: Launch) -> list[Any]:
-        """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
+    def _inputs_as_read(self, launch: Launch) -> list[Any]:
+        """Return the inputs of a launch, rounded if their host buffers have a smaller dtype."""
         values = dict(zip(self.inputs, launch.inputs, strict=True))
-        for operand in self.operands:
-            host, dtype, item = operand.host, operand.dtype, operand.item
-            if not operand.output and item is not None and dtype is not None and host.dtype != dtype.name:
+        for argument in self.arguments:
+            host, dtype, item = argument.host, argument.dtype, argument.item
+            if not argument.output and item is not None and dtype is not None and host.dtype != dtype.name:
                 rounded = as_read(host, flat(values[item], dtype))
                 values[item] = Buffer.from_array(np.ascontiguousarray(rounded))
         return [*values.values()]

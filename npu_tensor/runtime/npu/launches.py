@@ -1,7 +1,7 @@
-"""Launches: what was asked of an NPU and has not ended, and how it is handed over.
+"""Launches: runs that were requested from an NPU and have not ended, and their submission.
 
-Launches of one context are submitted together as a batch. A driver works in order, so that the last one's end tells
-that all have ended.
+Launches of one context are submitted together as a batch. A driver works in order, so all have ended when the last one
+has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Thread, current_thread
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.runtime.memory import Buffer
@@ -19,22 +19,23 @@ from npu_tensor.runtime.npu.driver import Context, DriverError, Run, RunRequest,
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.task import Step, Task
 
-__all__ = ["KernelStep", "Launch", "LaunchBatch", "on_host", "run_alone", "sync_to_device"]
+__all__ = ["KernelStep", "Launch", "LaunchBatch", "on_host", "run_to_end", "sync_to_device"]
 
 _SPIN_SECONDS: Final = 300e-6
 _LONGEST_PAUSE: Final = 1e-3
-"""Most launches end within some hundred microseconds; for those that do not, waiting should cost little."""
+"""Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
 
 
 class KernelStep:
-    """What the launches of one step of a plan share. compute: makes a step that computes a task on the CPU.
+    """State shared by the launches of one step of a plan.
 
-    tasks: of its kernels, in order.
-    inputs: items of the plan that are not made in the launch.
-    writes: for each buffer whether the NPU writes it.
-    run: the latest, which belongs to a context.
-    latest: the newest batch that has it.
-    queued: whether it waits to be submitted.
+    Attributes:
+        tasks: Tasks of its kernels, in order.
+        inputs: Items of the plan that are not made in the launch.
+        writes: For each buffer, True if the NPU writes it.
+        run: Latest run, which belongs to a context.
+        latest: Newest batch with a launch of this step.
+        queued: True if a launch waits to be submitted.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class KernelStep:
 
     @cached_property
     def on_host(self) -> Step:
-        """The same tasks on the CPU, compiled when first asked for."""
+        """Step that runs the same tasks on the CPU, compiled on first use."""
         steps = [self._compute(task) for task in self.tasks]
 
         def run(values: list[Any]) -> None:
@@ -66,14 +67,13 @@ class KernelStep:
 
 @dataclass(eq=False, slots=True)
 class Launch:
-    """One run of a step: enough to submit it, and to compute it on the CPU instead.
+    """One run of a step, with everything to submit it or to compute it on the CPU instead.
 
-    leases: its buffers, in the order of the design's.
-    inputs: values, as the step's.
-    results: by item, at least one.
-    thread: that asked for it.
-    on_device: whether the NPU computed it.
-    error: what its results are instead of values.
+    Attributes:
+        leases: Buffers in the order of the program's arguments.
+        results: Result buffers by item, at least one.
+        on_device: True if the NPU has computed it.
+        error: Error that replaces its results.
     """
 
     step: KernelStep
@@ -88,18 +88,18 @@ class Launch:
 
     @property
     def pending(self) -> bool:
-        """Whether it has neither values nor an error yet."""
+        """True if it has neither values nor an error yet."""
         return self.results[0][1].launch is self
 
     def values(self, inputs: Sequence[Any] | None = None) -> list[Any]:
-        """A list of values for steps that compute the same, with its inputs, or others in their place."""
+        """Create a list of values for steps that compute the same, from its own inputs or from replacements."""
         values: list[Any] = [None] * self.step.size
         for item, value in zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True):
             values[item] = value
         return values
 
     def request(self, context: Context) -> RunRequest:
-        """What a context is asked for. Raises DriverError."""
+        """Create the request for a context. Raises DriverError."""
         step = self.step
         run = step.run
         if run is None or run.context is not context:
@@ -107,21 +107,21 @@ class Launch:
         return RunRequest(run, [lease.block.memory for lease in self.leases], self.words)
 
     def completed(self) -> None:
-        """The NPU has computed it."""
+        """Record that the NPU has computed it."""
         self.on_device = True
         for _, result in self.results:
             result.launch = None
 
     def failed(self, error: Exception) -> None:
-        """Its results are an error, raised where they are read."""
+        """Replace its results by an error, which reading them raises."""
         self.error = error
         for _, result in self.results:
             result.lease = None
             result.launch = error
 
     def replaced(self, values: Sequence[Any]) -> None:
-        """The CPU has computed it. values: one per result."""
-        # The first result last, which `pending` asks: an interrupt may come between.
+        """Store results that the CPU has computed."""
+        # The first result last because `pending` reads it: an interrupt may come between.
         for (_, result), value in reversed(list(zip(self.results, values, strict=True))):
             result.host = value
             result.home = None
@@ -132,9 +132,9 @@ class Launch:
 class LaunchBatch:
     """Launches that are submitted together.
 
-    phase: "submitting", "running", then "done" or "abandoned". One that nobody submits now and that is still in the
-    first phase was interrupted. launches: none of one that has ended. program: what all of them run. submission: what
-    was handed over, until the end. chained: whether that may be a list.
+    Attributes:
+        phase: State of the batch. One that is "submitting" while no thread submits it was interrupted.
+        chained: True if the submission may be a list of runs.
     """
 
     __slots__ = ("chained", "context", "deadline", "launches", "phase", "program", "submission")
@@ -142,7 +142,7 @@ class LaunchBatch:
     def __init__(self, launches: list[Launch]) -> None:
         self.launches = launches
         self.program = launches[0].step.program
-        self.phase = "submitting"
+        self.phase: Literal["submitting", "running", "done", "abandoned"] = "submitting"
         self.chained = False
         self.context: Context | None = None
         self.submission: Submission | None = None
@@ -154,40 +154,38 @@ class LaunchBatch:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody will hear of it from the NPU."""
+        """True if the runtime does not wait for the NPU any more."""
         return self.phase == "abandoned"
 
     def begin(self, context: Context, chains: bool, seconds: float) -> None:
-        """Hand the launches over. chains: whether they may be a list. seconds: that they may take. Raises DriverError.
-
-        The submission is known before it begins: an interrupt may come between.
-        """
+        """Submit the launches, as a list if `chains` allows it, with a time limit in seconds. Raises DriverError."""
         self.chained = chains and len(self.launches) > 1
+        # Stored before it begins: an interrupt may come between.
         self.submission = context.prepare([launch.request(context) for launch in self.launches], self.chained)
         self.submission.start()
         self.deadline = time.monotonic() + seconds
         self.phase = "running"
 
-    def end(self, phase: str) -> None:
-        """Let go of the context, as steps remember the batch. phase: "done" or "abandoned"."""
+    def end(self, phase: Literal["done", "abandoned"]) -> None:
+        """Change the phase and release the context, because steps keep the batch."""
         self.phase = phase
         self.submission = self.context = None
 
     def pause(self, since: float) -> None:
-        """Let other threads run before the NPU is asked again."""
+        """Let other threads run before the NPU is polled again. The wait began at `since`."""
         waited = time.perf_counter() - since
         if (submission := self.submission) is not None:
             submission.wait(0 if waited < _SPIN_SECONDS else min(waited / 8, _LONGEST_PAUSE))
 
     def late(self, progress: float, seconds: float) -> bool:
-        """Whether it takes longer than launches may. progress: when another one was last seen to have ended."""
+        """Return True if the time limit has passed, since the submission and since another batch made `progress`."""
         return time.monotonic() > max(self.deadline, progress + seconds)
 
 
-def run_alone(submission: Submission, seconds: float, *used: object) -> None:
-    """Hand a submission over and return when it has ended. seconds: that it may take.
+def run_to_end(submission: Submission, seconds: float, *used: object) -> None:
+    """Run a submission. Raises DriverError if it fails or exceeds the time limit in seconds.
 
-    used: what must live until the device cannot touch it. Raises DriverError if it fails or takes longer.
+    The objects in `used` stay alive until the device cannot access them.
     """
     try:
         submission.start()
@@ -203,7 +201,7 @@ def run_alone(submission: Submission, seconds: float, *used: object) -> None:
 
 
 def sync_to_device(launches: Sequence[Launch]) -> None:
-    """Let the NPU see what the host has written to the buffers of launches. Raises DriverError."""
+    """Make host writes to the buffers of launches visible to the NPU. Raises DriverError."""
     for launch in launches:
         for lease, written in zip(launch.leases, launch.step.writes, strict=True):
             block = lease.block
@@ -214,7 +212,7 @@ def sync_to_device(launches: Sequence[Launch]) -> None:
 
 
 def on_host(launch: Launch, inputs: Sequence[Any] | None = None) -> list[Buffer]:
-    """The results of a launch, computed by the CPU. inputs: other values than its own. Raises what the values cause."""
+    """Compute the results of a launch on the CPU, from its own inputs or from replacements."""
     values = launch.values(inputs)
     launch.step.on_host(values)
     return [values[item] for item, _ in launch.results]

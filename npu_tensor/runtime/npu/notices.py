@@ -1,4 +1,4 @@
-"""The events of an NPU: collected while a lock is held, emitted without it, as a listener may do anything.
+"""Events of an NPU, collected under its lock and emitted without it, because a listener may do anything.
 
 Example:
     notices = Notices("sim:npu2")
@@ -20,7 +20,7 @@ __all__ = ["Notices"]
 
 
 class Notices:
-    """The events that are yet to be emitted. uri: of the NPU."""
+    """Pending events of the NPU with this URI."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -29,29 +29,29 @@ class Notices:
 
     @property
     def pending(self) -> bool:
-        """Whether there are events to emit."""
+        """True if there are events to emit."""
         return bool(self._events or self._of_threads)
 
     def add(self, event: events.Event) -> None:
-        """Emit an event later, if anybody listens by now; a part of what this thread does joins it at once."""
+        """Queue an event if there is a listener. A part of this thread's current event joins that event at once."""
         if events.listeners and not events.collected(event):
             self._events.append(event)
 
     def add_to(self, thread: Thread, event: events.Event) -> None:
-        """The same for a part of what another thread does, which joins it when that thread emits events."""
+        """Queue a part of another thread's event. It joins that event when the thread emits."""
         if thread is current_thread() or not thread.is_alive():
             self.add(event)
         elif events.listeners:
             self._of_threads.setdefault(thread, []).append(event)
 
     def add_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
-        """Something was done from then, by time.perf_counter, until now, which is returned."""
+        """Queue a phase that began at `since`, by time.perf_counter, and ends now. Returns the current time."""
         now = time.perf_counter()
         self.add(events.Phase(name, self.uri, now - since, when=now))
         return now
 
     def emit(self) -> None:
-        """Emit the events in their order; of those that are for a thread, the ones for this one or one that ended."""
+        """Emit the events in order, and the parts of this thread's event or of threads that have ended."""
         for thread in tuple(self._of_threads):
             if thread is current_thread() or not thread.is_alive():
                 for part in self._of_threads.pop(thread, ()):
@@ -60,11 +60,11 @@ class Notices:
         while self._events:
             try:
                 event = self._events.pop(0)
-            except IndexError:  # Another thread emits it.
+            except IndexError:  # Another thread has emitted it.
                 break
             events.emit(event)
 
     def forget(self) -> None:
-        """Emit none of the events."""
+        """Drop all events."""
         self._events.clear()
         self._of_threads.clear()

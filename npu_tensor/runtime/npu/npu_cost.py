@@ -1,4 +1,4 @@
-"""What kernels of an NPU, and the copies around them, are predicted to take; for simulated ones as for real ones."""
+"""Predicted costs of NPU kernels and of the copies around them, for real and simulated devices."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ NOTHING = Move(Expense(0.0, 0.0, 0.0))
 
 
 class NpuCosts:
-    """The costs of one device. rates: of the NPU; processor: of its host.
+    """Costs of one device.
 
-    full_elfs: whether a launch of several configurations has a context of its own, as it is a full ELF. Else all of a
-    plan share one, where a launch can have several.
+    Args:
+        full_elfs: True if a launch of several configurations is a full ELF and has a hardware context of its own.
+            Otherwise all launches of a plan share one context.
     """
 
     def __init__(self, rates: NpuRates, processor: ProcessorRates, full_elfs: bool = True) -> None:
@@ -29,32 +30,31 @@ class NpuCosts:
         self.full_elfs = full_elfs
 
     @property
-    def launch(self) -> Expense:
-        """What a launch takes besides its kernels. The processor sleeps once it has begun."""
+    def launch_cost(self) -> Expense:
+        """Overhead of a launch without its kernels. The processor sleeps once the launch has begun."""
         host, on_array = self.processor.expense(self.rates.python_seconds), self._on_array(self.rates.dispatch_seconds)
         return Expense(host.seconds + on_array.seconds, host.processor_seconds, host.joules + on_array.joules)
 
     @property
-    def switch(self) -> Expense:
-        """What a launch takes more behind one of other configurations, mostly in another hardware context."""
+    def switch_cost(self) -> Expense:
+        """Extra cost of a launch whose configuration differs from the previous one."""
         change = self.rates.change_seconds
         return self._on_array(self.rates.switch_seconds if self.full_elfs or change is None else change)
 
     @property
-    def change(self) -> Expense | None:
-        """What another configuration within a launch takes, if there can be one."""
+    def reconfiguration_cost(self) -> Expense | None:
+        """Cost of another configuration within a launch; None if a launch can have only one."""
         seconds = self.rates.change_seconds
         return None if seconds is None else self._on_array(seconds)
 
-    def fetch(self, nbytes: int) -> Expense:
-        """What it takes until the host sees a result that it can read where it is."""
+    def fetch_cost(self, nbytes: int) -> Expense:
+        """Return the cost of a sync after which the host can read a result of `nbytes`."""
         return self.processor.expense(nbytes * self.rates.sync_seconds_per_byte)
 
     def kernel(self, task: Task, offer: Offer, counters: Counters, prediction: Prediction, context: int) -> Cost:
-        """Of a kernel whose design counts and predicts that, with what moves its operands.
+        """Compute the cost of a kernel from its counters and prediction, including operand transfers.
 
-        The array works as long as the slowest of: the busiest core and the busiest DMA channel of the design, and its
-        traffic with the host memory.
+        The slowest of three limits decides: the busiest core, the busiest DMA channel, and the host memory traffic.
         """
         memory = counters.ddr_bytes / self.rates.bytes_per_second
         busy = max(prediction.compute / self.rates.core_rate, prediction.stream, memory) + self.rates.step_seconds
@@ -69,11 +69,11 @@ class NpuCosts:
         return Cost(self._on_array(busy), counters.ddr_bytes, context, reads, writes)
 
     def _on_array(self, seconds: float) -> Expense:
-        """Of what the processor sleeps through."""
+        """Return the expense of time during which the CPU sleeps."""
         return Expense(seconds, 0.0, seconds * self.rates.watts)
 
     def _move(self, hosts: list[HostOperand], dtype: DType | None) -> Move:
-        """Of a tensor into the host buffers that hold it, or out of the one that does; a number takes nothing."""
+        """Compute the cost of moving a tensor between its own buffer and its host buffers. Scalars cost nothing."""
         if dtype is None or not hosts:
             return NOTHING
         rates, seconds, forms = self.rates, 0.0, []
@@ -82,8 +82,8 @@ class NpuCosts:
             forms.append(form)
             if form is not None:
                 seconds += math.prod(host.padded) / rates.converted_elements
-            elif not host.output:  # The host reads such a result where it is.
+            elif not host.output:  # The host reads such a result in place.
                 seconds += elements * dtype.itemsize / rates.copied_bytes
             seconds += host_bytes(host) * rates.sync_seconds_per_byte
-        # A tensor that fills several buffers is shared by those that want all of them in the same way.
+        # Kernels share a copy in several buffers only if they need all of them in the same form.
         return Move(self.processor.expense(seconds), forms[0] if len(set(forms)) == 1 else tuple(forms))

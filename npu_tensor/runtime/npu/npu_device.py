@@ -1,6 +1,6 @@
-"""What simulated and real NPUs have in common: all but their driver, their costs and where their kernels come from.
+"""Base class of simulated and real NPUs: everything except their driver, their costs and the source of their kernels.
 
-A step of a plan enqueues a launch and returns; its results say so when they are looked at.
+A step of a plan enqueues a launch and returns. Reading a result waits for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ __all__ = ["NpuDevice"]
 class NpuDevice(ABC):
     """A device that runs the kernels of `npu_tensor.kernels`. See `task.Accelerator` and `task.AsynchronousDevice`.
 
-    on_host: the step that computes a task on the CPU. self_checks: whether first results are compared with the CPU's.
+    Attributes:
+        on_host: Function that creates a step for a task on the CPU.
+        self_checks: True if first results are compared with the CPU's.
     """
 
     fusion = FUSION
@@ -50,26 +52,32 @@ class NpuDevice(ABC):
     @property
     @abstractmethod
     def costs(self) -> NpuCosts:
-        """Of its kernels."""
+        """Predicted costs of its kernels."""
 
     @abstractmethod
     def kernels(self) -> KernelLibrary:
-        """Where the kernels of all such devices come from."""
+        """Return the kernel library of all devices of this class."""
 
     @abstractmethod
     def open_engine(self) -> NpuEngine:
-        """What runs on the device. Called once. Raises DeviceError if it cannot be opened."""
+        """Open the device. Called once. Raises DeviceError."""
 
     @abstractmethod
     def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> NpuProgram:
-        """What its driver loads for a launch. artifacts: of its kernels. packed: see `packed`.
+        """Create the program that the driver loads for a launch.
 
-        Raises BuildError, also where the files of a launch of several kernels are not there.
+        Args:
+            plan: The launch.
+            artifacts: Files of each of its kernels.
+            packed: Files of all kernels in a shared binary, see `packed`.
+
+        Raises:
+            BuildError: The files do not fit, or a launch of several kernels cannot be built.
         """
 
     @property
     def engine(self) -> NpuEngine:
-        """What runs on the device; begun when the first kernel is bound. Raises DeviceError."""
+        """Engine of the device, opened on first use. Raises DeviceError."""
         if self._engine is None:
             with lock:
                 if self._engine is None:
@@ -78,18 +86,18 @@ class NpuDevice(ABC):
 
     @property
     def library(self) -> KernelLibrary:
-        """Where its kernels come from. Opens the device first. Raises DeviceError."""
-        _ = self.engine  # Before anything is compiled for it.
+        """Kernel library. Opens the device before anything is compiled for it. Raises DeviceError."""
+        _ = self.engine
         return self.kernels()
 
     @property
     def checked(self) -> CheckedKernels | None:
-        """The kernels that are known to be right here, if that is remembered."""
+        """Persistent record of kernels that gave correct results here, if the device has one."""
         return None
 
     @property
     def busy(self) -> int:
-        """Launches that have not ended, as far as is known."""
+        """Number of launches that are not known to have ended."""
         return 0 if self._engine is None else self._engine.busy
 
     @property
@@ -99,77 +107,77 @@ class NpuDevice(ABC):
 
     @property
     def checks_now(self) -> bool:
-        """Whether results are compared with the CPU's without a reason."""
+        """True if first and periodic results are compared with the CPU's."""
         return self.self_checks and config.self_check
 
     def step(
         self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step], packed: Sequence[Artifact] = ()
     ) -> Step:
-        """The step of a launch, which enqueues it. steps: of each kernel by itself, unless it is one. See `program`."""
+        """Create the step of a launch; `steps` are those of its kernels one by one. See `program`."""
         program = self.engine.known(self.program(plan, artifacts, packed))
         if not self.checks_now or (self.checked is not None and program.key in self.checked):
             program.checked = True
         return LaunchStep(plan, self, program, [step for step in steps if isinstance(step, LaunchStep)])
 
     def submit(self) -> None:
-        """Let what was launched begin."""
+        """Start the queued launches."""
         if self._engine is not None:
             self._engine.submit()
 
     def synchronize(self) -> None:
-        """Wait until all that was launched has ended. See `NpuEngine.synchronize`."""
+        """Wait until all launches have ended. See `NpuEngine.synchronize`."""
         if self._engine is not None:
             self._engine.synchronize()
 
     def claim(self, task: Task) -> NpuKernel | Refusal:
-        """A kernel of one of the families, or what they say against the task."""
+        """Return a kernel of one of the families, or their reasons against the task."""
         answer = families.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else NpuKernel(self, task, answer)
 
     @property
     def can_build(self) -> bool:
-        """Whether kernels that have no binary may be built, and there is a compiler."""
+        """True if kernels without a binary may be built, and a compiler is available."""
         return config.jit != "off" and self.kernels().backend.missing() is None
 
     def is_ready(self, kernel: NpuKernel) -> bool:
-        """Whether its binary is somewhere, so that nothing has to be built."""
+        """Return True if the kernel has a binary, so that nothing must be built."""
         return self.kernels().ready(kernel.request) is not None
 
     def is_loaded(self, kernel: NpuKernel) -> bool:
-        """Whether there is a context for its configuration alone."""
+        """Return True if a context with only the kernel's configuration is open."""
         artifact = None if self._engine is None else self.kernels().ready(kernel.request)
         return artifact is not None and artifact.key in self.engine.contexts
 
-    def settle(self, kernels: Sequence[Kernel], once: bool) -> None:
+    def share_configurations(self, kernels: Sequence[Kernel], once: bool) -> None:
         """See `task.Accelerator`."""
         share_configurations([kernel for kernel in kernels if isinstance(kernel, NpuKernel)], self, once)
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Make the designs and compile them, if the device can be opened."""
+        """Create and compile the designs, if the device can be opened."""
         own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
-        with suppress(DeviceError):  # Binding says why.
+        with suppress(DeviceError):  # Binding raises it.
             self.engine.check_process()
             self.library.prepare([kernel.request for kernel in own if not kernel.is_too_long])
 
     @property
-    def launch(self) -> Expense:
-        """What a launch is predicted to take besides its kernels."""
-        return self.costs.launch
+    def launch_cost(self) -> Expense:
+        """Predicted overhead of a launch, without its kernels."""
+        return self.costs.launch_cost
 
     @property
-    def switch(self) -> Expense:
-        """What it is predicted to take besides, if a launch follows one of another context."""
-        return self.costs.switch
+    def switch_cost(self) -> Expense:
+        """Predicted extra cost of a launch that follows one of another hardware context."""
+        return self.costs.switch_cost
 
     @property
-    def change(self) -> Expense | None:
-        """What another configuration within a launch is predicted to take; None if a launch has one."""
-        return self.costs.change if config.launch_milliseconds else None
+    def reconfiguration_cost(self) -> Expense | None:
+        """Predicted cost of another configuration within a launch; None if a launch can have only one."""
+        return self.costs.reconfiguration_cost if config.launch_milliseconds else None
 
     @property
     def shared_contexts(self) -> int:
-        """How many configurations of a plan fit in one binary, for all its launches. A full ELF serves one launch."""
-        return 1 if self.change is None or self.target.array.full_elfs else MOST_CONFIGURATIONS
+        """Maximum number of configurations that all launches of a plan share. A full ELF serves a single launch."""
+        return 1 if self.reconfiguration_cost is None or self.target.array.full_elfs else MOST_CONFIGURATIONS
 
     def launches(
         self,
@@ -179,43 +187,44 @@ class NpuDevice(ABC):
         numbers: Mapping[int, Any],
         together: Sequence[Kernel],
     ) -> list[PlannedLaunch]:
-        """See `task.Accelerator`. Kernels are launched one by one where what several of them need is not there."""
+        """See `task.Accelerator`. Kernels whose joint binary cannot be built are launched one by one."""
         own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
         packed = self.packed([kernel for kernel in together if isinstance(kernel, NpuKernel)])
         launches: list[PlannedLaunch] = []
         first = 0
         elf_numbers = numbers if self.target.array.full_elfs else None
-        for plan in launch_plans(own, dying, self.change is not None, elf_numbers):
+        for plan in launch_plans(own, dying, self.reconfiguration_cost is not None, elf_numbers):
             count = len(plan.kernels)
             launches += self._launched(plan, steps[first : first + count], packed)
             first += count
         return launches
 
     def packed(self, kernels: Sequence[NpuKernel]) -> list[Artifact]:
-        """What one binary is made of for all launches of a plan with these kernels: their files, each once.
+        """Return the distinct files of a binary that all launches of a plan with these kernels share.
 
-        Nothing where each launch has a binary of its own, as a full ELF, and where there are too many configurations.
+        The list is empty if each launch has a binary of its own, or if there are too many configurations.
         """
         artifacts = {id(kernel.request.design.configuration): kernel.artifact for kernel in kernels}
-        return [*artifacts.values()] if 1 < len(artifacts) <= self.shared_contexts else []
+        packed = [artifact for artifact in artifacts.values() if artifact is not None]
+        return packed if 1 < len(packed) <= self.shared_contexts else []
 
     def _launched(self, plan: LaunchPlan, steps: Sequence[Step], packed: Sequence[Artifact]) -> list[PlannedLaunch]:
         if len(steps) == 1 and not packed:
             return [PlannedLaunch(1, steps[0])]
+        artifacts = [kernel.artifact for kernel in plan.kernels if kernel.artifact is not None]
         try:
-            step = self.step(plan, [kernel.artifact for kernel in plan.kernels], steps, packed)
-            return [PlannedLaunch(len(steps), step)]
+            return [PlannedLaunch(len(steps), self.step(plan, artifacts, steps, packed))]
         except (BuildError, DeviceError) as error:
             if events.listeners:
-                events.emit(events.LaunchDivided(plan.name, self.uri, str(error)))
+                events.emit(events.LaunchDivided(plan.program.name, self.uri, str(error)))
             pending = isinstance(error, BuildError) and error.pending
             return [PlannedLaunch(1, step, pending) for step in steps]
 
-    def fetch(self, nbytes: int) -> Expense:
-        """What it is predicted to take to bring a value back that lies in its memory only."""
-        return self.costs.fetch(nbytes)
+    def fetch_cost(self, nbytes: int) -> Expense:
+        """Return the predicted cost of reading a value of `nbytes` that only its memory holds."""
+        return self.costs.fetch_cost(nbytes)
 
     @property
     def members(self) -> tuple[Self]:
-        """Itself."""
+        """The device itself."""
         return (self,)

@@ -1,11 +1,11 @@
-"""What happens on one NPU: launches are queued, submitted in batches, waited for and, after a fault, left to the CPU.
+"""Execution on one NPU: launches are queued, submitted in batches and waited for. After a fault the CPU computes them.
 
-    engine.enqueue(launch)      # from any thread
-    engine.synchronize()        # all that was asked for has ended
+    engine.enqueue(launch, faults)      # from any thread
+    engine.synchronize()                # all launches requested before have ended
 
-One lock orders what all threads do to all NPUs. It is held while an NPU is waited for only where the objects of an
-earlier launch are needed again, and after a fault. An interrupt (KeyboardInterrupt) may end any line: what is in doubt
-afterwards is abandoned and computed by the CPU.
+One lock orders the work of all threads on all NPUs. A thread waits for an NPU with the lock only if the run objects of
+an earlier launch are needed again, and after a fault. An interrupt (KeyboardInterrupt) may come at any line: launches
+whose state is then unknown are abandoned and computed by the CPU.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from npu_tensor.runtime.npu.contexts import Contexts
 from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, RunRequest
 from npu_tensor.runtime.npu.faults import Health, Recovery, is_strict
 from npu_tensor.runtime.npu.keepalive import KeepAlive
-from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, run_alone, sync_to_device
+from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, run_to_end, sync_to_device
 from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 
 __all__ = ["NpuEngine", "lock"]
 
 MOST_FAULTS: Final = 3
-"""Of one kernel in a row, after which this process leaves it to the CPU."""
+"""Consecutive faults of one kernel after which this process leaves it to the CPU."""
 
 MOST_QUEUED: Final = 25
-"""Runs that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
+"""Upper bound on runs that wait to be submitted: one runlist of XRT, which holds 24, and the last run by itself."""
 
 lock = new_lock()
-"""Of all NPUs."""
+"""Lock of all NPUs."""
 
 _keys = itertools.count()
-"""Keys of copies are different on all NPUs."""
+"""Keys of copies, which are different on all NPUs."""
 
 
 class NpuEngine:
-    """One NPU, opened. uri: for messages. chains: whether launches may be submitted as lists."""
+    """One open NPU. `chains` is True if launches may be submitted as lists."""
 
     chains = False
 
@@ -61,17 +61,17 @@ class NpuEngine:
         self.allocator = allocator
         self.recovery = Recovery()
         self.notices = Notices(uri)
-        self.contexts = Contexts(arch, self._load, self._settle, self.notices)
+        self.contexts = Contexts(arch, self._load, self._wait_for_context, self.notices)
         self.pool = self._new_pool()
         self.health = Health()
         self.faults = 0
         self.forked = False
         self.ready = False
-        """Whether the device is open, and in this process."""
+        """True if the device is open, and in this process."""
         self.latest = 0.0
-        """When something was last submitted, by the monotonic clock."""
+        """Time of the last submission, by the monotonic clock."""
         self.progress = 0.0
-        """When something was last seen to have ended."""
+        """Time at which a batch was last seen to have ended."""
         self.keepalive: KeepAlive | None = None
         self._keys: dict[HostOperand | int, int] = {}
         self.programs: WeakValueDictionary[str, NpuProgram] = WeakValueDictionary()
@@ -81,15 +81,15 @@ class NpuEngine:
 
     @property
     def busy(self) -> int:
-        """How many launches have not ended, as far as is known."""
+        """Number of launches that are not known to have ended."""
         return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
 
     def known(self, program: NpuProgram) -> NpuProgram:
-        """The one object that stands for all programs that are the same."""
+        """Return the object that represents all equal programs."""
         return self.programs.setdefault(program.key, program)
 
     def key(self, form: HostOperand | int) -> int:
-        """What stands for a form of a tensor in this NPU's memory."""
+        """Return the key of a form of a tensor in this NPU's memory."""
         key = self._keys.get(form)
         return self._keys.setdefault(form, next(_keys)) if key is None else key
 
@@ -98,8 +98,8 @@ class NpuEngine:
         if self.forked:
             self.driver.open()
 
-    def say(self) -> None:
-        """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
+    def flush_notices(self) -> None:
+        """Emit events and warnings. Called with everything in order: a listener may do anything, a warning raise."""
         if not self.recovery.running:
             self.notices.emit()
             self.recovery.warn()
@@ -107,15 +107,15 @@ class NpuEngine:
     # --- buffers
 
     def _new_pool(self) -> BlockPool:
-        return BlockPool(self._create, config.pool_bytes)
+        return BlockPool(self._allocate, config.pool_bytes)
 
-    def _create(self, nbytes: int) -> Memory:
+    def _allocate(self, nbytes: int) -> Memory:
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while a launch was put together.
         return self.driver.allocate(nbytes)
 
     def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:
-        """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
+        """Wait for a value and return host memory that holds it. Raises LaunchError if it could not be computed."""
         self.check_process()
         if resident.launch is not None:
             self.finish(resident.launch)
@@ -130,7 +130,7 @@ class NpuEngine:
                     self.notices.add_phase("convert", since)
             host = resident.host
         if self.notices.pending:
-            self.say()
+            self.flush_notices()
         return host
 
     def _sync_from(self, block: SharedBlock) -> None:
@@ -145,7 +145,7 @@ class NpuEngine:
     # --- launches
 
     def enqueue(self, launch: Launch, faults: int) -> bool:
-        """Take a launch whose leases were found when there had been `faults` faults; False if there was one since."""
+        """Queue a launch. Returns False if a fault has occurred since its leases were taken, at the count `faults`."""
         with lock:
             if self.faults != faults:
                 return False
@@ -165,15 +165,15 @@ class NpuEngine:
             return True
 
     def submit(self) -> None:
-        """Let the NPU begin with what was enqueued."""
+        """Start the queued launches."""
         if self._queue:
             with lock:
                 self._submit()
 
     def _submit(self) -> None:
-        """With the lock."""
+        """Submit the queue as a batch. Called with the lock."""
         if self._batches and self._batches[-1].phase != "running":
-            self._abandon()  # An interrupt has left it in doubt.
+            self._abandon()  # An interrupt has left it in an unknown state.
         if not self._queue:
             return
         program = self._queue[0].step.program
@@ -185,10 +185,10 @@ class NpuEngine:
             for other in earlier:
                 self.wait(other)  # Its run objects are needed again.
             if batch.phase != "submitting":
-                return  # A fault meanwhile.
+                return  # There was a fault meanwhile.
             since = time.perf_counter()
             context = batch.context = self.contexts.get(program)
-            if batch.phase == "submitting":  # No fault meanwhile.
+            if batch.phase == "submitting":  # There was no fault meanwhile.
                 observed = bool(events.listeners)
                 if observed:
                     since = self.notices.add_phase("dispatch", since)
@@ -203,30 +203,30 @@ class NpuEngine:
             program.refused = str(error)
             self._fault(DriverError(str(error)), program, suspect=False)
         except DriverError as error:
-            if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
+            if batch.phase == "submitting":  # Otherwise this error follows from a fault that was handled.
                 self._fault(error, program, chained=batch.chained)
 
     def _load(self, program: NpuProgram) -> Context:
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while another context was waited for.
-        return self.driver.load(program, self._make_room)
+        return self.driver.load(program, self._release_memory)
 
-    def _make_room(self) -> None:
-        """Give back the memory that nothing uses: of the pool of now, as contexts outlive the one they began with."""
+    def _release_memory(self) -> None:
+        """Release unused memory of the current pool. Contexts may outlive the pool they were created with."""
         self.pool.release()
 
-    def _settle(self, context: Context) -> None:
+    def _wait_for_context(self, context: Context) -> None:
         for batch in tuple(self._batches):
             if batch.context is context:
                 self.wait(batch)
 
     def wait(self, batch: LaunchBatch) -> None:
-        """Return when the NPU has ended a batch, or is not waited for any more."""
+        """Wait until a batch has ended or is abandoned."""
         since, seconds = time.perf_counter(), self.driver.launch_seconds
         while batch.phase == "running":
             submission, fault = batch.submission, None
             if submission is None:
-                continue  # Another thread notes its end.
+                continue  # Another thread is recording its end.
             try:
                 ended = submission.ended()
             except DriverError as error:
@@ -238,7 +238,7 @@ class NpuEngine:
                 first = next((other for other in tuple(self._batches) if other.phase == "running"), batch)
                 if first is not batch:
                     self._note_waiting(since)
-                    self.wait(first)  # This one may have waited for it.
+                    self.wait(first)  # This batch may have waited for it.
                     since = time.perf_counter()
                     continue
                 fault = DriverError(text := f"no answer within {seconds} s")
@@ -258,7 +258,7 @@ class NpuEngine:
             self.notices.add_phase("run", since)
 
     def _complete(self, batch: LaunchBatch) -> None:
-        """A batch's last launch has ended, and so have those before it in its context. With the lock."""
+        """Record that a batch and all earlier ones of its context have ended. Called with the lock."""
         for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
             submission = ended.submission
             assert submission is not None
@@ -271,14 +271,14 @@ class NpuEngine:
                 for number, launch in enumerate(ended.launches):
                     for part in submission.observed(number):
                         self.notices.add_to(launch.thread, part)
-            if self.health.trusted and ended.program.checked:  # Otherwise it may be garbage.
+            if self.health.trusted and ended.program.checked:  # Otherwise the results may be garbage.
                 ended.program.faults = 0
             for launch in ended.launches:
                 launch.completed()
             ended.end("done")
             self.progress = time.monotonic()
             self._batches.remove(ended)
-            # The latest first: the next run finds its blocks in the order in which it takes them.
+            # The latest first, so that the next run finds its blocks in the order in which it takes them.
             launches, ended.launches = ended.launches, []
             while launches:
                 launches.pop()
@@ -286,7 +286,7 @@ class NpuEngine:
                 return
 
     def finish(self, launch: Any) -> None:
-        """Return when a launch has ended, on the NPU or on the CPU. Raises the error that its results are, if any."""
+        """Wait until a launch has ended, on the NPU or on the CPU. Raises the error that replaces its results."""
         while isinstance(launch, Launch) and launch.pending:
             batch = launch.batch
             if batch is not None and batch.phase == "running":
@@ -298,21 +298,20 @@ class NpuEngine:
                     self._submit()
                 elif launch.pending and (batch is None or batch.phase != "running"):
                     if batch is None or not batch.abandoned:
-                        self._abandon(launch)  # An interrupt has left it in doubt.
+                        self._abandon(launch)  # An interrupt has left it in an unknown state.
                     self.recovery.recover(launch)
         error = launch.error if isinstance(launch, Launch) else launch
         if error is not None:
             with lock:
                 self.recovery.take_error(error)
-        self.say()
+        self.flush_notices()
         if error is not None:
-            raise error.with_traceback(None)  # Otherwise it holds the frames of all that have raised it.
+            raise error.with_traceback(None)  # Otherwise it keeps the frames of all threads that have raised it.
 
     def synchronize(self) -> None:
-        """Return when everything that was enqueued before has ended.
+        """Wait until all launches enqueued before have ended. The CPU computes those that faults have left over.
 
-        What faults have left over is computed by the CPU, in order. Raises what went wrong there with launches of this
-        thread, or LaunchError for them if strict.
+        Raises the error of a launch of this thread that failed on the CPU, too, or in strict mode (LaunchError).
         """
         self.check_process()
         if self._queue or self._batches:
@@ -325,18 +324,18 @@ class NpuEngine:
             with lock:
                 self.recovery.recover()
                 error = self.recovery.take_error()
-            self.say()
+            self.flush_notices()
             if error is not None:
                 raise error.with_traceback(None)
         elif self.notices.pending:
-            self.say()
+            self.flush_notices()
 
     # --- faults
 
     def _fault(self, fault: DriverError, program: NpuProgram, suspect: bool = True, chained: bool = False) -> None:
-        """A launch of a program failed. With the lock.
+        """Handle a failed launch. Called with the lock.
 
-        suspect: whether the device may be to blame. chained: whether it was one of a chain, which may be to blame: this
+        The device may be the cause if it is `suspect`. The chain may be the cause if the launch was `chained`: this
         process makes no more.
         """
         cause = str(fault)
@@ -351,14 +350,14 @@ class NpuEngine:
         last = f" for the {program.faults}th time, and is not launched any more" if program.refused else ""
         self.recovery.note(f"{program.name} failed on {self.uri}{last}: {cause}", fault.__cause__, is_strict())
         if fault.lost:
-            self._let_go(lost=True)
+            self._release_device(lost=True)
         self.notices.add(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
 
     def _abandon(self, *launches: Launch) -> None:
-        """Give up all that has not ended, and the contexts in which it may still run. With the lock.
+        """Abandon all pending launches, and close the contexts in which they may run. Called with the lock.
 
-        A lease that was looked up before does not get into the queue: the number of faults is another one before and
-        after. One that is looked up meanwhile belongs to an abandoned batch, which shows.
+        The fault counter changes before and after, so that `enqueue` refuses a launch whose leases were taken
+        meanwhile. A resident value found meanwhile belongs to an abandoned batch.
         """
         self.faults += 1
         if self._queue or launches:
@@ -368,7 +367,7 @@ class NpuEngine:
             if batch.submission is not None:
                 batch.submission.abandon([launch.leases for launch in batch.launches])
             batch.end("abandoned")
-        # An interrupt may have come when some of a batch had been noted as completed.
+        # An interrupt may have come when a part of a batch was recorded as completed.
         doomed = [launch for batch in self._batches for launch in batch.launches if launch.pending]
         self.recovery.add(doomed)
         self.contexts.close()
@@ -379,23 +378,23 @@ class NpuEngine:
                 if written:
                     self.pool.discard(lease)
         for batch in self._batches:
-            batch.launches = []  # Their steps remember the batch, and must not keep their buffers.
-        self._batches = []  # Last: as long as one is there that does not run, all this is done again.
+            batch.launches = []  # Steps keep the batch, which must not keep their buffers.
+        self._batches = []  # Last: while a batch is here that does not run, all this is done again.
         self.faults += 1
 
     def abandon_all(self) -> None:
-        """Let the CPU compute what has not ended, once somebody looks."""
+        """Abandon all pending launches. The CPU computes them when they are read."""
         with lock:
             if self._queue or self._batches:
                 self._abandon()
 
     def decline(self, program: NpuProgram, fault: DriverError) -> None:
-        """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
+        """Report that a kernel is not launched for lack of memory. Raises LaunchError in strict mode."""
         cause, lost = str(fault), fault.lost
         if lost:
             with lock:
                 self._fault(fault, program)
-            self.say()
+            self.flush_notices()
         elif events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
         if is_strict():
@@ -404,39 +403,39 @@ class NpuEngine:
             warn(f"the CPU computes {program.name}, not {self.uri}: {cause}")
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
-        """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
+        """Replace wrong results of a finished launch by the values `right`. Raises LaunchError in strict mode."""
         with lock:
             self._fault(DriverError(cause), launch.step.program)
             launch.replaced(right)
             self.recovery.recover()
-        self.say()
+        self.flush_notices()
         if is_strict():
             raise LaunchError(f"{launch.step.program.name} failed on {self.uri}: {cause}")
 
     def reopen(self) -> None:
-        """Open the device, also after it was lost or closed. Raises DeviceError."""
+        """Open the device unless it is open. Raises DeviceError."""
         if not self.ready:
             self.driver.open()
             self.ready = True
 
-    def _let_go(self, lost: bool = False) -> None:
-        """Of the device; values that lie in its memory stay readable. With the lock."""
+    def _release_device(self, lost: bool = False) -> None:
+        """Close the device. Values in its memory stay readable. Called with the lock."""
         self.ready = False
         self.driver.close(lost)
         self.pool.retire()
         self.pool = self._new_pool()
-        self.faults += 1  # A lease of the old pool that another thread has got since `_abandon` is refused.
+        self.faults += 1  # `enqueue` refuses a lease of the old pool that another thread has taken since `_abandon`.
 
     def keep_awake(self, seconds: float) -> None:
-        """Touch the NPU while it is idle, until so long after the last launch."""
-        if sys.is_finalizing():  # No thread runs any more, and starting one would wait forever.
+        """Touch the NPU while it is idle, until this time after the last launch."""
+        if sys.is_finalizing():  # A thread that is started now never runs.
             return
         if self.keepalive is None or not self.keepalive.alive:
             self.keepalive = KeepAlive(self.touch, lambda: self.latest, seconds)
         self.keepalive.seconds = max(seconds, self.keepalive.seconds)
 
     def touch(self) -> None:
-        """Run a loaded program on buffers of zeros, so that the NPU stays awake. Does nothing if it is busy."""
+        """Run a loaded program on buffers of zeros to keep the NPU awake. Does nothing while it is busy."""
         with lock:
             context = self.contexts.smallest()
             if self._queue or self._batches or context is None or not self.health.trusted:
@@ -444,20 +443,19 @@ class NpuEngine:
             leases = [self.pool.take(size) for size in context.program.sizes]
             for lease in leases:
                 lease.block.host_dirty = True
-                lease.block.bytes[:] = 0  # Whatever they are for: indices, too, are in range.
+                lease.block.bytes[:] = 0  # Valid for every operand: indices, too, are in range.
                 lease.block.to_device()
             memories = [lease.block.memory for lease in leases]
             submission = context.prepare([RunRequest(context.run(context.program), memories, ())], chain=False)
-            self.latest = time.monotonic()
             try:
-                run_alone(submission, self.driver.launch_seconds, leases)
+                run_to_end(submission, self.driver.launch_seconds, leases)
             except DriverError as error:
                 for lease in leases:
                     self.pool.discard(lease)
                 self._fault(error, context.program)
 
     def close(self) -> None:
-        """Give everything back; what has not ended is computed by the CPU when somebody looks."""
+        """Release the device. The CPU computes pending launches when they are read."""
         if self.forked:
             return
         if self.keepalive is not None:
@@ -469,7 +467,7 @@ class NpuEngine:
         finally:  # A wait may be interrupted.
             with lock:
                 self._abandon()
-                self._let_go()
+                self._release_device()
                 self.health.recovered()
                 self.health.cause = "it was closed"
                 self.notices.forget()

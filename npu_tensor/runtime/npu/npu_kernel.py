@@ -1,4 +1,4 @@
-"""The kernels that NPUs take, and what these are predicted to take."""
+"""Kernels of NPUs with their predicted costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
-from npu_tensor.runtime.npu.launch_plan import alone
+from npu_tensor.runtime.npu.launch_plan import launch_single_kernel
 from npu_tensor.runtime.npu.packing import word
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.runtime.store.requests import Artifact, Request
@@ -30,7 +30,7 @@ _lock = new_lock()
 
 
 def known_design(design: Design) -> Design:
-    """The one object that stands for all equal designs: what is found for it is found by identity."""
+    """Return the object that represents all equal designs. Lookups by identity use it."""
     with _lock:
         reference = _designs.get(design)
         shared = reference() if reference is not None else None
@@ -41,7 +41,7 @@ def known_design(design: Design) -> Design:
 
 
 class _CountedDesign:
-    """A design with what it counts, for all kernels whose offers have the same recipe."""
+    """A design with its counters, shared by all kernels whose offers have the same recipe."""
 
     def __init__(self, design: Design) -> None:
         self.design = known_design(design)
@@ -53,11 +53,11 @@ class _CountedDesign:
 
 
 _counted: WeakValueDictionary[Hashable, _CountedDesign] = WeakValueDictionary()
-"""By recipe: the layers of a model have equal ones, and making a design takes milliseconds."""
+"""Designs by recipe. The layers of a model have equal recipes, and creating a design takes milliseconds."""
 
 
 def _counted_design(recipe: Callable[[], Design]) -> _CountedDesign:
-    """The design of an offer."""
+    """Return the design of a recipe, created once."""
     key = (recipe.func, recipe.args) if isinstance(recipe, partial) and not recipe.keywords else recipe
     counted = _counted.get(key)
     if counted is None:
@@ -68,10 +68,10 @@ def _counted_design(recipe: Callable[[], Design]) -> _CountedDesign:
 class NpuKernel:
     """An offer of a kernel family, for one device. Its cost is predicted for the real array.
 
-    artifact: its files, once it is bound.
+    Attributes:
+        artifact: Files of the kernel, once it is bound.
+        origin: Source of the files: "none" before it is bound.
     """
-
-    artifact: Artifact
 
     def __init__(self, owner: NpuDevice, task: Task, offer: Offer) -> None:
         self.owner = owner
@@ -81,40 +81,55 @@ class NpuKernel:
         self.name = offer.family
         self.reason = offer.reason
         self.origin = "none"
+        self.artifact: Artifact | None = None
+        self._design: _CountedDesign | None = None
+        self._request: Request | None = None
+        self._cost: Cost | None = None
 
-    @cached_property
-    def _design(self) -> _CountedDesign:
-        return _counted_design(self.offer.design)
+    @property
+    def design(self) -> _CountedDesign:
+        """Design of the offer, created on first use."""
+        design = self._design
+        if design is None:
+            design = self._design = _counted_design(self.offer.design)
+        return design
 
-    @cached_property
+    @property
     def request(self) -> Request:
-        """What the kernel is, for the library."""
-        task = self.task
-        return Request(kernel_name(task), self._design.design, tensor_descs(task), op_params(task))
+        """Request for the kernel library."""
+        request = self._request
+        if request is None:
+            task = self.task
+            request = Request(kernel_name(task), self.design.design, tensor_descs(task), op_params(task))
+            self._request = request
+        return request
 
     @property
     def prediction(self) -> tuple[Counters, Prediction]:
-        """What a run does on the array, and how long it is predicted to take there."""
-        return self._design.prediction
+        """Counters of a run on the array, and its predicted time there."""
+        return self.design.prediction
 
-    @cached_property
+    @property
     def cost(self) -> Cost:
-        """What a run is predicted to take. The first time, the design is made."""
-        counters, prediction = self.prediction
-        context = id(self._design.design.configuration)  # There is one context for all designs that share it.
-        return self.owner.costs.kernel(self.task, self.offer, counters, prediction, context)
+        """Predicted cost of a run."""
+        cost = self._cost
+        if cost is None:
+            counters, prediction = self.prediction
+            context = id(self.design.design.configuration)  # All designs that share it run in one context.
+            cost = self._cost = self.owner.costs.kernel(self.task, self.offer, counters, prediction, context)
+        return cost
 
     @property
     def is_too_long(self) -> bool:
-        """Whether a launch might run into the watchdog of the driver, so that `bind` raises."""
+        """True if a launch might exceed the time limit of the driver, so that `bind` raises."""
         return too_long(self.cost) is not None
 
     def bind(self) -> Step:
         """Find or compile the design and return the step. Raises BuildError, DeviceError."""
         if reason := too_long(self.cost):
             raise BuildError(f"{self.request.name}: {reason}")
-        artifact = self.artifact = self._files()
-        step = self.owner.step(alone(self), [artifact], ())
+        artifact = self.artifact = self._find_files()
+        step = self.owner.step(launch_single_kernel(self), [artifact], ())
         counters, prediction = self.prediction
         self.origin = artifact.origin
         self.reason = f"{self.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
@@ -122,7 +137,7 @@ class NpuKernel:
 
     @property
     def others(self) -> Iterator[NpuKernel]:
-        """The same with other configurations, the faster ones first."""
+        """Kernels for the same task with other configurations, faster ones first."""
         for make in self.offer.others:
             offer = make()
             if isinstance(offer, Offer):
@@ -130,14 +145,17 @@ class NpuKernel:
                 if not kernel.is_too_long:
                     yield kernel
 
-    def become(self, other: NpuKernel, why: str) -> None:
-        """Take the configuration of another one for the same task. why: the reason for `explain`."""
+    def replace_tiling(self, other: NpuKernel, reason: str) -> None:
+        """Adopt the offer of another kernel for the same task. `explain` shows the reason."""
         best = self.offer
-        offer = other.offer._replace(others=(lambda: best, *best.others))
-        self.__dict__ = other.__dict__ | {"offer": offer, "reason": f"{other.reason}; {why}"}
+        self.offer = other.offer._replace(others=(lambda: best, *best.others))
+        self.name = other.name
+        self.reason = f"{other.reason}; {reason}"
+        self._design = other.design
+        self._request = self._cost = None
 
-    def _files(self) -> Artifact:
-        """Its files, or those of the fastest other offer that are ready where it has none. Raises BuildError."""
+    def _find_files(self) -> Artifact:
+        """Find or build the files. If that fails, adopt the fastest other offer that is built. Raises BuildError."""
         library = self.owner.library
         try:
             return library.find(self.request)
@@ -147,22 +165,22 @@ class NpuKernel:
             for other in self.others:
                 artifact = library.ready(other.request)
                 if artifact is not None:
-                    self.become(other, f"better tiles have no binary: {error}")
+                    self.replace_tiling(other, f"better tiles have no binary: {error}")
                     return artifact
             raise
 
     def words(self, values: Sequence[Any] | Mapping[int, Any]) -> list[int]:
-        """What a run gives every runtime parameter, from the values of a plan, by item."""
+        """Return the runtime parameters of a run from the values of a plan, by item."""
         return [word(values[self.task.inputs[number].item], kind) for number, kind in self.offer.scalars]
 
     def counted(self, counters: Counters) -> tuple[float, str]:
-        """The predicted seconds of a run that was counted, and what limits it."""
+        """Return the predicted seconds of a run with these counters, and the limiting resource."""
         prediction = predict(counters, self.request.design.array)
         return self.owner.costs.kernel(self.task, self.offer, counters, prediction, 0).expense.seconds, prediction.limit
 
 
 def origin(artifact: Artifact) -> str:
-    """Where a kernel came from, in words."""
+    """Describe the source of a kernel's files."""
     if artifact.origin == "precompiled":
         return f"precompiled as {artifact.description['path']}"
     if artifact.origin == "built":
@@ -171,7 +189,7 @@ def origin(artifact: Artifact) -> str:
 
 
 def summary(counters: Counters, prediction: Prediction) -> str:
-    """What a run costs the array, in words."""
+    """Describe the work of a run on the array."""
     cores = sum(cycles > 0 for cycles in counters.cycles.values())
     busiest = max(counters.cycles.values(), default=0)
     rate = quantity(counters.ddr_bytes / prediction.seconds, "B/s")

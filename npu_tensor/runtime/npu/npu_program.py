@@ -1,4 +1,4 @@
-"""What the runtime knows of a program that an NPU runs; its driver knows the rest."""
+"""Program of a launch, without the driver's part of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ __all__ = ["NpuProgram"]
 
 @dataclass(eq=False, kw_only=True)
 class NpuProgram:
-    """What a launch runs. Shared by all steps that have the same.
+    """Program of a launch, shared by all steps that have the same one.
 
-    name: of the kernels. key: of the binary and this use of it.
-    binary: the key of the binary; programs of one binary run in one context.
-    sizes: bytes of each argument.
-    steps: runs of the driver that a launch is.
-    checked: whether its results were compared with the CPU's, and need not be now.
-    launches: how many steps were asked to run it.
-    faults: how many launches failed since one was right.
-    refused: why it is not launched any more, or nothing.
+    Attributes:
+        key: Key of the binary and of this use of it.
+        binary: Key of the binary. Programs of one binary run in one context.
+        steps: Number of driver runs per launch.
+        checked: True if its results need no comparison now.
+        faults: Failed launches since the last correct one.
+        refused: Reason why the program is not launched any more, or empty.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How tensors become the host buffers of a design, and how these become tensors again."""
+"""Conversion between tensors and the host buffers of a design."""
 
 from __future__ import annotations
 
@@ -19,39 +19,43 @@ Array = np.ndarray[Any, Any]
 
 
 def host_bytes(operand: HostOperand) -> int:
-    """Bytes of the host buffer."""
+    """Return the bytes of a host buffer."""
     return math.prod(operand.padded) * np.dtype(operand.dtype).itemsize
 
 
 def form_of(operand: HostOperand, dtype: DType) -> HostOperand | None:
-    """What stands for the contents of a host buffer: equal where one copy of a tensor serves several kernels.
+    """Return a key for the contents of a host buffer. Kernels with equal keys can share one copy of a tensor.
 
-    None if the first bytes of the host buffer are those of the tensor's own, whose elements are `dtype`, and the rest
-    does not matter.
+    Args:
+        operand: Layout of the tensor in the host buffer.
+        dtype: Dtype of the tensor's own buffer.
+
+    Returns:
+        The key, or None if the host buffer begins with the bytes of the tensor's own buffer and the rest is not read.
     """
     layout, padded = operand.layout, operand.padded
     outer = next((axis for axis, extent in enumerate(padded) if extent > 1), 0) + 1
     whole = padded[outer:] == layout.shape[outer:]
     in_order = is_row_major(layout.shape, layout.strides) and not layout.offset and whole
-    # What lies behind the elements of a result is not read; what a kernel reads there may have to be padding.
+    # The host does not read beyond the elements of a result; a kernel may need padding beyond those of an operand.
     free = operand.output or operand.padding is None or padded == layout.shape
     return None if operand.dtype == dtype.name and in_order and free else operand._replace(number=None, indexes=None)
 
 
 def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the elements follow each other in memory. Strides along extents of 1 do not matter."""
+    """Return True if the elements are contiguous. Strides along extents of 1 are ignored."""
     dense = contiguous_strides(shape)
     return all(extent == 1 or stride == step for extent, stride, step in zip(shape, strides, dense, strict=True))
 
 
 def flat(buffer: Any, dtype: DType) -> Array:
-    """A tensor's whole buffer as a flat array."""
+    """Return the whole buffer of a tensor as a flat array."""
     array: Array = buffer.as_array((buffer.nbytes // dtype.itemsize,), dtype.numpy)
     return array
 
 
 def word(value: float, kind: str) -> int:
-    """A number as the 32 bits that a core gets. An integer that needs more wraps, as the arithmetic does."""
+    """Encode a number in the 32 bits that a core receives. A larger integer wraps, as the arithmetic does."""
     if kind == "bool":
         return int(bool(value))
     if kind == "int32":
@@ -66,7 +70,7 @@ def _strided(elements: Array, operand: HostOperand) -> Array:
 
 
 def check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> None:
-    """Raise DimensionError, an IndexError, for an index that is out of range: the array would find nothing there."""
+    """Raise IndexError for an index out of range, which the array cannot check."""
     if operand.indexes is None:
         return
     assert call is not None
@@ -78,14 +82,14 @@ def check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> N
 
 
 def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:
-    """The host buffer in its padded shape, and the part of it that the tensor fills."""
+    """Return the host buffer in its padded shape, and the part that the tensor fills."""
     dtype = np.dtype(operand.dtype)
     whole = memory[: host_bytes(operand)].view(dtype).reshape(operand.padded)
     return whole, whole[tuple(slice(extent) for extent in operand.layout.shape)]
 
 
 def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
-    """Fill a host buffer (bytes) from a tensor's whole buffer (flat, in the tensor's dtype)."""
+    """Fill a host buffer (bytes) from the flat buffer of a tensor."""
     if operand.order is not None:
         operand.order.write(elements, memory)
         return
@@ -97,7 +101,7 @@ def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
 
 
 def unpack(operand: HostOperand, memory: Array, elements: Array) -> None:
-    """Store what a host buffer (bytes) holds in a tensor's whole buffer (flat, in the tensor's dtype)."""
+    """Store the elements of a host buffer (bytes) in the flat buffer of a tensor."""
     _, inside = _inside(operand, memory)
     with np.errstate(all="ignore"):
         _strided(elements, operand)[...] = inside

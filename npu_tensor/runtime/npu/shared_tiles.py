@@ -1,4 +1,4 @@
-"""Tiles of kernels that follow each other: the fastest of each, or slower ones that save a change of configuration."""
+"""Tilings of consecutive kernels: the fastest of each, or slower ones that save a reconfiguration."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ if TYPE_CHECKING:
 __all__ = ["share_configurations"]
 
 SLOWER: Final = 2.0
-"""How many times as long as the best tiles others may take that spare a single run a build. No run saves as much as a
-build takes; but where the others are much slower, the best ones should exist from then on."""
+"""Upper bound on the slowdown of a ready tiling that saves a single run a build. A build takes longer than any run, but
+the best tiling should be built once if the ready ones are much slower.
+"""
 
 Chain = tuple["Chain", NpuKernel] | None
-"""Kernels chosen so far: those before, and the latest."""
+"""Linked list of the chosen kernels, latest first."""
 
 
 def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: bool) -> None:
-    """Give kernels, which will follow each other, the tiles with which all of them take least.
+    """Choose the tilings of consecutive kernels that minimize their total cost, by dynamic programming.
 
-    Another configuration costs a change within a launch, or a switch where there is none. once: whether the plan is
-    made for one run, so that it counts which configurations are loaded, and which have a binary.
+    Args:
+        kernels: Kernels in order of execution.
+        device: Their device.
+        once: True if the plan is made for a single run, so that loaded and built configurations are cheaper.
     """
     if not any(kernel.offer.others for kernel in kernels):
         return
     if not once and len({kernel.cost.context for kernel in kernels}) == 1:
         return
-    switch = device.switch.seconds
-    change = switch if device.change is None else device.change.seconds
+    switch = device.switch_cost.seconds
+    change = switch if device.reconfiguration_cost is None else device.reconfiguration_cost.seconds
     chains: dict[Hashable, tuple[float, Chain]] = {None: (0.0, None)}
     for number, kernel in enumerate(kernels):
         begins = once and not number
@@ -53,14 +56,14 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
         assert chain is not None
         chain, option = chain
         if option is not kernel:
-            kernel.become(option, _reason(kernel, option, device, once))
+            kernel.replace_tiling(option, _reason(kernel, option, device, once))
 
 
 def _options(kernel: NpuKernel, saved: float, device: NpuDevice, once: bool) -> list[NpuKernel]:
-    """The kernel, and those of other tiles that may be better: they take no more than what they could save.
+    """Return the kernel and alternatives that cost at most `saved` seconds more.
 
-    All read and write the same forms of the operands: another one may end a launch. Only kernels that are ready, if a
-    single run would wait for a build or nothing can be built.
+    Alternatives have the same operand forms: another form may end a launch. If a single run would wait for a build or
+    nothing can be built, only kernels with a binary count.
     """
     best, forms = kernel.cost.expense.seconds, _forms(kernel)
     only_ready = not device.can_build or (once and config.jit == "wait")
@@ -74,14 +77,14 @@ def _options(kernel: NpuKernel, saved: float, device: NpuDevice, once: bool) -> 
 
 
 def _forms(kernel: NpuKernel) -> list[Hashable]:
-    """In which its operands are read, and its results written."""
+    """Return the forms in which operands are read and results written."""
     return [move.form for move in (*kernel.cost.reads, *kernel.cost.writes)]
 
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:
-    """Why a kernel does not have its best tiles."""
+    """Explain why a kernel does not get its best tiling."""
     if device.is_ready(option) and not device.is_ready(kernel):
         return "better tiles would have to be built first"
     if once and device.is_loaded(option) and not device.is_loaded(kernel):
         return "better tiles are not loaded"
-    return "better tiles would be another configuration than before or behind"
+    return "better tiles differ from the configurations before and after"

@@ -1,9 +1,9 @@
-"""TensorDesc: extents, dtype and strides of a tensor as GGML's tools write them, `(1024,768,1,1)/bf16`.
+"""TensorDesc: extents, dtype and strides of a tensor in GGML's notation, `(1024,768,1,1)/bf16`.
 
     TensorDesc.parse("(4,8,1,1)/f32/(8,1,1,1)").nb == (32, 4, 32, 32)
 
-The text is that of ggml-hsa's kernel configurations: four extents, innermost first, a dtype and, for a tensor that is
-not contiguous, four strides. Strides are in elements in the text and in bytes in `nb`, as in GGML.
+The text is that of ggml-hsa's kernel configurations: four extents, innermost first, a dtype and, unless the tensor is
+contiguous, four strides. Strides are in elements in the text and in bytes in `nb`, as in GGML.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from npu_tensor.errors import ArgumentError, ShapeError
 __all__ = ["DIMENSIONS", "TensorDesc"]
 
 DIMENSIONS: Final = 4
-"""Of every GGML tensor; those not in use have extent 1."""
+"""Dimensions of every GGML tensor. Unused ones have extent 1."""
 
 MAX_BYTES: Final = 1 << 37
-"""The most that a tensor may span: 128 GiB, the memory of the largest machines with such an NPU."""
+"""Maximum span of a tensor: 128 GiB, the memory of the largest machines with such an NPU."""
 
 LONGEST_TEXT: Final = 200
-"""Characters. A descriptor with four strides of MAX_BYTES has about 120."""
+"""Maximum characters of a descriptor. One with four strides of MAX_BYTES has about 120."""
 
 _DTYPES: Final = {dtype.short: dtype for dtype in (*DTYPES, *QUANTIZED)}
 
@@ -35,11 +35,13 @@ Four = tuple[int, int, int, int]
 
 
 class TensorDesc(NamedTuple):
-    """A tensor as GGML describes it.
+    """Description of a tensor in GGML's terms. Create it with `of` or `parse`.
 
-    ne: extents, innermost first, each at least 1. nb: strides in bytes, each at least one element, of quantized dtypes
-    one block; where the extent is 1 the stride of a contiguous continuation, since no other can be told from it. Create
-    with `of` or `parse`.
+    Attributes:
+        ne: Extents, innermost first, each at least 1.
+        dtype: Dtype of the elements.
+        nb: Strides in bytes, each at least one element (quantized dtypes: one block). Along extents of 1 they are those
+            of a contiguous tensor.
     """
 
     ne: Four
@@ -48,10 +50,17 @@ class TensorDesc(NamedTuple):
 
     @classmethod
     def of(cls, shape: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> TensorDesc:
-        """From a shape and strides in elements, both in NumPy's order; contiguous without strides.
+        """Create a descriptor from a shape and strides in elements, both in NumPy's order.
 
-        Raises ShapeError above four dimensions and for another number of strides, ArgumentError for extents or strides
-        that are no integers or below 1, for rows that are no whole blocks, and for more than MAX_BYTES.
+        Args:
+            shape: Extents.
+            dtype: Dtype of the elements.
+            strides: Strides in elements; contiguous without them.
+
+        Raises:
+            ShapeError: There are more than four dimensions, or another number of strides.
+            ArgumentError: An extent or stride is not an integer of at least 1, a row is not a multiple of the block,
+                or the tensor spans more than MAX_BYTES.
         """
         shape = _integers("extents", shape)
         strides = strides if strides is None else _integers("strides", strides)
@@ -71,7 +80,7 @@ class TensorDesc(NamedTuple):
                 raise ArgumentError(f"GGML tensors have strides of one element or more, not {step}")
             steps.append(step)
         if any(rows % dtype.block for rows in (ne[0], *steps[1:])):
-            raise ArgumentError(f"the rows of {list(shape)} {dtype.name} are no whole blocks of {dtype.block}")
+            raise ArgumentError(f"the rows of {list(shape)} {dtype.name} are not whole blocks of {dtype.block}")
         span = 1 + sum((extent - 1) * step for extent, step in zip(ne, steps, strict=True))
         if dtype.nbytes(max(span, math.prod(ne))) > MAX_BYTES:
             raise ArgumentError(f"a tensor of {list(shape)} {dtype.name} spans more than {MAX_BYTES} bytes")
@@ -80,17 +89,19 @@ class TensorDesc(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TensorDesc:
-        """The tensor that `(dim0,dim1,dim2,dim3)/dtype[/(stride0,stride1,stride2,stride3)]` describes.
+        """Parse `(dim0,dim1,dim2,dim3)/dtype[/(stride0,stride1,stride2,stride3)]`.
 
-        Spaces around numbers and parts are allowed. Strides may make elements overlap, as in GGML; zero and negative
-        ones exist neither there nor here. Warns where strides look like bytes. Raises ArgumentError, whose message
-        marks the place.
+        Spaces around numbers and parts are allowed. Elements may overlap, as in GGML; strides are positive. Warns if
+        strides look like bytes.
+
+        Raises:
+            ArgumentError: The text is malformed. The message marks the position.
         """
         return _parsed(text)
 
     @property
     def shape(self) -> Four:
-        """The extents in NumPy's order, outermost first."""
+        """Extents in NumPy's order, outermost first."""
         return self.ne[3], self.ne[2], self.ne[1], self.ne[0]
 
     @property
@@ -106,17 +117,17 @@ class TensorDesc(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Elements of the buffer from the first to the last one of the tensor."""
+        """Elements of the buffer from the first to the last element of the tensor."""
         return 1 + sum((extent - 1) * step for extent, step in zip(self.shape, self.strides, strict=True))
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie without gaps, in order; strides along extents of 1 do not matter."""
+        """True if the elements are contiguous. Strides along extents of 1 are ignored."""
         return self.nb == TensorDesc.of(self.shape, self.dtype).nb
 
     @property
     def short(self) -> str:
-        """The tensor in a kernel name: extents up to the last one above 1, dtype, and n if it is not contiguous."""
+        """Notation in kernel names: extents up to the last one above 1, dtype, and n if it is not contiguous."""
         used = max((axis for axis, extent in enumerate(self.ne) if extent > 1), default=0)
         extents = "x".join(map(str, self.ne[: used + 1]))
         return f"{extents}{self.dtype.short}{'' if self.is_contiguous else 'n'}"
@@ -140,7 +151,7 @@ _NUMBER: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 
 
 class _Part(NamedTuple):
-    """A piece of a descriptor and where it begins."""
+    """A part of a descriptor with its position."""
 
     text: str
     start: int
@@ -165,7 +176,7 @@ def _parsed(text: str) -> TensorDesc:
         raise ArgumentError(f"Invalid tensor descriptor: {shown[:40]}... (longer than {LONGEST_TEXT} characters)")
 
     def fail(message: str, place: _Part) -> NoReturn:
-        # Escapes make the shown text longer than the text; then there is no place to point at.
+        # Positions differ if the shown text contains escapes.
         caret = f"\n  {shown}\n  {' ' * place.start}^" if shown == text else ""
         raise ArgumentError(message + caret)
 

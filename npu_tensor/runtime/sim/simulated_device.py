@@ -88,7 +88,7 @@ class SimulatedDevice(NpuDevice):
             for kernel, run, artifact in zip(plan.kernels, plan.program.runs, artifacts, strict=True)
         ]
         return SimulatedProgram(
-            name=plan.name,
+            name=plan.program.name,
             key=" ".join([f"{kernel.task.name} {id(loaded.design)} {slices}" for kernel, loaded, slices in runs]),
             binary=" ".join(sorted({artifact.key for artifact in packed or artifacts})),
             sizes=plan.program.arguments,

@@ -191,7 +191,7 @@ class SimulatedDriver:
         except MemoryError as error:
             raise DriverError(str(error), blameless=True) from error
 
-    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> SimulatedContext:
+    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> SimulatedContext:
         """See `driver.Driver`."""
         assert isinstance(program, SimulatedProgram)
         return SimulatedContext(self.array, program)

@@ -1,7 +1,7 @@
-"""XRT's Python module and the devices that are opened through it: the only importer of pyxrt.
+"""XRT's Python module and its open devices. The only module that imports pyxrt.
 
 Example:
-    device = open_device(0)             # opened once per process, kept
+    device = open_device(0)             # opened once per process and kept
     device.get_info(pyxrt().xrt_info_device.name)
 """
 
@@ -32,25 +32,26 @@ USUAL_PLACES: Final = (
     "usr/lib64/python3.*/site-packages",
     "usr/local/lib/python3.*/*-packages",
 )
-"""Where XRT puts pyxrt, below /: the last four if its prefix is /usr or /usr/local (src/python/pybind11)."""
+"""Directories of pyxrt below /. The last four belong to the prefixes /usr and /usr/local (src/python/pybind11)."""
 
 _RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
-"""Pauses before the device is opened again: while the driver resets it, opening fails with ENODEV."""
+"""Pauses before the device is opened again. Opening fails with ENODEV while the driver resets it."""
 
 _lock = new_lock()
 _failed: tuple[object, str] | None = None
 _opened: Final[dict[int, Any]] = {}
 _opener: int | None = None
-"""The process that opened the devices."""
+"""Process that opened the devices."""
 
 
 def pyxrt(library: RuntimeLibrary = XRT) -> Any:
-    """The module, imported when first asked.
+    """Return the module pyxrt, imported on first use.
 
-    It is the installed one, else that of XRT's directories: <directory>/python and <directory> of the places that
-    `library` is looked for in (NPU_TENSOR_XRT_PATH or XILINX_XRT), then the places where XRT is usually installed.
-    Raises DeviceError (NOT_FOUND) with a line for each place: it has none, or why that one does not work here. A
-    failed look is not repeated before a setting that decides has changed.
+    Places in order: the module path, <place>/python and <place> for each place of `library` (NPU_TENSOR_XRT_PATH or
+    XILINX_XRT), the usual places. A failed search is repeated only after one of the settings has changed.
+
+    Raises:
+        DeviceError: There is no usable module (NOT_FOUND). The message has a line for each place.
     """
     global _failed
     places = tuple(library.places())
@@ -70,7 +71,7 @@ def pyxrt(library: RuntimeLibrary = XRT) -> Any:
 
 
 def _directories(places: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path | None]]:
-    """What names a directory, and the directory; None: all of sys.path."""
+    """Yield the source and the path of each directory; None means all of sys.path."""
     yield "import pyxrt", None
     for named_by, path in places:
         yield from ((named_by, directory) for directory in (path / "python", path))
@@ -84,7 +85,7 @@ def _load(directory: Path | None, library: RuntimeLibrary) -> ModuleType:
     try:
         module = _import(directory)
     except ImportError as error:
-        # The loader finds libxrt_coreutil by name once it is loaded from where XRT is.
+        # The loader finds libxrt_coreutil by name once it is loaded from its place.
         if not any(name in str(error) for name in library.names):
             raise
         try:
@@ -104,7 +105,7 @@ def _import(directory: Path | None) -> ModuleType:
     spec = importlib.machinery.PathFinder.find_spec("pyxrt", [str(directory)])
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError("not found", name="pyxrt")
-    # Not by way of sys.path: the directory holds other modules too.
+    # Not through sys.path because the directory contains other modules, too.
     module = importlib.util.module_from_spec(spec)
     sys.modules["pyxrt"] = module
     try:
@@ -116,7 +117,7 @@ def _import(directory: Path | None) -> ModuleType:
 
 
 def _reasons(named_by: str, directory: Path | None, error: Exception) -> Iterator[Attempt]:
-    """Why there is no module in a directory, or in any of sys.path."""
+    """Explain why a directory, or all of sys.path, has no usable module."""
     place = named_by if directory is None else f"{named_by}: {directory}"
     if not isinstance(error, ModuleNotFoundError) or error.name != "pyxrt" or "halted" in str(error):
         yield Attempt(place, str(error) or type(error).__name__)
@@ -130,22 +131,25 @@ def _reasons(named_by: str, directory: Path | None, error: Exception) -> Iterato
 
 
 def installed_builds(directories: list[Path]) -> list[Path]:
-    """The files of pyxrt, for any Python, that lie in directories."""
+    """Return the files of pyxrt for any Python in directories."""
     return [build for directory in directories for build in sorted(directory.glob("pyxrt*.so")) if python_of(build)]
 
 
 def python_of(build: Path) -> str:
-    """The Python that a file is built for by its name: pyxrt.cpython-312-x86_64-linux-gnu.so -> "3.12", else ""."""
+    """Return the Python version in a file name: pyxrt.cpython-312-x86_64-linux-gnu.so -> "3.12", otherwise empty."""
     tag = re.search(r"\.cpython-(\d)(\d+)", build.name)
     return f"{tag[1]}.{tag[2]}" if tag else ""
 
 
 def open_device(index: int) -> Any:
-    """pyxrt's device of this number, opened when first asked for and kept, by any thread.
+    """Open a device of pyxrt by number, or return it if it is open.
 
-    Raises DeviceError: NOT_FOUND without pyxrt, OUT_OF_RANGE if XRT lists fewer devices, else UNAVAILABLE with what
-    XRT says, or because this process was forked from one that uses the NPU: the memory that both would share with the
-    driver, and the threads that XRT has only in the first, make every call there undefined.
+    A process that was forked after a device was opened cannot use XRT: it lacks XRT's threads, and shares the
+    driver's memory with its parent.
+
+    Raises:
+        DeviceError: There is no pyxrt (NOT_FOUND), XRT lists fewer devices (OUT_OF_RANGE), XRT cannot open the device
+            or the process was forked (UNAVAILABLE).
     """
     global _opener
     if _opener not in (None, os.getpid()):
@@ -156,12 +160,8 @@ def open_device(index: int) -> Any:
     module = pyxrt()
     with _lock:
         if index not in _opened:
-            before, _opener = _opener, os.getpid()
-            try:
-                _opened[index] = _open(module, index)
-            finally:
-                if index not in _opened:
-                    _opener = before  # Still this process if it had opened one that was lost since.
+            _opened[index] = _open(module, index)
+            _opener = os.getpid()
         return _opened[index]
 
 
@@ -179,15 +179,15 @@ def _open(module: Any, index: int) -> Any:
 
 
 def forget_device(index: int) -> None:
-    """Let go of a device that was lost; it is opened anew when next asked for."""
+    """Drop a lost device. The next use opens it again."""
     with _lock:
         _opened.pop(index, None)
 
 
 def xrt_version() -> str:
-    """The version of XRT's library, as in "2.21.75"; "" if unknown."""
+    """Return the version of XRT's library, such as "2.21.75"; empty if unknown."""
     try:
-        # What pyxrt has loaded is what runs kernels, whatever the search would find.
+        # The library that pyxrt has loaded runs the kernels, even if the search would find another one.
         library = XRT.by_name() or XRT.find()
     except DeviceError:
         return ""
@@ -195,7 +195,7 @@ def xrt_version() -> str:
 
 
 def version_of(library: LoadedLibrary) -> str:
-    """The version of a library of XRT; "" if unknown."""
+    """Return the version of an XRT library; empty if unknown."""
     parts = ("xrtVersionMajor", "xrtVersionMinor", "xrtVersionPatch")  # xrt_version.h, since 2023
     if all(hasattr(library.handle, part) for part in parts):
         return ".".join(str(library.handle[part]()) for part in parts)

@@ -1,15 +1,14 @@
-"""What an NPU and its driver are asked before kernels run: where buffers lie, how sums round, whether chains work.
+"""Probes of an NPU and its driver: the memory group of buffers, the rounding of sums, and support for chains.
 
     probe(device)   # {"sums of floats": "rounded to nearest even", "host buffers": "in group 0", ...}
 
-Where reports of drivers contradict each other, a kernel of 20 lines tells. What it says is kept with the kernels that
-are known to be right, and heeded from then on. The self-test asks first of all.
+Reports about drivers disagree on these points, and a kernel of 20 lines decides. The findings are stored with the list
+of checked kernels and applied from then on. The self-test probes before anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +19,7 @@ from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectTyp
 from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.runtime.npu.buffers import PAGE
 from npu_tensor.runtime.npu.driver import Context, DriverError, RunRequest
-from npu_tensor.runtime.npu.launches import run_alone
+from npu_tensor.runtime.npu.launches import run_to_end
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.store.requests import ProgramRequest, Request
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
@@ -30,7 +29,7 @@ from npu_tensor.runtime.xrt.xrt_program import read_bundled, read_program
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
-__all__ = ["ROUNDINGS", "probe", "probe_design", "rounding"]
+__all__ = ["probe", "probe_design", "rounding"]
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -49,11 +48,19 @@ _PAIRS: Final = np.array(
     [(1, part * _ULP) for part in (0.25, 0.5, 0.75)] + [(1 + _ULP, 0.5 * _ULP), (1 + _ULP, -1)], np.float32
 )
 OPERANDS: Final = np.concatenate([_PAIRS, -_PAIRS, 1024 * _PAIRS, np.zeros((1, 2), np.float32)]).T.copy()
-"""Sums that tell the ways to round from each other: between two numbers, halfway, and exact ones."""
+"""Operands of sums between two floats, halfway between them, and exact ones. They distinguish rounding modes."""
 
 
 def probe(device: XrtDevice) -> dict[str, str]:
-    """Ask an NPU, note what it says, and heed it. Returns that for people. Raises BuildError, DeviceError."""
+    """Probe the NPU, store the findings and apply them.
+
+    Returns:
+        Findings for people, by topic.
+
+    Raises:
+        BuildError: The probe cannot be built.
+        DeviceError: The NPU does not run it.
+    """
     engine = device.engine
     request = Request("probe", probe_design(engine.arch))
     program = engine.known(read_program(ArrayProgram.of(request.design), device.library.find(request)))
@@ -64,7 +71,7 @@ def probe(device: XrtDevice) -> dict[str, str]:
         chains = _chains(engine, engine.contexts.get(program), group)
     device.checked.note("group", str(group))
     device.checked.note("chains", "fail" if chains else "work")
-    device.heed_findings(engine)
+    device.apply_findings(engine)
     several = _several(device, group)
     if several is not None:
         device.checked.note("several", "fail" if several else "work")
@@ -78,7 +85,7 @@ def probe(device: XrtDevice) -> dict[str, str]:
 
 
 def probe_design(arch: Arch, first: int = 0) -> Design:
-    """One core that adds the two halves of a buffer of 32 float32. first: where the first operands begin, 0 or 16."""
+    """Create a design that adds the halves of a buffer of 32 float32. The first operands begin at `first`, 0 or 16."""
     d = Builder("probe", arch, columns=1)
     core, shim = Tile(0, 2), Tile(0, 0)
     pairs, sums = ObjectType("float32", (2 * LANES,)), ObjectType("float32", (LANES,))
@@ -97,43 +104,21 @@ def probe_design(arch: Arch, first: int = 0) -> Design:
     return d.build()
 
 
-# --- rounding
-
-
-ROUNDINGS: Final[Mapping[str, Callable[[Any, Any, Any], Any]]] = MappingProxyType(
-    {
-        "to nearest even": lambda low, high, exact: exact.astype(np.float32),
-        "down": lambda low, high, exact: low,
-        "up": lambda low, high, exact: high,
-        "toward zero": lambda low, high, exact: np.where(exact > 0, low, high),
-        "to nearest, halves away from zero": lambda low, high, exact: np.where(
-            exact - low == high - exact, np.where(exact > 0, high, low), exact.astype(np.float32)
-        ),
-    }
-)
-"""From the float32 numbers below and above exact sums, and these sums, to what is left of them."""
-
-
 def rounding(sums: Array) -> str:
-    """How the sums of OPERANDS were rounded, in words."""
-    exact = OPERANDS.astype(np.float64).sum(axis=0)
-    near = exact.astype(np.float32)
-    low = np.where(near <= exact, near, np.nextafter(near, np.float32(-np.inf)))
-    high = np.where(near >= exact, near, np.nextafter(near, np.float32(np.inf)))
-    name = next((name for name, rule in ROUNDINGS.items() if np.array_equal(rule(low, high, exact), sums)), None)
-    if name == "to nearest even":
+    """Describe how the sums of OPERANDS were rounded."""
+    nearest = OPERANDS.astype(np.float64).sum(axis=0).astype(np.float32)
+    if np.array_equal(nearest, sums):
         return "rounded to nearest even"
-    first = int(np.argmax(sums != near))
-    what = f"{OPERANDS[0, first]:.9g} + {OPERANDS[1, first]:.9g} = {sums[first]:.9g}"
-    known = name or "by no rule known"
-    return f"rounded {known}, {what}: kernels expect to nearest even, so that float32 is less exact"
+    first = int(np.argmax(sums != nearest))
+    wrong = f"{OPERANDS[0, first]:.9g} + {OPERANDS[1, first]:.9g} = {sums[first]:.9g}"
+    return f"not rounded to nearest even, as kernels expect, so that float32 is less exact: {wrong}"
 
 
 # --- runs
 
 
 def _group(engine: NpuEngine, load: Callable[[], Context]) -> tuple[int, Array]:
-    """Where buffers must be made, and the sums that were computed there. Raises DeviceError."""
+    """Find the memory group for buffers. Returns it with the computed sums. Raises DeviceError."""
     causes = []
     for names_group in (False, True):
         try:
@@ -142,7 +127,7 @@ def _group(engine: NpuEngine, load: Callable[[], Context]) -> tuple[int, Array]:
             group = int(context.kernel.group_id(context.first)) if names_group else 0
             (sums,) = _run(engine, context, group, 0)
         except DriverError as error:
-            engine.contexts.close()  # It may still be in there.
+            engine.contexts.close()  # The run may still be in it.
             causes.append(str(error))
             continue
         if np.allclose(sums, OPERANDS.sum(axis=0), rtol=1e-6, atol=0):
@@ -152,7 +137,7 @@ def _group(engine: NpuEngine, load: Callable[[], Context]) -> tuple[int, Array]:
 
 
 def _chains(engine: NpuEngine, context: Context, group: int) -> str:
-    """Why launches cannot be chained, or nothing."""
+    """Return why launches cannot be chained, or an empty string."""
     try:
         sums = _run(engine, context, group, 2)
     except DriverError as error:
@@ -163,10 +148,10 @@ def _chains(engine: NpuEngine, context: Context, group: int) -> str:
 
 
 def _several(device: XrtDevice, group: int) -> str | None:
-    """Why a launch of two configurations does not run twice, or nothing; None where there is none to be tried.
+    """Return why a launch of two configurations does not run twice, or an empty string. None if it cannot be built.
 
-    Others have seen the second run of a full ELF fail (mlir-aie#3622), and xclbins of two kernels (xdna-driver#906).
-    The second time it is chained, if launches are.
+    The second run of a full ELF (mlir-aie#3622) and xclbins of two kernels (xdna-driver#906) were seen to fail. The
+    second run is chained if chains work.
     """
     engine = device.engine
     designs = [probe_design(engine.arch, LANES * number) for number in range(2)]
@@ -196,7 +181,7 @@ def _several(device: XrtDevice, group: int) -> str | None:
 
 
 def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[Array]:
-    """The results of a run, and of `chained` ones in a runlist before it. Raises DriverError."""
+    """Run `chained` launches in a runlist and one by itself. Returns all results. Raises DriverError."""
     driver, program = engine.driver, context.program
     assert isinstance(driver, XrtDriver)
     requests, results = [], []
@@ -210,7 +195,7 @@ def _run(engine: NpuEngine, context: Context, group: int, chained: int) -> list[
             memories.append(memory)
         results += memories[1:]
         requests.append(RunRequest(context.run(program), memories, ()))
-    run_alone(context.prepare(requests, chain=bool(chained)), driver.launch_seconds, requests)
+    run_to_end(context.prepare(requests, chain=bool(chained)), driver.launch_seconds, requests)
     for memory in results:
         memory.from_device()
     return [memory.bytes[: 4 * LANES].view(np.float32).copy() for memory in results]

@@ -1,4 +1,4 @@
-"""The engines of this process, one per NPU, and how they end: with the process, and in forked ones."""
+"""Engines of this process, one per NPU, and their end at exit and in forked processes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _engines: Final[dict[int, NpuEngine]] = {}
 
 
 def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> NpuEngine:
-    """The one engine of an NPU in this process, whatever URIs name it. index: pyxrt's. Raises DeviceError.
+    """Return the engine of pyxrt's NPU `index`, the same for all URIs. Raises DeviceError.
 
-    One that was closed is opened again, as the steps of a plan may still have it.
+    A closed engine is reopened because plans may still use it.
     """
     with lock:
         engine = _engines.get(index)
@@ -37,29 +37,29 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> NpuEngi
 
 
 def close_engines() -> None:
-    """Give everything back that XRT has for this process, also what steps of kept plans have opened again."""
-    with ExitStack() as stack:  # Each, also if one fails or an interrupt comes.
+    """Close all engines, including those that kept plans have reopened."""
+    with ExitStack() as stack:  # Close all, even if one fails or an interrupt comes.
         for engine in tuple(_engines.values()):
             stack.callback(engine.close)
 
 
 @atexit.register
 def _at_exit() -> None:
-    """XRT's objects must go before the interpreter does, and those in use must not go at all."""
+    """Release XRT's objects before the interpreter ends, except those in use."""
     forked = any(engine.forked for engine in _engines.values())
     try:
         close_engines()
     finally:
-        xrt_submission.keep_for_ever(ask=not forked)
+        xrt_submission.keep_forever(poll=not forked)
 
 
 def _leave_to_parent() -> None:
-    """Nothing of XRT works in a forked process, and giving anything back there would take it from the parent."""
+    """Disable the engines in a forked process. XRT does not work there, and a release would affect the parent."""
     for engine in _engines.values():
         engine.forked = True
         engine.ready = False
         objects = [engine, *(list(context.runs) for context in engine.contexts if isinstance(context, XrtContext))]
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(objects))  # Not even at the end of the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(objects))  # Never freed, not even at exit.
 
 
 in_child(_leave_to_parent)

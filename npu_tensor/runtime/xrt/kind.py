@@ -1,4 +1,4 @@
-"""The kind of devices `npu`: NPUs of this machine, by XRT."""
+"""Device kind `npu`: NPUs of this machine, through XRT."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _selectors(uri: str, path: str) -> tuple[str, ...]:
 
 
 def _list() -> Listing:
-    """`npu`, which is all compatible ones together, and then each NPU. Opens every NPU."""
+    """List `npu`, which is all compatible NPUs together, and then each NPU. Opens every NPU."""
     from npu_tensor.runtime.devices.discovery import compatible, discover
 
     try:
@@ -83,7 +83,7 @@ def _information(uri: DeviceUri) -> dict[str, str]:
 
 
 _opened: dict[tuple[int, Target], XrtDevice] = {}
-"""One object per NPU and target, whatever URIs name it: all of them find what one of them has computed there."""
+"""Devices by NPU and target. All URIs of an NPU share its object, and thereby values in its memory."""
 
 
 def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:

@@ -1,4 +1,4 @@
-"""A hardware context of a real NPU: a binary that is loaded, and the run objects of its programs."""
+"""Hardware context of a real NPU: a loaded binary and the run objects of its programs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ from npu_tensor.runtime.xrt.xrt_submission import RunObject, XrtSubmission
 __all__ = ["XrtContext", "XrtRun"]
 
 MOST_RUNLISTS: Final = 64
-"""Per context. A program runs few sequences of kernels again and again."""
+"""Runlists kept per context. A program repeats few sequences of kernels."""
 
 OPCODE: Final = 3
-"""Run a stream of instructions."""
+"""Opcode of a run with a stream of instructions."""
 
 
 class XrtRun:
-    """See `driver.Run`. chained, single: the run objects of its parts in a runlist and by themselves, made when first
-    needed.
-    """
+    """See `driver.Run`. Each part has a run object for runlists and one by itself, created on first use."""
 
     __slots__ = ("__weakref__", "chained", "context", "program", "single")
 
@@ -41,23 +39,29 @@ class XrtRun:
         self.single = [RunObject() for _ in program.parts]
 
     def close(self) -> None:
-        """Let go of XRT's objects."""
+        """Drop XRT's objects."""
         for run_object in (*self.chained, *self.single):
             run_object.run = run_object.instructions = run_object.words = None
             run_object.arguments = []
 
 
 class XrtContext:
-    """See `driver.Context`. driver: the module pyxrt. first: number of the first buffer among the arguments of a run.
+    """See `driver.Context`.
 
-    make_room: gives memory back to the driver.
+    Args:
+        driver: The module pyxrt.
+        device: Device of pyxrt.
+        release_memory: Function that returns unused memory to the driver.
+
+    Attributes:
+        first: Number of the first buffer among the arguments of a run.
     """
 
-    def __init__(self, program: XrtProgram, driver: Any, device: Any, make_room: Callable[[], object]) -> None:
+    def __init__(self, program: XrtProgram, driver: Any, device: Any, release_memory: Callable[[], object]) -> None:
         self.program = program
         self._driver = driver
         self._device = device
-        self._make_room = make_room
+        self._release_memory = release_memory
         self.first = 0 if program.is_elf else 3
         self.runs: WeakSet[XrtRun] = WeakSet()
         self._runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
@@ -68,7 +72,7 @@ class XrtContext:
                 self._image = driver.elf(str(program.path))
                 self._handle = driver.hw_context(device, self._image)
                 self.kernel = driver.ext.kernel(self._handle, ELF_KERNEL)
-                most = HOST_BUFFERS  # It does not say how many it takes.
+                most = HOST_BUFFERS  # An ELF does not declare its number.
             else:
                 self._image = driver.xclbin(str(program.path))
                 device.register_xclbin(self._image)
@@ -87,11 +91,11 @@ class XrtContext:
         """See `driver.Context`."""
         assert isinstance(program, XrtProgram)
         run = XrtRun(self, program)
-        self.runs.add(run)  # First: an interrupt may come at any time, and `close` must find every run object.
+        self.runs.add(run)  # Before its run objects exist: `close` must find each, even after an interrupt.
         return run
 
     def prepare(self, requests: Sequence[RunRequest], chain: bool) -> XrtSubmission:
-        """See `driver.Context`. All but the last become a runlist, if they may."""
+        """See `driver.Context`. With `chain`, all runs but the last become a runlist."""
         runs = [cast(XrtRun, request.run) for request in requests]
         chosen = [run.chained if chain else run.single for run in runs[:-1]] + [runs[-1].single]
         try:
@@ -110,7 +114,7 @@ class XrtContext:
         return XrtSubmission(self, before, last) if chain else XrtSubmission(self, (), before + last)
 
     def _make(self, run_object: RunObject, program: XrtProgram, place: int) -> None:
-        """Make the run of a part of a program with its constant arguments."""
+        """Create the run object of a part with its constant arguments."""
         part = program.parts[place]
         run = self._driver.run(self._kernels[part.kernel])
         run_object.arguments = [None] * len(program.sizes)
@@ -123,9 +127,9 @@ class XrtContext:
         run_object.run = run
 
     def _set(self, run_object: RunObject, part: ProgramPart, memories: Sequence[Any], words: Sequence[int]) -> None:
-        """Set what differs from the run's last time.
+        """Set the arguments that differ from the previous run.
 
-        Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
+        Records of old arguments are dropped before new ones are set: an interrupt may come between any two lines.
         """
         assert len(words) == len(part.parameters)
         if words and run_object.words != words:
@@ -142,14 +146,14 @@ class XrtContext:
                 arguments[number] = ref(memory)
 
     def _instructions(self, program: XrtProgram, place: int, words: np.ndarray[Any, np.dtype[np.uint32]]) -> XrtMemory:
-        """A buffer with the instructions: one for all runs of a part, or one for each if a run changes them."""
+        """Return a buffer with the instructions, shared by all runs of a part unless runs change them."""
         shared = self._shared.setdefault(program, {})
         if place in shared:
             return shared[place]
         try:
             memory = self._memory(words.nbytes)
         except DriverError:
-            self._make_room()
+            self._release_memory()
             memory = self._memory(words.nbytes)
         _write(memory, words)
         if not program.parts[place].parameters:
@@ -160,7 +164,7 @@ class XrtContext:
         return XrtMemory(self._driver, self._device, nbytes, self._driver.bo.flags.cacheable, self.kernel.group_id(1))
 
     def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
-        """The runlist of these runs, in this order. Raises RuntimeError."""
+        """Return the runlist of these runs in this order. Raises RuntimeError."""
         runlist = self._runlists.get(run_objects)
         if runlist is None:
             runlist = self._driver.runlist(self._handle)
@@ -174,7 +178,7 @@ class XrtContext:
         return runlist
 
     def close(self) -> None:
-        """Give the context up: first what depends on it, in the order that XRT wants."""
+        """Release the context and its dependent objects, in the order that XRT requires."""
         self._runlists.clear()
         for run in list(self.runs):
             run.close()
@@ -184,6 +188,6 @@ class XrtContext:
 
 
 def _write(memory: XrtMemory, words: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
-    """Put instructions where the NPU's controller reads them."""
+    """Write instructions for the NPU's controller."""
     memory.bytes[: words.nbytes] = words.view(np.uint8)
     memory.to_device()

@@ -1,7 +1,7 @@
 """An NPU as a device: `npu`, `npu:0`, `npu://<id>`, with options as in `npu:0?cols=4&float32=emulate`.
 
-It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for. A step of a plan enqueues a launch and
-returns; its results say so when they are looked at. Written to XRT's documented interface; not run on an NPU.
+It runs the tasks for which a kernel family of `npu_tensor.kernels` has a design. Written to XRT's documented interface;
+not run on an NPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from npu_tensor._util.forks import cached_property
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
@@ -38,20 +37,17 @@ from npu_tensor.task import Step, Task
 __all__ = ["XrtDevice", "driver_identity", "library", "set_power_mode"]
 
 _POWER_MODES: Final = {"low": "powersaver", "medium": "balanced", "high": "performance", "turbo": "turbo"}
-"""What the tool calls the modes of iree-amd-aie."""
+"""Names in xrt-smi of the power modes of iree-amd-aie."""
 
 
 @cache
 def library() -> KernelLibrary:
-    """Where the kernels of all NPUs come from."""
+    """Return the kernel library of all NPUs."""
     return KernelLibrary(IronBackend())
 
 
 def set_power_mode(bdf: str, mode: str) -> None:
-    """Ask the driver for a mode: low, medium, high or turbo. Some drivers let only root do that.
-
-    Warns if it does not comply; work goes on in any mode.
-    """
+    """Request a power mode: low, medium, high or turbo. Warns if the driver refuses, as some do unless root asks."""
     try:
         tool_output("xrt-smi", "configure", "--device", bdf, "--pmode", _POWER_MODES[mode])
     except DeviceError as error:
@@ -59,10 +55,7 @@ def set_power_mode(bdf: str, mode: str) -> None:
 
 
 def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
-    """What the results of a kernel depend on besides the kernel: NPU, XRT, driver and firmware, as one line.
-
-    xrt: version. The versions of driver and firmware are read below `root`/sys; what is not there is left out.
-    """
+    """Describe NPU, XRT, driver and firmware in one line. Results of a kernel may depend on each of them."""
     files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
     return " ".join([npu.name, xrt, *filter(None, [driver_version(root), *map(file_text, files)])])
 
@@ -82,6 +75,8 @@ class XrtDevice(NpuDevice):
         self.npu = npu
         self._awake_seconds = 0.0
         self._power = "default"
+        self._costs: NpuCosts | None = None
+        self._checked: CheckedKernels | None = None
 
     def keep_awake(self, seconds: float) -> None:
         """Keep the NPU from its power gate for this long after the last launch."""
@@ -90,14 +85,14 @@ class XrtDevice(NpuDevice):
             self._engine.keep_awake(self._awake_seconds)
 
     def set_power(self, mode: str) -> None:
-        """Let the driver change the power mode, and predict for the new one. See `set_power_mode`."""
+        """Change the power mode and the predictions. See `set_power_mode`."""
         set_power_mode(self.npu.bdf, mode)
         self._power = mode
         self.forget_costs()
 
     def forget_costs(self) -> None:
-        """Predict anew, as what predictions depend on has changed."""
-        self.__dict__.pop("costs", None)
+        """Predict again because rates or findings have changed."""
+        self._costs = None
 
     @property
     def _driver(self) -> str:
@@ -105,15 +100,21 @@ class XrtDevice(NpuDevice):
 
     @property
     def identity(self) -> dict[str, str]:
-        """What measured rates hold for."""
+        """Key of measured rates."""
         return {"npu": self.npu.id, "driver": self._driver, "power": self._power}
 
-    @cached_property
+    @property
     def costs(self) -> NpuCosts:
-        """By what was measured with this NPU, driver and power mode, else by priors.
+        """Costs from rates measured with this NPU, driver and power mode, or from priors.
 
-        A launch has several configurations where they can be put into one file and did not fail here.
+        Launches have several configurations if a file for them can be built and the probe has not failed.
         """
+        costs = self._costs
+        if costs is None:
+            costs = self._costs = self._predict()
+        return costs
+
+    def _predict(self) -> NpuCosts:
         rates = npu_rates(self.target.array.device, self.identity)
         full_elfs = self.target.array.full_elfs
         missing = library().backend.missing() is not None if full_elfs else mlir_aie.xclbinutil() is None
@@ -122,15 +123,15 @@ class XrtDevice(NpuDevice):
         return NpuCosts(rates, processor_rates(), full_elfs)
 
     def open_engine(self) -> NpuEngine:
-        """The one of this NPU in this process."""
+        """Return the engine of this NPU, one per process."""
         engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
-        self.heed_findings(engine)
+        self.apply_findings(engine)
         if self._awake_seconds:
             engine.keep_awake(self._awake_seconds)
         return engine
 
-    def heed_findings(self, engine: NpuEngine) -> None:
-        """Heed what `driver_probes` found out of the driver: "chains" work or fail, "group" is a number."""
+    def apply_findings(self, engine: NpuEngine) -> None:
+        """Apply the findings of `driver_probes`: "chains" is "work" or "fail", "group" is a number."""
         findings = self.checked.findings
         if "chains" in findings:
             engine.chains = findings["chains"] == "work"
@@ -140,15 +141,18 @@ class XrtDevice(NpuDevice):
         if group != driver.group:
             with lock:
                 driver.group = group
-                engine.pool.release()  # Those in use stay, and the self-check tells whether they can.
+                engine.pool.release()  # Buffers in use stay; the self-check verifies their results.
 
-    @cached_property
+    @property
     def checked(self) -> CheckedKernels:
-        """The kernels that are known to be right here."""
-        return CheckedKernels(self._driver)
+        """Kernels that gave correct results with this NPU, driver and firmware, and findings about them."""
+        checked = self._checked
+        if checked is None:
+            checked = self._checked = CheckedKernels(self._driver)
+        return checked
 
     def kernels(self) -> KernelLibrary:
-        """Shared by all NPUs."""
+        """Return the library, shared by all NPUs."""
         return library()
 
     def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> XrtProgram:
@@ -157,5 +161,5 @@ class XrtDevice(NpuDevice):
         if not self.target.array.full_elfs and (packed or len(program.configurations) > 1):
             return read_bundled(program, artifacts, packed or artifacts)
         if len(plan.kernels) > 1 and (len(program.configurations) > 1 or ".xclbin" not in artifact.files):
-            artifact = self.library.find(ProgramRequest(plan.name, program))
+            artifact = self.library.find(ProgramRequest(plan.program.name, program))
         return read_program(program, artifact)

@@ -16,7 +16,7 @@ __all__ = ["XrtDriver"]
 
 
 class XrtDriver:
-    """See `driver.Driver`. index: pyxrt's number of the device. group: where host buffers are made."""
+    """See `driver.Driver`. `group` is the memory group of host buffers."""
 
     group = 0  # Bank 0 is the host's memory. A slot in the upper bits would tie a buffer to one context.
 
@@ -27,7 +27,7 @@ class XrtDriver:
 
     @property
     def launch_seconds(self) -> float:
-        """As the user says."""
+        """Time limit from the settings, in seconds."""
         return config.launch_seconds
 
     def open(self) -> None:
@@ -36,18 +36,18 @@ class XrtDriver:
         self._device = bindings.open_device(self.index)
 
     def close(self, lost: bool) -> None:
-        """See `driver.Driver`. XRT keeps a device that is not lost open for this process."""
+        """See `driver.Driver`. XRT keeps a device open for this process unless it is lost."""
         self._device = None
         if lost:
             bindings.forget_device(self.index)
 
     def allocate(self, nbytes: int, group: int | None = None) -> XrtMemory:
-        """See `driver.Driver`. group: another one than usual."""
+        """See `driver.Driver`. `group` replaces the usual memory group."""
         group = self.group if group is None else group
         return XrtMemory(self._pyxrt, self._device, nbytes, self._pyxrt.bo.flags.host_only, group)
 
-    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> XrtContext:
+    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> XrtContext:
         """See `driver.Driver`."""
         assert isinstance(program, XrtProgram)
-        xrt_submission.release()  # What has ended meanwhile gives its context back.
-        return XrtContext(program, self._pyxrt, self._device, make_room)
+        xrt_submission.release()  # Ended submissions release their contexts.
+        return XrtContext(program, self._pyxrt, self._device, release_memory)

@@ -1,4 +1,4 @@
-"""Memory of a real NPU: buffer objects of XRT. And what XRT says when something fails."""
+"""Memory of a real NPU: XRT buffer objects. Also the conversion of XRT's exceptions."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["XrtMemory", "driver_error"]
 
 _LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
 _BUSY: Final = re.compile(r"err=-?(28|22)\b")
-"""What the driver says where contexts or columns are used up: ENOSPC, or EINVAL in some versions."""
+"""Errors of a driver without free contexts or columns: ENOSPC, or EINVAL in some versions."""
 
 _BLAMELESS: Final = re.compile(r"err=-?(12|28)\b")
-"""Other processes have the NPU's memory (ENOMEM) or its contexts (ENOSPC)."""
+"""Errors that other processes cause, which hold memory (ENOMEM) or contexts (ENOSPC)."""
 
 
 def driver_error(error: Exception) -> DriverError:
-    """What an exception of pyxrt means: RuntimeError, with what the driver says in its text, or MemoryError."""
+    """Convert an exception of pyxrt: a MemoryError, or a RuntimeError with the driver's message."""
     lost, busy, blameless = (kind.search(str(error)) is not None for kind in (_LOST, _BUSY, _BLAMELESS))
     return DriverError(str(error), lost=lost, busy=busy, blameless=blameless)
 
 
 class XrtMemory:
-    """A buffer object with its mapping. driver: the module pyxrt."""
+    """A buffer object with its mapping. `driver` is the module pyxrt."""
 
     __slots__ = ("__weakref__", "_directions", "address", "bo", "bytes")
 
     def __init__(self, driver: Any, device: Any, nbytes: int, flags: Any, group: int) -> None:
         try:
             self.bo = driver.bo(device, nbytes, flags, group)
-            mapping = self.bo.map()  # Does not keep the buffer object alive; this does.
+            mapping = self.bo.map()  # The mapping does not keep the buffer object alive.
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
         self._directions = driver.xclBOSyncDirection

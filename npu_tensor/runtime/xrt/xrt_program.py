@@ -1,4 +1,4 @@
-"""A kernel's files as the runtime needs them: what to load into a context, and how to start it.
+"""Programs for XRT: the binary of a context, and the instructions that start it.
 
 program = read_program(ArrayProgram("add", (DesignRun(design, slices),), sizes), artifact)
 program = read_bundled(program_of_two_configurations, [artifact, other])
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,11 +26,14 @@ from npu_tensor.runtime.store.requests import Artifact
 __all__ = ["ProgramPart", "XrtProgram", "read_bundled", "read_program"]
 
 
-class ProgramPart(NamedTuple):
-    """What one run of XRT does: the runs of a program that follow each other with one configuration.
+@dataclass(frozen=True, slots=True, eq=False)
+class ProgramPart:
+    """One run of XRT: consecutive runs of a program with one configuration.
 
-    kernel: name in the file; None for the first one. instructions: 32-bit words for an xclbin; None for an ELF, which
-    holds them. parameters: for each word that a run is given, where it stands in the instructions.
+    Attributes:
+        kernel: Name in the file; None for the first kernel.
+        instructions: 32-bit words for an xclbin; None for an ELF, which contains them.
+        parameters: For each runtime parameter, its positions in the instructions.
     """
 
     kernel: str | None
@@ -38,7 +41,7 @@ class ProgramPart(NamedTuple):
     parameters: Sequence[Sequence[int]] = ()
 
     def patched(self, words: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """The instructions with the words of a run, each 32 bits, at their places."""
+        """Return the instructions with these runtime parameters, 32 bits each."""
         assert self.instructions is not None
         instructions = self.instructions.copy()
         for places, word in zip(self.parameters, words, strict=True):
@@ -48,21 +51,22 @@ class ProgramPart(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class XrtProgram(NpuProgram):
-    """A binary with what a launch does with it, part after part. path: xclbin or full ELF."""
+    """A binary and the parts of a launch. `path` is an xclbin or a full ELF."""
 
     path: Path
     parts: Sequence[ProgramPart]
 
     @property
     def is_elf(self) -> bool:
-        """Whether it is one file that holds the instructions too."""
+        """True if the file contains the instructions, too."""
         return self.parts[0].instructions is None
 
 
 def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
-    """What runs an array's program whose binary an artefact has.
+    """Create the XRT program for the binary in an artifact.
 
-    Raises BuildError if the artefact is for another array or its files do not fit.
+    Raises:
+        BuildError: The artifact is for another array, or its files do not fit.
     """
     _check_arch(program, artifact)
     elf = artifact.files.get(".elf")
@@ -81,10 +85,15 @@ def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
 
 
 def read_bundled(program: ArrayProgram, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> XrtProgram:
-    """What runs a program in the context of several configurations.
+    """Create the XRT program for a context with several configurations.
 
-    artifacts: of each run, in order. packed: all that are in the context. Raises BuildError as `bundle` and
-    `read_program` do.
+    Args:
+        program: Program of the array.
+        artifacts: Files of each run, in order.
+        packed: Files of all configurations in the context.
+
+    Raises:
+        BuildError: See `bundle` and `read_program`.
     """
     for artifact in packed:
         _check_arch(program, artifact)
@@ -116,7 +125,7 @@ def _with_instructions(program: ArrayProgram, artifact: Artifact, parts: Sequenc
 
 
 def _part(program: ArrayProgram, artifact: Artifact, kernel: str | None) -> ProgramPart:
-    """A program of one configuration."""
+    """Create the part for a program of one configuration."""
     path = artifact.files["_parameters.json"]
     (configuration,) = program.configurations
     try:

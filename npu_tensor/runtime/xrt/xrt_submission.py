@@ -1,10 +1,10 @@
-"""Launches as XRT has them: run objects that were started, and what XRT still uses of those that nobody waits for.
+"""Submissions to XRT: started run objects, and the objects that abandoned ones still use.
 
-Launches are started one by one, or, where a probe saw that this driver can, all but the last as a runlist and the last
-by itself. Some firmware rejects runlists of two and more (iree-amd-aie#1404). Asking the last one for its state, unlike
-XRT's waiting for a runlist, does not keep other Python threads from running.
+Launches are started one by one. If a probe saw that the driver supports it, all but the last become a runlist and the
+last is started by itself. Some firmware rejects runlists of two and more (iree-amd-aie#1404). Polling the state of the
+last run lets other Python threads run, unlike XRT's wait for a runlist.
 
-XRT ends the process when a run is dropped that was started and was not seen to have ended, and the NPU may write into
+XRT ends the process if a run is dropped that was started and was not seen to have ended, and the NPU may write into
 its buffers until then. All functions are called with the lock of the NPUs.
 """
 
@@ -25,22 +25,23 @@ from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_context import XrtContext
 
-__all__ = ["RunObject", "XrtSubmission", "keep_for_ever", "release"]
+__all__ = ["RunObject", "XrtSubmission", "keep_forever", "release"]
 
 NEW: Final = 1
 COMPLETED: Final = 4
 PENDING: Final = frozenset({1, 2, 3, 7})
-"""Values of XRT's ert_cmd_state: new, queued, running (which pyxrt has no name for), submitted."""
+"""Values of XRT's ert_cmd_state: new, queued, running (unnamed in pyxrt), submitted."""
 
 _STATE: Final = re.compile(r"ERT_CMD_STATE_([A-Z]+)")
 
 
 @dataclass(eq=False, slots=True)
 class RunObject:
-    """One of XRT's run objects, and what its arguments are set to.
+    """A run object of XRT and the current values of its arguments.
 
-    run: None after the context is gone.
-    words: of the runtime parameters in its instructions.
+    Attributes:
+        run: The object; None before it is created and after the context is closed.
+        words: Runtime parameters in its instructions.
     """
 
     run: Any = None
@@ -50,7 +51,7 @@ class RunObject:
 
 
 class XrtSubmission:
-    """See `driver.Submission`. chained: the launches that become a runlist, before those that are started singly."""
+    """See `driver.Submission`. The `chained` runs become a runlist, and the `single` ones follow one by one."""
 
     def __init__(self, context: XrtContext, chained: Sequence[RunObject], single: Sequence[RunObject]) -> None:
         self._context = context
@@ -63,14 +64,14 @@ class XrtSubmission:
         self._used: tuple[object, ...] = ()
 
     def start(self) -> None:
-        """Notes of what is started are made before it is: an interrupt may come between any two lines."""
+        """Start the runs. Each is recorded before it is started because an interrupt may come between any two lines."""
         try:
             if self._chained:
                 self._runlist = self._context.runlist(self._chained)
                 try:
                     self._runlist.execute()
                 except RuntimeError:
-                    self._runlist = None  # Nothing of it was submitted: it is one chain.
+                    self._runlist = None  # A chain is submitted as a whole or not at all.
                     raise
             for run_object in self._single:
                 self._runs.append(run_object.run)
@@ -87,7 +88,7 @@ class XrtSubmission:
         """See `driver.Submission`."""
         runs = self._runs
         if not runs:
-            return self._started  # It was seen before; an interrupt came then.
+            return self._started  # The end was seen before an interrupt.
         if self._state in PENDING:
             try:
                 self._state = int(runs[-1].state())
@@ -96,7 +97,7 @@ class XrtSubmission:
         return self._state not in PENDING
 
     def wait(self, seconds: float) -> None:
-        """XRT has no wait that other threads of Python could use."""
+        """Sleep: during XRT's own wait no other Python thread runs."""
         time.sleep(seconds)
 
     def check(self) -> None:
@@ -115,21 +116,21 @@ class XrtSubmission:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of XRT's objects, which keep a context alive: who waits may still have this."""
+        """Drop XRT's objects, which keep a context alive, because waiting threads may hold this submission."""
         self._runs, self._runlist = [], None
 
     def observed(self, number: int) -> Sequence[Any]:
-        """XRT says nothing of what happened on the array."""
+        """Return nothing: XRT provides no counters."""
         return ()
 
     def abandon(self, *used: object) -> None:
-        """Hold what was started, and what it uses, until it has ended. Called before the context is closed."""
+        """Keep started runs and their objects until they have ended. Called before the context is closed."""
         if not self._runs and self._runlist is None:
             return
         run_objects = [*self._chained, *self._single]
         self._used = (*used, [run_object.instructions for run_object in run_objects])
         if not self._runs:
-            # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it.
+            # A runlist has no state to poll. The run after it is its fence, even if XRT refused it.
             self._runs = [self._single[-1].run]
         if not self._started:
             with suppress(RuntimeError):
@@ -138,38 +139,38 @@ class XrtSubmission:
         release()
 
     def has_ended(self) -> bool:
-        """Whether XRT uses nothing of an abandoned one any more."""
+        """Return True if XRT has finished with an abandoned submission."""
         if not self._runs:
             return True
         *earlier, last = self._runs
         try:
             if int(last.state()) in PENDING:
-                if not self._started:  # It may not have been, as long as its state does not tell.
-                    last.start()  # Raises RuntimeError if it is under way.
+                if not self._started:  # Its state does not tell whether it was started.
+                    last.start()  # Raises RuntimeError if it is in flight.
                 return False
-            if any(int(run.state()) in PENDING for run in earlier):  # Each must have been asked before it is dropped.
+            if any(int(run.state()) in PENDING for run in earlier):  # Each must be polled before it is dropped.
                 return False
         except RuntimeError:
             return False
         if self._runlist is not None:
             with suppress(RuntimeError):
-                self._runlist.wait()  # Returns at once; XRT complains of a list that is dropped before.
+                self._runlist.wait()  # Returns at once. XRT requires it before the list is dropped.
         self._forget()
         return True
 
 
 _unended: Final[list[XrtSubmission]] = []
-"""Those that nobody waits for and that were not seen to have ended."""
+"""Abandoned submissions that were not seen to have ended."""
 
 
 def release() -> None:
-    """Let go of what has ended, and with it of its context."""
+    """Drop ended submissions and thereby their contexts."""
     _unended[:] = [submission for submission in _unended if not submission.has_ended()]
 
 
-def keep_for_ever(ask: bool = True) -> None:
-    """Hold what has not ended beyond the end of the interpreter. ask: whether XRT may be asked what has."""
-    if ask:
+def keep_forever(poll: bool = True) -> None:
+    """Keep pending submissions beyond the end of the interpreter. Without `poll`, keep all abandoned ones."""
+    if poll:
         release()
     for submission in _unended:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(submission))

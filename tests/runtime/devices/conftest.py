@@ -1,4 +1,4 @@
-"""What the tests of device selection share."""
+"""Fixtures of the tests of device selection."""
 
 from __future__ import annotations
 

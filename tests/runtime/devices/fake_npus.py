@@ -26,7 +26,7 @@ MORE_STRIX = Slot("0001:c4:00.1", "NPU Strix"), Slot("0000:e6:00.1", "NPU Strix"
 
 
 class Machine:
-    """What tests change: `slots`, in XRT's order. It is the module pyxrt, and XRT's devices by number."""
+    """Module pyxrt with the devices in `slots`, in XRT's order."""
 
     xrt_info_device = SimpleNamespace(bdf="bdf", name="name")
 

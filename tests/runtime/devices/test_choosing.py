@@ -1,4 +1,4 @@
-"""Which devices `set_default_device` and its kin refuse, by what they are given and by the settings."""
+"""Devices that `set_default_device` refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from npu_tensor.runtime.store.ready_kernels import MANIFEST
 
 @pytest.mark.parametrize("given", [None, 3, ["npu"], b"cpu"])
 @pytest.mark.parametrize("take", [nt.set_default_device, nt.selftest, lambda uri: nt.default_device(uri).__enter__()])
-def test_what_is_no_text(take: Callable[[Any], object], given: Any) -> None:
+def test_a_device_is_named_by_text(take: Callable[[Any], object], given: Any) -> None:
     before = nt.get_default_device()
     with pytest.raises(nt.DeviceError, match="a device is named by text such as 'npu:0', not by ") as raised:
         take(given)
@@ -61,7 +61,7 @@ def test_programs_that_name_an_npu_in_the_environment_run_without_it(variable: s
 
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("setting", [{"strict": True}, {"fallback": "error"}])
-def test_an_npu_without_any_kernels_where_the_cpu_is_no_way_out(
+def test_an_npu_without_kernels_is_refused_in_strict_mode(
     setting: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")

@@ -1,4 +1,4 @@
-"""Which array a machine has: the order of the sources, their spellings, and no guess where nobody knows."""
+"""Detection of the array: order and spellings of the sources."""
 
 from __future__ import annotations
 
@@ -92,18 +92,18 @@ def test_sources_are_asked_in_order(machine: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("NPU_TENSOR_ARCH", "Phoenix")
     config.reset()
     assert detect_arch(root=machine) == ("aie2", "NPU_TENSOR_ARCH")
-    assert detect_arch("npu2", machine) == ("aie2p", "asked for as npu2")
+    assert detect_arch("npu2", machine) == ("aie2p", "given as npu2")
 
 
 @pytest.mark.parametrize("device", ["0x1502", "0x17f0"])
-def test_what_does_not_know_is_passed_over(machine: Path, device: str) -> None:
+def test_sources_without_an_answer_are_skipped(machine: Path, device: str) -> None:
     program(machine, "rocminfo", OTHER)
     program(machine, "xrt-smi", XRT_SMI, code=1)
     accelerator(machine, "0x1022", device)
     assert detect_arch(root=machine).source == f"the kernel: 1022:{device[2:]}"
 
 
-def test_nothing_is_guessed_and_every_source_is_named(machine: Path) -> None:
+def test_the_error_names_every_source(machine: Path) -> None:
     program(machine, "rocminfo", OTHER)
     program(machine, "xrt-smi", "", code=3)
     accelerator(machine, "0x8086", "0x7d1d")

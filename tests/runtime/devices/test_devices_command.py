@@ -13,7 +13,7 @@ from fake_npus import PHOENIX, STRIX, Machine
 
 from npu_tensor.cli.info import info
 from npu_tensor.config import config
-from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.backends import list_devices
 from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.discovery import select
@@ -90,7 +90,7 @@ def test_every_uri_in_the_list_can_be_used(machine: Machine) -> None:
     assert [parse_uri(device.uri).scheme for device in listed[5:]] == ["cpu", "sim", "sim"]
 
 
-def test_what_is_hidden_is_shown(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_npus_are_shown(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1")
     output = invoke().output
     assert [row[1] for row in rows(output)] == ["", "npu:0", "", "", ""]
@@ -122,12 +122,6 @@ def test_arrays_are_listed_whatever_this_machine_has(machine: Machine) -> None:
     assert "Strix" in result["arrays"][1]["names"]
 
 
-def test_a_bad_mask_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NPU_VISIBLE_DEVICES", "first")
-    with pytest.raises(ArgumentError, match="NPU_VISIBLE_DEVICES"):
-        list_devices()
-
-
 @pytest.mark.usefixtures("without_pyxrt")
 def test_without_pyxrt_the_rest_is_listed_with_the_reason() -> None:
     output = invoke().output
@@ -153,16 +147,3 @@ def test_search_paths_come_before_those_of_the_environment(monkeypatch: pytest.M
     assert config.xrt_path == (Path("/opt/xrt"),)
     invoke("--xrt-search-path", "/one")
     assert config.xrt_path == (Path("/one"), Path("/opt/xrt"))
-
-
-@pytest.mark.usefixtures("_own_settings")
-def test_search_paths_are_set_before_anything_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def not_found() -> None:
-        seen.append(config.xrt_path)
-        raise DeviceError("pyxrt was not found")
-
-    monkeypatch.setattr(bindings, "pyxrt", not_found)
-    invoke("--json", "--xrt-search-path", "/one")
-    assert set(seen) == {(Path("/one"),)}

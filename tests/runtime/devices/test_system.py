@@ -1,4 +1,4 @@
-"""What the operating system and its tools tell of a machine."""
+"""Information from the operating system and its tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of NPUs share: one whose driver fails when a test says so."""
+"""Fixtures of the NPU tests: an NPU whose driver fails on demand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def npu(request: pytest.FixtureRequest) -> Iterator[FaultyNpu]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What the NPU's runtime takes for the time."""
+    """Clock of the NPU's runtime."""
     made = Clock()
     for module in (npu_engine, faults, launches, faulty_npu, notices):
         monkeypatch.setattr(module, "time", made)

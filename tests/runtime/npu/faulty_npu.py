@@ -50,7 +50,7 @@ INSTRUCTIONS: Final = 4096
 
 
 class FaultyNpu(Faults):
-    """What goes wrong on an NPU, or on several that are one device, and what was asked of them.
+    """Faults of an NPU, or of several as one device, and counts of requests.
 
     A submission that a START fault meets has begun with what stands before, unless it is a chain. What stands behind an
     ERROR or a TIMEOUT in a submission does not run.
@@ -93,7 +93,7 @@ class FaultyNpu(Faults):
 
     @property
     def live_bytes(self) -> int:
-        """Of all memories."""
+        """Bytes of all memories."""
         return sum(self.memories.values())
 
     def unplug(self) -> None:
@@ -159,7 +159,7 @@ class FaultyDriver(SimulatedDriver):
 
     @property
     def launch_seconds(self) -> float:  # type: ignore[override]
-        """As the user says."""
+        """Time limit of the settings."""
         return config.launch_seconds
 
     def open(self) -> None:
@@ -185,7 +185,7 @@ class FaultyDriver(SimulatedDriver):
             raise DriverError("no memory (err=-12)", blameless=True)
         return FaultyMemory(self, nbytes)
 
-    def load(self, program: NpuProgram, make_room: Callable[[], object]) -> FaultyContext:
+    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> FaultyContext:
         """See `driver.Driver`."""
         npu = self.npu
         self.check()
@@ -196,7 +196,7 @@ class FaultyDriver(SimulatedDriver):
                 raise DriverError("no context (err=-28)", busy=True, blameless=True)
             assert isinstance(program, SimulatedProgram)
             npu.contexts_made += 1
-            return FaultyContext(self, program, make_room)
+            return FaultyContext(self, program, release_memory)
 
 
 class FaultyRun:
@@ -208,27 +208,27 @@ class FaultyRun:
         try:
             self.instructions = context.driver.allocate(INSTRUCTIONS)
         except DriverError:
-            context.make_room()
+            context.release_memory()
             self.instructions = context.driver.allocate(INSTRUCTIONS)
 
 
 class FaultyContext(SimulatedContext):
     """See `driver.Context`. broken: whether another one went, as on the first generation none works then."""
 
-    def __init__(self, driver: FaultyDriver, program: SimulatedProgram, make_room: Callable[[], object]) -> None:
+    def __init__(self, driver: FaultyDriver, program: SimulatedProgram, release_memory: Callable[[], object]) -> None:
         super().__init__(driver.array, program)
         self.driver = driver
         self.closed = False
         self.broken = False
         self.queue: deque[FaultySubmission] = deque()
         self._generation = driver.generation
-        self.make_room = make_room
+        self.release_memory = release_memory
         self._runs: WeakSet[FaultyRun] = WeakSet()
         driver.npu.contexts.add(self)
 
     @property
     def usable(self) -> bool:
-        """Whether its device is there, and was all the time."""
+        """True if its device has been present all the time."""
         return self.driver.present and self._generation == self.driver.generation
 
     def check(self) -> None:
@@ -366,7 +366,7 @@ class FaultySubmission(SimulatedSubmission):
             raise self.error
 
     def observed(self, number: int) -> tuple[()]:
-        """As of a real NPU."""
+        """Return nothing, like a real NPU."""
         return ()
 
     def abandon(self, *used: object) -> None:

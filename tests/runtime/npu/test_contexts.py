@@ -1,4 +1,4 @@
-"""Contexts: which are kept, which go to make room, and when."""
+"""Contexts that are kept, and the order in which they are closed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Loading:
         self.seen += seen
 
     def taken(self) -> list[tuple[str, int, int]]:
-        """What happened since this was asked for last: how many contexts there are afterwards comes last."""
+        """Return the events since the last call, each with the number of contexts afterwards."""
         result = [
             ("open" if isinstance(event, ContextOpened) else "close", self.names[event.kernel], event.contexts)
             for event in self.seen
@@ -42,7 +42,7 @@ class Loading:
         return result
 
 
-def test_the_context_that_was_used_longest_ago_goes(npu: FaultyNpu) -> None:
+def test_the_least_recently_used_context_is_closed(npu: FaultyNpu) -> None:
     npu.context_limit = 3
     loading = Loading()
     for number in (0, 1, 2, 0):

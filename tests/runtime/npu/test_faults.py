@@ -1,4 +1,4 @@
-"""What goes wrong on an NPU: the results stay right, and one warning says what happened."""
+"""Faults of an NPU, after which results are right and one warning names the cause."""
 
 from __future__ import annotations
 
@@ -101,21 +101,6 @@ def several_contexts(seed: int) -> Pairs:
     return [(result.realize(), _wider(x, y, np.concatenate))]
 
 
-def captured() -> Callable[[int], Pairs]:
-    """The same as a function that is captured once."""
-
-    @nt.jit
-    def wider(x: nt.Tensor, y: nt.Tensor) -> nt.Tensor:
-        result: nt.Tensor = _wider(x, y, nt.cat)
-        return result
-
-    def work(seed: int) -> Pairs:
-        x, y = normal(16, 32, seed=seed), normal(16, 32, seed=seed + 1)
-        return [(wider(nt.from_numpy(x), nt.from_numpy(y)), _wider(x, y, np.concatenate))]
-
-    return work
-
-
 def asynchronous(seed: int) -> Pairs:
     """Realizes that nobody waits for, in two contexts; the last one needs another's result. Nobody looks in order."""
     pairs = [joined(number % 2, seed + number) for number in range(4)]
@@ -148,7 +133,7 @@ def right(work: Callable[[int], Pairs], seed: int) -> None:
 
 
 def _at_every_launch(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str) -> None:
-    work, count = (captured(), 3) if name == "captured" else WORK[name]
+    work, count = WORK[name]
     members = 2 if nt.get_default_device() == "sim:npu2x2" else 1
     for seed in range(2 * members):  # Every member of a logical device has seen every kernel.
         right(work, seed)
@@ -169,7 +154,7 @@ def _at_every_launch(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFau
         assert all(engine.health.trusted for engine in npu.engines) or members > 1
 
 
-@pytest.mark.parametrize("name", [*WORK, "captured"])
+@pytest.mark.parametrize("name", WORK)
 @pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
 def test_a_fault_at_every_launch(
     npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str
@@ -179,8 +164,8 @@ def test_a_fault_at_every_launch(
 
 
 @TWO
-@pytest.mark.parametrize("name", ["one kernel", "several contexts", "asynchronous"])
-@pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("name", ["several contexts", "asynchronous"])
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.LOST], ids=lambda fault: fault.name)
 def test_a_fault_of_one_of_two_npus(
     npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str
 ) -> None:
@@ -206,14 +191,6 @@ def test_the_kernel_that_failed_is_named(
         clock.now += 100
 
 
-@pytest.mark.parametrize("npu", ["sim:npu1"], indirect=True)
-def test_a_fault_in_the_context_of_the_first_generation(
-    npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault]
-) -> None:
-    for fault in CAUSES:
-        _at_every_launch(npu, clock, faults, fault, "several contexts")
-
-
 # --- suspicion
 
 
@@ -234,17 +211,6 @@ def test_a_fault_makes_the_device_suspect_until_a_probe(npu: FaultyNpu, faults: 
         assert compared.call_count == 1
 
 
-def test_a_probe_that_gives_garbage_is_a_fault(npu: FaultyNpu, faults: list[events.DeviceFault]) -> None:
-    one_kernel(0)
-    npu.inject(Fault.ERROR)
-    with warned(faults, "ERROR"):
-        right(one_kernel, 1)
-    npu.inject(Fault.GARBAGE)
-    with warned(faults, "differs from the CPU's: .* elements differ"):
-        right(one_kernel, 2)
-    assert npu.engine.health.state == "resting"
-
-
 def test_nothing_is_launched_while_the_device_rests(npu: FaultyNpu, clock: Clock) -> None:
     one_kernel(0)
     npu.inject(Fault.ERROR, times=2)
@@ -257,12 +223,12 @@ def test_nothing_is_launched_while_the_device_rests(npu: FaultyNpu, clock: Clock
         right(one_kernel, 3)
     assert npu.launches == before
     assert [(event.device, "ERROR" in event.reason) for event in left] == [("sim:npu2", True)]
-    clock.now += 1
+    clock.now += 100
     right(one_kernel, 4)
     assert npu.launches == before + 1
 
 
-def test_a_kernel_that_fails_and_fails_is_left_to_the_cpu(npu: FaultyNpu, clock: Clock) -> None:
+def test_a_kernel_that_fails_three_times_is_left_to_the_cpu(npu: FaultyNpu, clock: Clock) -> None:
     """The others stay on the NPU."""
     compute(0)
     compute(1)
@@ -270,7 +236,7 @@ def test_a_kernel_that_fails_and_fails_is_left_to_the_cpu(npu: FaultyNpu, clock:
         npu.inject(Fault.ERROR)
         with pytest.warns(RuntimeWarning, match="state ERROR"):
             compute(0)
-        clock.now += 1
+        clock.now += 100
         compute(1)
         assert npu.engine.health.state == "healthy"
     before = npu.launches
@@ -282,25 +248,7 @@ def test_a_kernel_that_fails_and_fails_is_left_to_the_cpu(npu: FaultyNpu, clock:
     assert npu.launches == before + 1
 
 
-def test_faults_of_a_kernel_count_since_it_was_right_last(npu: FaultyNpu) -> None:
-    compute(0)
-    for _ in range(MOST_FAULTS + 1):
-        npu.inject(Fault.ERROR)
-        with pytest.warns(RuntimeWarning):
-            compute(0)
-        compute(0)
-    for _ in range(MOST_FAULTS + 1):
-        npu.inject(Fault.ERROR)
-        with pytest.warns(RuntimeWarning):
-            compute(0)
-        compute(1)  # The probe is another kernel's.
-        compute(0)
-    before = npu.launches
-    compute(0)
-    assert npu.launches == before + 1
-
-
-def test_a_kernel_does_not_answer_for_a_chain_that_fails(npu: FaultyNpu, faults: list[events.DeviceFault]) -> None:
+def test_a_failing_chain_is_not_blamed_on_its_kernel(npu: FaultyNpu, faults: list[events.DeviceFault]) -> None:
     right(one_context, 0)
     npu.chains = False
     with warned(faults, "state ERROR"):
@@ -311,22 +259,6 @@ def test_a_kernel_does_not_answer_for_a_chain_that_fails(npu: FaultyNpu, faults:
     assert npu.engine.health.trusted
 
 
-@TWO
-def test_members_that_rest_get_no_launches(npu: FaultyNpu) -> None:
-    for _ in range(4):
-        compute(0)
-    npu.faults = lambda launch: Fault.ERROR
-    while not (resting := [engine for engine in npu.engines if engine.health.state == "resting"]):
-        with pytest.warns(RuntimeWarning):
-            compute(0)
-    npu.faults = None
-    for _ in range(4):
-        before = npu.launches
-        compute(0)
-        assert npu.launches == before + 1
-    assert [engine.health.state for engine in resting] == ["resting"]
-
-
 # --- strict
 
 SETTINGS: dict[str, dict[str, Any]] = {"strict": {"strict": True}, "fallback": {"fallback": "error"}}
@@ -335,8 +267,8 @@ SETTINGS: dict[str, dict[str, Any]] = {"strict": {"strict": True}, "fallback": {
 @pytest.mark.parametrize(
     ("fault", "name", "setting"),
     [
-        *itertools.product(CAUSES, WORK, ["strict"]),
-        *itertools.product([Fault.ERROR], WORK, ["fallback"]),
+        *itertools.product(CAUSES, ["several contexts", "asynchronous"], ["strict"]),
+        (Fault.ERROR, "one kernel", "fallback"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -357,8 +289,8 @@ def test_strict(npu: FaultyNpu, clock: Clock, setting: str, fault: Fault, name: 
         assert npu.launches - before == count
 
 
-def test_every_result_that_was_taken_along_is_the_error(npu: FaultyNpu) -> None:
-    """As often as somebody looks."""
+def test_all_abandoned_results_raise_the_error(npu: FaultyNpu) -> None:
+    """Every read raises it."""
     compute(0)
     with config.scope(strict=True):
         npu.inject(Fault.ERROR, after=1)
@@ -407,13 +339,13 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: FaultyNpu) -> None:
 
 @contextmanager
 def checks() -> Iterator[list[Any]]:
-    """What is compared with the CPU meanwhile."""
+    """Record the comparisons with the CPU."""
     with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
         yield compared.mock_calls
 
 
 def started_anew() -> None:
-    """As in another process: what is on disk is read again."""
+    """Start like another process, which reads the files again."""
     selection.reset()
     gc.collect()
 
@@ -454,16 +386,6 @@ def test_garbage_at_the_first_use_is_caught(npu: FaultyNpu, faults: list[events.
         assert len(compared) == 2
 
 
-def test_garbage_at_the_first_use_is_caught_in_a_chain(npu: FaultyNpu, faults: list[events.DeviceFault]) -> None:
-    for position in range(3):
-        npu.inject(Fault.GARBAGE, after=position)
-        with warned(faults, "differs from the CPU's", outcome=""):
-            right(several_contexts, position)
-        npu.engine.health.recovered()
-        right(several_contexts, 0)
-        started_anew()
-
-
 def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: FaultyNpu, clock: Clock) -> None:
     npu.faults = lambda launch: Fault.GARBAGE
     for _ in range(MOST_FAULTS):
@@ -472,17 +394,6 @@ def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: FaultyNpu, clock:
         clock.now += 100
     compute(0)
     assert npu.launches == MOST_FAULTS
-
-
-def test_strict_garbage_at_the_first_use(npu: FaultyNpu) -> None:
-    npu.inject(Fault.GARBAGE)
-    with (
-        config.scope(strict=True),
-        pytest.raises(LaunchError, match=r"concat-\S+ failed on sim:npu2: its result differs from the CPU's"),
-    ):
-        compute(0)
-    compute(0)
-    assert npu.launches == 2
 
 
 # --- the device goes away
@@ -499,7 +410,7 @@ def test_lost_and_back(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceF
         compute(0, 1)
     for seed in range(3):
         compute(seed % 2, seed)
-        clock.now += 1
+        clock.now += 100
     assert npu.launches == 2
     npu.plug_in()
     clock.now += 100
@@ -515,21 +426,7 @@ def test_lost_and_back(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceF
     assert npu.live_contexts == 4  # Of two numbers, and of concatenations of 4 and of 512 elements each.
 
 
-def test_lost_at_once_again(npu: FaultyNpu, clock: Clock) -> None:
-    compute(0)
-    for seed in range(6):
-        npu.inject(Fault.LOST)
-        with pytest.warns(RuntimeWarning, match="err=-19"):
-            compute(0, seed)
-        npu.plug_in()
-        clock.now += 100
-    compute(0, 9)
-    before = npu.launches
-    compute(0, 10)
-    assert npu.launches == before + 1, "losing the device is not the kernel's fault"
-
-
-def test_a_value_that_only_a_lost_device_holds(npu: FaultyNpu, clock: Clock) -> None:
+def test_unread_values_of_a_lost_device(npu: FaultyNpu, clock: Clock) -> None:
     """It cannot be had again, and the error says so; whatever the host has seen stays.
 
     So it is where a driver is asked to flush the caches. Otherwise unread values can be read all the same.
@@ -562,7 +459,7 @@ def test_a_value_that_only_a_lost_device_holds(npu: FaultyNpu, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
-def test_memory_that_is_kept_for_reuse_goes_first(npu: FaultyNpu, fault: Fault) -> None:
+def test_free_memory_is_released_first(npu: FaultyNpu, fault: Fault) -> None:
     for number in range(6):
         compute(number)
     gc.collect()
@@ -574,7 +471,7 @@ def test_memory_that_is_kept_for_reuse_goes_first(npu: FaultyNpu, fault: Fault) 
 
 
 @pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
-@pytest.mark.parametrize("position", range(4))
+@pytest.mark.parametrize("position", [0, 3])
 def test_without_memory_the_cpu_computes(
     npu: FaultyNpu, faults: list[events.DeviceFault], fault: Fault, position: int
 ) -> None:
@@ -588,25 +485,7 @@ def test_without_memory_the_cpu_computes(
     assert npu.launches == 2
 
 
-def test_full_memory(npu: FaultyNpu, faults: list[events.DeviceFault]) -> None:
-    compute(0)
-    kept = [joined(0, seed)[0].realize() for seed in range(4)]
-    npu.memory = npu.live_bytes
-    big = nt.from_numpy(normal(256, 64))
-    with warned(faults, "no buffer of", outcome="the CPU computes"):
-        result = nt.cat([big, big], 1)
-        np.testing.assert_array_equal(result.numpy(), np.concatenate([big.numpy()] * 2, 1))
-    assert result.device == "cpu"
-    assert npu.engine.health.state == "healthy"
-    with config.scope(strict=True), pytest.raises(LaunchError, match=r"concat-\S+ failed on sim:npu2: no buffer of"):
-        nt.cat([big, big], 1).numpy()
-    del kept
-    gc.collect()
-    npu.memory = None
-    assert nt.cat([big, big], 1).realize().device == "sim:npu2"
-
-
-def test_a_context_that_another_process_gives_up_is_taken(
+def test_a_refused_context_is_requested_again(
     npu: FaultyNpu, faults: list[events.DeviceFault], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npu.context_limit = 0
@@ -618,47 +497,12 @@ def test_a_context_that_another_process_gives_up_is_taken(
 
     monkeypatch.setattr(contexts.time, "sleep", sleep)
     compute(0)
-    assert pauses == list(contexts.PAUSES[:2])
+    assert pauses == list(contexts.RETRY_SECONDS[:2])
     assert npu.launches == 1
     assert not faults
 
 
-def test_without_a_context_the_cpu_computes(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault]) -> None:
-    """Other processes may hold them all."""
-    npu.context_limit = 0
-    with warned(faults, r"the driver makes no context: .*err=-28"):
-        compute(0)
-    for _ in range(MOST_FAULTS):
-        clock.now += 100
-        with pytest.warns(RuntimeWarning, match="makes no context"):
-            compute(0)
-    assert npu.launches == 0
-    npu.context_limit = 1
-    clock.now += 100
-    compute(0)
-    compute(1)
-    assert npu.launches == 2
-
-
-def test_a_refusal_of_one_context_closes_another(npu: FaultyNpu) -> None:
-    compute(0)
-    npu.inject(Fault.CONTEXT)
-    compute(1)
-    assert (npu.live_contexts, npu.launches) == (1, 2)
-
-
 # --- hangs
-
-
-def test_a_launch_gets_the_seconds_of_the_setting(
-    npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault]
-) -> None:
-    compute(0)
-    npu.inject(Fault.HANG)
-    start = clock.now
-    with config.scope(launch_seconds=3), warned(faults, "no answer within 3 s"):
-        compute(0, 1)
-    assert 3 <= clock.now - start < 3.1
 
 
 def test_blocks_that_a_hanging_launch_may_write_are_not_used_again(npu: FaultyNpu) -> None:
@@ -691,22 +535,6 @@ def test_many_launches_may_take_longer_together(npu: FaultyNpu, clock: Clock) ->
                 result, expected = pairs[number]
                 np.testing.assert_array_equal(result.numpy(), expected)
     assert npu.launches == 15
-
-
-def test_many_launches_of_one_context_may_take_longer_together(npu: FaultyNpu, clock: Clock) -> None:
-    """Also if the last of them is looked at first."""
-    plans = [[joined(0, seed) for seed in range(count)] for count in (1, 2, 3)]
-    for pairs in plans:
-        nt.realize(*(joined(0, seed)[0] for seed, _ in enumerate(pairs)))
-    npu.polls = 4
-    before = npu.submissions
-    for pairs in plans:
-        nt.realize(*(result for result, _ in pairs), wait=False)
-    assert npu.submissions - before == 3  # One for each.
-    with mock.patch.object(clock, "shortest", 1.0):
-        for result, expected in (pair for pairs in reversed(plans) for pair in reversed(pairs)):
-            np.testing.assert_array_equal(result.numpy(), expected)
-    assert npu.contexts_made == 1
 
 
 def test_a_long_chain_that_failed_when_devices_were_closed(npu: FaultyNpu) -> None:

@@ -1,74 +1,66 @@
-"""When an NPU is trusted, probed and left alone."""
+"""Trust in an NPU after faults, and the power state of an idle one."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import time
+from collections.abc import Callable
 
 import pytest
 from fake_clock import Clock
 
-from npu_tensor.runtime.npu import faults
-from npu_tensor.runtime.npu.faults import FIRST_REST, LONGEST_REST, Health
+from npu_tensor.runtime.npu import faults, keepalive
+from npu_tensor.runtime.npu.faults import REST_SECONDS, Health
+from npu_tensor.runtime.npu.keepalive import KeepAlive
+
+
+def test_a_probe_follows_the_first_fault_and_a_rest_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(faults, "time", clock)
+    health = Health()
+    assert (health.state, health.trusted, health.cause) == ("healthy", True, "")
+    health.failed("state ERROR")
+    assert (health.state, health.trusted, health.cause) == ("suspect", False, "state ERROR")
+    for _ in range(3):
+        health.failed("again")
+        assert (health.state, health.cause) == ("resting", "again")
+        clock.now += 1.01 * REST_SECONDS
+        assert (health.state, health.trusted) == ("suspect", False)
+    health.recovered()
+    assert (health.state, health.trusted) == ("healthy", True)
+    health.failed("later")
+    assert health.state == "suspect"
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(faults, "time", made)
-    return made
+def kept_awake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Count the touches of a device within a second, with a period of 10 ms."""
+    monkeypatch.setattr(keepalive, "PERIOD_SECONDS", 0.01)
+
+    def touches(seconds: float, error: Exception | None = None) -> int:
+        touched: list[float] = []
+        begin = time.monotonic()
+
+        def touch() -> None:
+            touched.append(time.monotonic() - begin)
+            if error is not None:
+                raise error
+
+        keeper = KeepAlive(touch, lambda: begin, seconds)
+        deadline = begin + 1
+        while time.monotonic() < deadline and keeper.alive and len(touched) < 3:
+            time.sleep(0.01)
+        assert keeper.alive == (error is None)
+        keeper.stop()
+        assert not keeper.alive
+        return len(touched)
+
+    return touches
 
 
-def rest(tested: Health, clock: Clock) -> float:
-    """How long it rests from now on, to a part in a hundred."""
-    start, step = clock.now, 1e-3
-    while tested.state == "resting":
-        clock.now += step
-        step = max(step, (clock.now - start) / 100)
-    return clock.now - start
+def test_keepalive_touches_the_device_until_some_time_after_the_last_launch(kept_awake: Callable[..., int]) -> None:
+    assert kept_awake(60) >= 3
+    assert kept_awake(0) == 0
 
 
-def test_it_is_healthy_until_something_happens(clock: Clock) -> None:
-    tested = Health()
-    assert (tested.state, tested.trusted, tested.cause) == ("healthy", True, "")
-
-
-def test_the_first_fault_is_followed_by_a_probe_at_once(clock: Clock) -> None:
-    tested = Health()
-    tested.failed("state ERROR")
-    assert (tested.state, tested.trusted, tested.cause) == ("suspect", False, "state ERROR")
-    tested.recovered()
-    assert (tested.state, tested.trusted) == ("healthy", True)
-
-
-def test_probes_that_fail_are_further_and_further_apart(clock: Clock) -> None:
-    tested = Health()
-    tested.failed("first")
-    rests = []
-    for number in range(12):
-        tested.failed(f"probe {number}")
-        assert tested.cause == f"probe {number}"
-        rests.append(rest(tested, clock))
-        assert (tested.state, tested.trusted) == ("suspect", False)
-    assert rests[0] == pytest.approx(FIRST_REST, rel=0.05)
-    growing = [later / earlier for earlier, later in pairwise(rests)]
-    longest = next(number for number, length in enumerate(rests) if length > 0.9 * LONGEST_REST)
-    assert all(factor > 2 for factor in growing[: longest - 1])
-    assert rests[longest:] == pytest.approx([LONGEST_REST] * len(rests[longest:]), rel=0.05)
-
-
-def test_a_right_result_forgets_all_faults(clock: Clock) -> None:
-    tested = Health()
-    for _ in range(6):
-        tested.failed("again")
-    tested.recovered()
-    tested.failed("later")
-    assert tested.state == "suspect"
-    tested.failed("and again")
-    assert rest(tested, clock) == pytest.approx(FIRST_REST, rel=0.05)
-
-
-def test_any_number_of_faults(clock: Clock) -> None:
-    tested = Health()
-    for _ in range(2000):
-        tested.failed("again")
-    assert rest(tested, clock) == pytest.approx(LONGEST_REST, rel=0.05)
+def test_keepalive_ends_when_the_device_fails(kept_awake: Callable[..., int]) -> None:
+    assert kept_awake(60, RuntimeError("the device is gone")) == 1

@@ -1,4 +1,4 @@
-"""Ctrl-C while something runs on an NPU: wherever in the runtime Python may deliver it, and at random elsewhere."""
+"""Ctrl-C during work on an NPU: at many places in the runtime, and at random places elsewhere."""
 
 from __future__ import annotations
 

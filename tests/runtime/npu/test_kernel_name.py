@@ -83,7 +83,7 @@ def name_of(*results: nt.Tensor) -> str:
         (lambda: zeros(2, 2, 3, 2, 4) + zeros(2, 4), "add-8x3x2x2f32-8x3x2x2f32-8f32"),
     ],
 )
-def test_the_name_says_all(compute: Callable[[], nt.Tensor], name: str) -> None:
+def test_complete_names(compute: Callable[[], nt.Tensor], name: str) -> None:
     task = task_of(compute())
     assert kernel_name(task) == name
     assert op_params(task) == b""
@@ -102,9 +102,7 @@ def test_the_name_says_all(compute: Callable[[], nt.Tensor], name: str) -> None:
         (lambda: nt.l2_norm(zeros(4, 8), (0, 1)), "l2_norm-8x4f32-8x4f32", {"rows": 2}),
     ],
 )
-def test_what_the_name_does_not_say_is_hashed(
-    compute: Callable[[], nt.Tensor], name: str, params: dict[str, object]
-) -> None:
+def test_other_attributes_are_hashed(compute: Callable[[], nt.Tensor], name: str, params: dict[str, object]) -> None:
     task = task_of(compute())
     assert re.fullmatch(re.escape(name) + HASH, kernel_name(task))
     assert json.loads(op_params(task)) == params

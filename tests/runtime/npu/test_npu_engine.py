@@ -1,4 +1,4 @@
-"""What an engine does with launches in order: who waits for whom, and what is looked at when."""
+"""Order of launches and waits of an engine."""
 
 from __future__ import annotations
 

@@ -1,14 +1,11 @@
-"""Where the time of a launch goes, as listeners hear it."""
+"""Phases of a launch that listeners receive."""
 
 from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from fake_clock import Clock
 from faulty_npu import FaultyNpu
 from npu_faults import Fault
 from running import needs_compiler
@@ -17,9 +14,7 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
-from npu_tensor.runtime.npu import notices, npu_engine
 from npu_tensor.runtime.npu.launches import Launch
-from npu_tensor.runtime.npu.npu_engine import NpuEngine
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
@@ -64,7 +59,7 @@ def test_results_and_syncs_are_the_same_with_and_without_a_listener(npu: FaultyN
     assert counts[1] == counts[2] > 0
 
 
-def test_what_is_done_about_a_fault_is_not_part_of_the_run(npu: FaultyNpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_from_a_fault_is_not_part_of_the_run(npu: FaultyNpu, monkeypatch: pytest.MonkeyPatch) -> None:
     x = ones(64)
     (x + x).realize()
     abandon, began = npu.engine._abandon, []
@@ -82,40 +77,3 @@ def test_what_is_done_about_a_fault_is_not_part_of_the_run(npu: FaultyNpu, monke
     before = [phase for phase in run.event.phases if phase.when <= began[0]]
     assert names(before)[-1] == "run"
     assert "run" not in names(run.event.phases[len(before) :])
-
-
-class Waiting(SimpleNamespace):
-    """A batch and its submission that ends at `ends`. behind: the one it waits for, from second 2 on."""
-
-    @property
-    def submission(self) -> Waiting:
-        return self
-
-    def ended(self) -> bool:
-        return bool(self.clock.now >= self.ends)
-
-    def observed(self, number: int) -> tuple[()]:
-        return ()
-
-    def late(self, progress: float, seconds: float) -> bool:
-        return self.behind is not None and self.clock.now >= 2 and self.behind.phase == "running"
-
-    def pause(self, since: float) -> None:
-        self.clock.now += 1
-
-
-def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(0.0)
-    monkeypatch.setattr(npu_engine, "time", clock)
-    monkeypatch.setattr(notices, "time", clock)
-    first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
-    second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
-    waits: Any = NpuEngine.__new__(NpuEngine)
-    waits.driver = SimpleNamespace(launch_seconds=10)
-    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
-    waits._complete = lambda batch: setattr(batch, "phase", "done")
-    with events.listen(lambda event: None):
-        waits.wait(second)
-    assert (first.phase, second.phase, clock.now) == ("done", "done", 5)
-    # Until it looks at what is before it, then that one, then the rest.
-    assert [phase.seconds for phase in waits.notices._events] == [2, 2, 1]

@@ -1,4 +1,4 @@
-"""The tiles of products: the best ones, or others where these are ready, loaded, or what the neighbours have."""
+"""Tilings of products: the best ones, or others that are ready, loaded, or shared with neighbours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from npu_tensor.runtime.store.library import KernelLibrary
 
 
 def multiplied(m: int, n: int, k: int) -> tuple[nt.Tensor, np.ndarray]:
-    """As bfloat16, and the same in float64."""
+    """Return a product in bfloat16, and the same in float64."""
     rng = np.random.default_rng(0)
     a, b = (nt.from_numpy(rng.standard_normal(shape, np.float32)).to(nt.bfloat16) for shape in ((m, k), (k, n)))
     a.realize(), b.realize()
@@ -80,7 +80,7 @@ def forms(kernel: NpuKernel) -> list[object]:
 
 
 def seconds(kernels: Sequence[NpuKernel], change: float) -> float:
-    """What kernels and changes of configuration take."""
+    """Return the time of kernels and reconfigurations."""
     changes = sum(a.cost.context != b.cost.context for a, b in pairwise(kernels))
     return change * changes + sum(kernel.cost.expense.seconds for kernel in kernels)
 
@@ -90,17 +90,17 @@ def test_kernels_that_follow_each_other_share_tiles_where_that_takes_less(
     devices: dict[str, NpuDevice], uri: str
 ) -> None:
     device = devices[uri]
-    change = (device.change or device.switch).seconds
+    change = (device.reconfiguration_cost or device.switch_cost).seconds
     for shapes in (SHAPES[1:], (SHAPES[3], SHAPES[0], SHAPES[3])):
         kernels = claimed(device, *shapes)
         best = [kernel.reason for kernel in kernels]
         alike = [[kernel, *(o for o in kernel.others if forms(o) == forms(kernel))] for kernel in kernels]
         ways = [*product(*alike)]
         least = min(seconds(way, change) for way in ways)
-        device.settle(kernels, once=False)
+        device.share_configurations(kernels, once=False)
         assert seconds(kernels, change) == pytest.approx(least, rel=1e-12)
         for kernel, reason in zip(kernels, best, strict=True):
-            assert ("another configuration than before or behind" in kernel.reason) == (kernel.reason != reason)
+            assert ("differ from the configurations" in kernel.reason) == (kernel.reason != reason)
 
 
 @needs_compiler
@@ -115,10 +115,10 @@ def test_tiles_that_are_ready_are_taken_for_one_run_unless_they_are_much_slower(
     for once, ready, tiles in ((True, None, kernel), (False, near, kernel), (True, near, near)):
         if ready is not None:
             device.library.find(ready.request)
-        (settled,) = claimed(device, SHAPES[3])
-        device.settle([settled], once)
-        assert settled.cost.context == tiles.cost.context
-        assert ("would have to be built first" in settled.reason) == (tiles is not kernel)
+        (chosen,) = claimed(device, SHAPES[3])
+        device.share_configurations([chosen], once)
+        assert chosen.cost.context == tiles.cost.context
+        assert ("would have to be built first" in chosen.reason) == (tiles is not kernel)
 
 
 @pytest.mark.parametrize(("jit", "once"), [("wait", True), ("off", True), ("off", False)])
@@ -130,14 +130,14 @@ def test_tiles_that_are_ready_are_not_given_up_for_others_that_are_not(
     ready = {id(kernel.request.design) for kernel in kernels}
     monkeypatch.setattr(NpuDevice, "is_ready", lambda _, kernel: id(kernel.request.design) in ready)
     with config.scope(jit=jit):
-        devices["sim:npu2"].settle(kernels, once)
+        devices["sim:npu2"].share_configurations(kernels, once)
     assert {id(kernel.request.design) for kernel in kernels} == ready
 
 
-def test_tiles_that_took_the_place_of_better_ones_have_others(devices: dict[str, NpuDevice]) -> None:
+def test_replaced_tilings_stay_alternatives(devices: dict[str, NpuDevice]) -> None:
     (kernel,) = claimed(devices["sim:npu2"], SHAPES[3])
     count, other = len(kernel.offer.others), next(kernel.others)
-    kernel.become(other, "as a test wants")
+    kernel.replace_tiling(other, "as a test wants")
     assert len(kernel.offer.others) == count + 1
 
 
@@ -153,14 +153,14 @@ def test_a_configuration_that_is_loaded_is_taken_for_one_run(devices: dict[str, 
     device.library.find(best.request)
     assert best.cost.context != loaded.cost.context
     for once in (False, True):
-        (settled,) = claimed(device, second)
-        device.settle([settled], once)
-        assert (settled.cost.context == loaded.cost.context) == once
-    assert "better tiles are not loaded" in settled.reason
+        (chosen,) = claimed(device, second)
+        device.share_configurations([chosen], once)
+        assert (chosen.cost.context == loaded.cost.context) == once
+    assert "better tiles are not loaded" in chosen.reason
 
 
 def best(result: nt.Tensor) -> Offer:
-    """Of a product on the simulated npu1."""
+    """Return the best offer for a product on the simulated npu1."""
     (task,) = cut(structure_of([result._node]), FUSION).tasks
     offer = families.claim(task, simulated_target(parse_uri("sim:npu1")))
     assert isinstance(offer, Offer)

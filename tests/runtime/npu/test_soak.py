@@ -1,4 +1,4 @@
-"""A short soak on both generations; `python tests/runtime/npu/soak.py` runs longer ones."""
+"""Random launches and faults on both generations."""
 
 from __future__ import annotations
 

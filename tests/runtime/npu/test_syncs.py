@@ -1,7 +1,7 @@
-"""Syncs between host and NPU: as many as the flow of data needs, and not one more.
+"""Syncs between host and NPU: exactly those that the data flow needs.
 
-What is needed is worked out here from the plan of a graph, which knows nothing of how the runtime keeps its books: the
-life of each block of memory is written down as a string of events.
+The needed syncs are derived from the plan of a graph, independently of the runtime. The life of each memory block is a
+string of events.
 
     "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
 """
@@ -61,14 +61,14 @@ def _each_kernel_is_a_launch() -> Iterator[None]:
 
 
 class Syncs(NamedTuple):
-    """How many, in each direction."""
+    """Number of syncs in each direction."""
 
     to_device: int
     from_device: int
 
 
 def fewest(life: str) -> Syncs:
-    """Of a value in a block, which the host puts there for the NPU, or the NPU computes. Others read it then."""
+    """Return the fewest syncs of a value that the host writes for the NPU, or that the NPU computes."""
     return Syncs(life[0] == "W" and "r" in life, "R" in life)
 
 
@@ -120,7 +120,7 @@ class Value:
 
 
 class Model:
-    """What happens to each value while graphs run."""
+    """Life of each value while graphs run."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
@@ -164,7 +164,7 @@ class Model:
         return self.of_buffer[buffer]
 
     def read(self, tensor: nt.Tensor) -> np.ndarray[Any, Any]:
-        """What the host sees."""
+        """Read a value on the host."""
         self.realize([tensor])
         self.of(tensor._node.value).read_by_host()
         return tensor.numpy()
@@ -182,7 +182,7 @@ class Model:
 
 
 class Watched:
-    """What was new and what was synced. new_outputs: blocks that the NPU wrote before anybody else used them."""
+    """Observed blocks and syncs. `new_outputs` counts blocks that the NPU was the first to use."""
 
     def __init__(self) -> None:
         self.new: list[DeviceBuffer] = []
@@ -207,7 +207,7 @@ class Watched:
 
 @contextmanager
 def watching() -> Iterator[Watched]:
-    """What passes between host and NPU meanwhile."""
+    """Observe the traffic between host and NPU."""
     watched = Watched()
     allocate, prepare = SimulatedDriver.allocate, SimulatedContext.prepare
 
@@ -237,7 +237,7 @@ def watching() -> Iterator[Watched]:
 
 
 def check(model: Model, watched: Watched) -> None:
-    """What was counted is what is needed."""
+    """Assert that exactly the needed syncs were counted."""
     needed = model.fewest()
     assert watched.syncs == Syncs(needed.to_device + watched.new_outputs, needed.from_device)
 

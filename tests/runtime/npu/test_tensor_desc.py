@@ -62,7 +62,7 @@ def test_parsed(
         ("(1,2,3,4)/", "Invalid tensor descriptor: * (missing dtype)", 10),
         ("(1,2,3,4)//(1,1,1,1)", "Invalid tensor descriptor: * (missing dtype)", 10),
         ("(1,2,3,4)/q2_k", "Invalid tensor descriptor: * (no dtype 'q2_k'; there are f32, bf16, f16, i8,", 10),
-        ("(40,2,1,1)/q4_0", "Invalid tensor descriptor: * (the rows of [1, 1, 2, 40] q4_0 are no whole blocks", 0),
+        ("(40,2,1,1)/q4_0", "Invalid tensor descriptor: * (the rows of [1, 1, 2, 40] q4_0 are not whole blocks", 0),
         ("(1,2,3,4)/f32/1", "Invalid stride format in *: stride must be enclosed in parentheses", 14),
         ("(1,2,3,4)/f32/(1,2,3)", "Stride must have exactly 4 dimensions, got 3 in *", 14),
         ("(1,2,3,4)/f32/(1,2,3,0)", f"Invalid stride values in *: 0 {RANGE}", 21),

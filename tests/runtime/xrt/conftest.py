@@ -1,4 +1,4 @@
-"""What the tests of the XRT device share: a machine with one NPU, behind a stand-in for pyxrt."""
+"""Fixtures of the XRT tests: a machine with one NPU, behind a stand-in for pyxrt."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _versions = itertools.count(os.getpid() * 1000)
 
 @pytest.fixture
 def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have found to be right is compared with the CPU again."""
+    """Let kernels that other tests have checked be compared with the CPU again."""
     version = f"2.25.{next(_versions)}"
     monkeypatch.setattr(bindings, "xrt_version", lambda: version)
 

@@ -1,4 +1,4 @@
-"""What pyxrt 2.25 was measured to do without an NPU, and how its docstrings are read.
+"""Measured behaviour of pyxrt 2.25 without an NPU, and a parser of its docstrings.
 
     documented(pyxrt)["run.wait"]       # ["wait(self: pyxrt.run) -> pyxrt.ert_cmd_state", ...]
 
@@ -56,7 +56,7 @@ MEASURED: Final = tuple(
 
 
 def outcome(module: ModuleType, expression: str) -> str:
-    """What an expression gives with `x` as the module; of an exception also the whole text."""
+    """Evaluate an expression with `x` as the module. Returns the value or the exception as text."""
     try:
         return repr(eval(expression, {"x": module, "Path": Path}))
     except Exception as error:

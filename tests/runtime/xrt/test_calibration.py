@@ -38,7 +38,7 @@ what the cores do, of which only the product's time counts."""
 
 
 class Timed(Clock):
-    """What launches take instead of running, and a little whenever somebody looks."""
+    """Clock that advances by the cost of launches, which do not run, and a little at each read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,13 +101,13 @@ def test_an_npu_is_measured_and_the_figures_are_used(fixture: str, request: pyte
 def test_devices_that_are_opened_afterwards_predict_by_it(machine: Machine) -> None:
     with nt.default_device("npu"):
         (device,) = selection.accelerators(selection.current())
-        assert device.launch.seconds == pytest.approx(360e-6)
+        assert device.launch_cost.seconds == pytest.approx(360e-6)
     slow = rates.NpuRates(**{**vars(npu_rates("npu2")), "dispatch_seconds": 1.0})
     rates.save("npu2", device.identity, slow)
     selection.reset()
     with nt.default_device("npu", "latency"):
         (device,) = selection.accelerators(selection.current())
-        assert device.launch.seconds == pytest.approx(1.0 + 250e-6)
+        assert device.launch_cost.seconds == pytest.approx(1.0 + 250e-6)
         x = nt.ones(64, dtype=nt.bfloat16).realize()
         assert (x + x).realize().tolist() == [2.0] * 64  # The CPU, which takes less.
     assert machine.launches == 0

@@ -1,4 +1,4 @@
-"""The benchmark of launches runs and counts right, and its graphs are what it says. No test looks at a time."""
+"""Counts of the benchmark of launches, without times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from machine import Machine, current
-from running import needs_compiler, python
+from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks import launch
@@ -54,12 +54,6 @@ def test_the_benchmark_runs_and_says_that_it_is_no_npu(tmp_path: Path, monkeypat
         assert row["met"] == (row["us"] <= row["asked_us"])
         assert row["syncs"] == 0  # Nothing passes between host and NPU: all operands were there before.
         assert 1 <= row["submissions"] <= row["kernels"]
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    finished = python("-m", "benchmarks.launch", "--quick", "--device", "npu:63", exit_code=1)
-    assert "npu:63" in finished.stderr
-    assert "Traceback" not in finished.stderr
 
 
 def test_calls_are_recorded_in_order_and_can_be_made_again(machine: Machine) -> None:

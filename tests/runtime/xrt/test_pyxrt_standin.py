@@ -1,7 +1,4 @@
-"""What the stand-in for pyxrt notices: a test double that forgives would make the tests of the XRT device worthless.
-
-Its faults, and that memory is used while a run needs it, are shown in tests/runtime/npu/test_faulty_npu.py.
-"""
+"""Checks of the stand-in for pyxrt, which must notice what the real module does not forgive."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ import numpy.typing as npt
 import pytest
 from backend import StandinBackend
 from machine import Crash, Machine, install
-from npu_faults import Fault
-from pybind import texts
 from running import needs_compiler
 from signatures import MEASURED, Measured, outcome
 from xrt_designs import ELEMENTS, add, affine
@@ -130,31 +125,6 @@ def test_measured(measured: Measured) -> None:
         assert outcome(standin, measured.expression).startswith(measured.outcome)
 
 
-def test_wrong_arguments_are_type_errors(loaded: Loaded) -> None:
-    (kernel,) = loaded.image.get_kernels()
-    objects = (loaded.image, kernel, loaded.device, loaded.kernel, loaded.run(), loaded.runlist(), loaded.x)
-    for name, overloads in texts().items():
-        owner, _, function = name.rpartition(".")
-        called = eval(f"x.{owner}" if owner else "x", {"x": loaded.pyxrt})
-        if function != "__init__":
-            called = getattr(next((each for each in objects if type(each) is called), called), function)
-        count = overloads[0].count(": ") - bool(owner)
-        for wrong in (object(), None, 1.5):
-            for length in {count, count + 1} - {0}:
-                with pytest.raises(TypeError):
-                    called(*[wrong] * length)
-
-
-def test_groups_name_bank_and_context(machine: Machine, loaded: Loaded, other: Loaded) -> None:
-    groups = [loaded.kernel.group_id(number) for number in (0, 1, 2, 3, 18, 19)]
-    assert groups == [0x1FFFF, 0x10001, 0x1FFFF, 0x10000, 0x10000, 0x1FFFF]
-    assert other.kernel.group_id(3) == 0x20000
-    run = loaded.run(x=other.x)
-    run.start()
-    assert machine.complaints == ["a buffer object of context 2 is used in another one"]
-    run.state()
-
-
 # --- launches
 
 
@@ -177,32 +147,6 @@ def test_contexts_run_in_order_but_not_with_each_other(machine: Machine, loaded:
     assert states(third) == ["COMPLETED"]  # It did.
     assert loaded.read(loaded.x) == [14, 15, 16, 17]
     assert states(first) == ["COMPLETED"]
-
-
-def test_runtime_parameters_that_are_not_set(machine: Machine, opened: Any, tmp_path: Path) -> None:
-    loaded = Loaded(opened, affine(), tmp_path, (3,))
-    run = loaded.run()
-    run.start()
-    noted(machine, "a runtime parameter was not set")
-    run.state()
-
-
-@pytest.mark.parametrize("wrong", ["not synced", "of another kernel", "no token", "tokens of two columns"])
-def test_instructions_that_the_controller_stops_at(machine: Machine, loaded: Loaded, other: Loaded, wrong: str) -> None:
-    instructions = other.instructions if wrong == "of another kernel" else loaded.buffer(loaded.size, 1)
-    if instructions is not other.instructions:
-        words = np.frombuffer(loaded.instructions.map(), np.uint32).copy()
-        if wrong == "no token":
-            words[np.flatnonzero(words == 24) - 1] &= 0x7FFFFFFF
-        elif wrong == "tokens of two columns":
-            words[-1] += 1 << 16
-        np.frombuffer(instructions.map(), np.uint32)[:] = words
-        if wrong != "not synced":
-            instructions.sync(loaded.pyxrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
-    run = loaded.run(instructions=instructions)
-    run.start()
-    assert states(run) == ["ERROR"]
-    assert "these are not its instructions" in machine.complaints[0]
 
 
 def test_what_would_crash_at_start(machine: Machine, loaded: Loaded) -> None:
@@ -231,17 +175,6 @@ def test_what_changes_under_way(machine: Machine, loaded: Loaded) -> None:
     assert "a buffer object was freed before launch 0 had ended" in machine.complaints
 
 
-@pytest.mark.parametrize("polls", [0, 1])
-def test_a_run_that_is_dropped_under_way(machine: Machine, loaded: Loaded, polls: int) -> None:
-    machine.polls = 2
-    run = loaded.run()
-    run.start()
-    for _ in range(polls):
-        run.state()
-    del run
-    noted(machine, "the process would abort")
-
-
 # --- lists of runs
 
 
@@ -261,43 +194,7 @@ def test_a_list_is_under_way_until_it_was_waited_for(machine: Machine, loaded: L
     assert loaded.read(loaded.y) == ADDED
 
 
-def test_waiting_for_what_never_ends(machine: Machine, loaded: Loaded) -> None:
-    listed = loaded.runlist(loaded.run())
-    machine.inject(Fault.HANG)
-    listed.execute()
-    with crash(machine, "never ends: the process would hang"):
-        listed.wait()
-
-
-@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT])
-def test_a_list_that_fails(machine: Machine, loaded: Loaded, fault: Fault) -> None:
-    runs = [loaded.run() for _ in range(4)]
-    listed, last = loaded.runlist(*runs), loaded.run()
-    machine.inject(fault, after=1)
-    listed.execute()
-    last.start()
-    # After an error the context goes on, after a timeout it is loaded anew.
-    assert states(last) == ["COMPLETED" if fault is Fault.ERROR else "ABORT"]
-    assert states(*runs) == ["NEW", "NEW" if fault is Fault.ERROR else "TIMEOUT", "NEW", "NEW"]
-    with pytest.raises(RuntimeError, match=rf"runlist failed execution \(ERT_CMD_STATE_{fault.name}\)"):
-        listed.wait()
-    assert states(*runs) == ["NEW", fault.name, "ABORT", "ABORT"]
-    loaded.write(loaded.y, -5)
-    listed.execute()
-    listed.wait()
-    assert loaded.read(loaded.y) == ADDED
-
-
 # --- contexts
-
-
-def test_what_keeps_a_context(machine: Machine, loaded: Loaded) -> None:
-    kept = [loaded.context, loaded.kernel, loaded.run(), loaded.runlist()]
-    loaded.context = loaded.kernel = None
-    while kept:
-        assert machine.live_contexts == 1
-        kept.pop()
-    assert machine.live_contexts == 0
 
 
 def test_a_gone_context_breaks_the_others_of_the_first_generation(first_generation: Machine, tmp_path: Path) -> None:
@@ -309,16 +206,3 @@ def test_a_gone_context_breaks_the_others_of_the_first_generation(first_generati
     second.context = second.kernel = None
     with pytest.raises(RuntimeError, match=r"EXEC_CMD IOCTL failed \(err=-2\): No such file or directory"):
         run.start()
-
-
-def test_a_timeout_aborts_what_is_queued_behind_it(machine: Machine, loaded: Loaded) -> None:
-    first, second, listed = loaded.run(), loaded.run(), loaded.runlist(loaded.run())
-    machine.inject(Fault.TIMEOUT)
-    first.start()
-    second.start()
-    listed.execute()
-    assert states(first, second) == ["TIMEOUT", "ABORT"]
-    with pytest.raises(RuntimeError, match="ERT_CMD_STATE_ABORT"):
-        listed.wait()
-    second.start()
-    assert states(second) == ["COMPLETED"]

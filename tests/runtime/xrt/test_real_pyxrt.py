@@ -26,7 +26,7 @@ def real() -> ModuleType:
 
 
 def test_signatures(real: ModuleType) -> None:
-    """What the stand-in accepts the real module accepts."""
+    """The real module accepts all arguments that the stand-in accepts."""
     theirs = documented(real)
     assert {name: ours for name, ours in texts().items() if not set(ours) <= set(theirs.get(name, ()))} == {}
 

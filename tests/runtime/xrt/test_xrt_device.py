@@ -1,13 +1,11 @@
-"""The XRT device from end to end, on the stand-in for pyxrt: results, contexts, buffers, submissions, reasons."""
+"""The XRT device from end to end, on the stand-in for pyxrt."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -22,11 +20,7 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.events import Fallback
 from npu_tensor.planner import selection
-from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.runtime.xrt import engines
-from npu_tensor.runtime.xrt import xrt_device as device
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 
@@ -80,24 +74,6 @@ def test_a_file_that_declares_fewer_arguments_is_not_launched(npu: Machine) -> N
     assert npu.launches == 1
 
 
-def test_an_artefact_for_another_array_is_refused(
-    npu: Machine, standin_library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = standin_library.find
-
-    def find_older(request: Request) -> Artifact:
-        artifact = find(request)
-        return artifact._replace(description={**artifact.description, "made_from": {"arch": "aie2"}})
-
-    monkeypatch.setattr(standin_library, "find", find_older)
-    result, expected = joined(0)
-    row = nt.explain(result)[-1]
-    assert row.device == "cpu"
-    assert re.search("is made for aie2, and this NPU is aie2p", row.why)
-    np.testing.assert_array_equal(result.numpy(), expected)
-    assert (npu.launches, npu.contexts_made) == (0, 0)
-
-
 # --- runtime parameters, full ELFs
 
 
@@ -114,26 +90,13 @@ def test_numbers_are_patched_for_every_run(npu: Machine) -> None:
     assert (npu.launches, npu.contexts_made) == (5, 1)
 
 
-def test_two_steps_of_one_plan_have_numbers_of_their_own(npu: Machine) -> None:
-    """They share a context and are submitted together."""
-    x, y = nt.from_numpy(X), nt.from_numpy(Y)
-    for a, b in ((2.0, 3.0), (-1.0, 0.5), (-1.0, 7.0)):
-        before = npu.launches
-        results = (x * a + 1).relu(), (y * b + 1).relu()
-        nt.realize(*results)
-        close(results[0], np.maximum(as_float(X) * a + 1, 0))
-        close(results[1], np.maximum(as_float(Y) * b + 1, 0))
-        assert npu.launches - before == 2
-    assert npu.contexts_made == 1
-
-
 def formats(machine: Machine) -> set[str]:
-    """Of what is loaded."""
+    """Return the formats of loaded files."""
     return {core.image.format for npu in machine.devices for reference in npu.cores if (core := reference())}
 
 
 def test_full_elfs(npu: Machine) -> None:
-    """Where they are asked for, for kernels without runtime parameters; both kinds side by side."""
+    """Full ELFs serve kernels without runtime parameters, beside xclbins."""
     with config.scope(kernel_format="elf"):
         for seed in range(2):
             pairs = [joined(number, seed) for number in (20, 21)]
@@ -182,16 +145,6 @@ def test_a_value_outlives_the_device(npu: Machine) -> None:
 # --- reasons and settings
 
 
-def test_without_mlir_aie_the_reason_is_named(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "library", lambda: KernelLibrary(IronBackend()))
-    result, expected = joined(0)
-    row = nt.explain(result)[-1]
-    assert row.device == "cpu"
-    assert "no compiler: No module named 'aie'" in row.why
-    np.testing.assert_array_equal(result.numpy(), expected)
-    assert npu.launches == 0
-
-
 # --- several URIs, no NPU
 
 
@@ -206,17 +159,6 @@ def test_values_pass_from_one_device_to_the_other(machine: Machine) -> None:
         assert [value.device for value in (first, second)] == ["npu://0000:c6:00.1", "npu://0000:c7:00.1"]
         np.testing.assert_array_equal(second.numpy(), np.concatenate([expected, expected]))
     assert [npu.cores != set() for npu in machine.devices] == [True, True]
-
-
-@pytest.mark.filterwarnings("ignore:the ordinals of NPUs may change")
-def test_a_device_that_is_not_there_is_left_out_of_a_list(machine: Machine) -> None:
-    left_out = "left out: npu:5: device ordinal 5 out of range; 1 NPU devices"
-    with ExitStack() as stack:
-        with pytest.warns(RuntimeWarning, match=left_out):
-            stack.enter_context(nt.default_device("npu:5,npu"))
-        result, expected = joined(0)
-        np.testing.assert_array_equal(result.numpy(), expected)
-        assert result.device == "npu"
 
 
 def test_one_npu_by_two_names_is_one_device(machine: Machine) -> None:
@@ -248,14 +190,6 @@ def test_without_pyxrt_the_cpu_computes_and_one_warning_says_why(tmp_path: Path)
     assert finished.stderr.count("RuntimeWarning") == 1
     assert "left out: NPU_TENSOR_DEVICE" in finished.stderr or "left out: npu: there is no NPU" in finished.stderr
     assert "npu-tensor doctor" in finished.stderr
-
-
-def test_real_npus_are_placed_by_latency_unless_told_otherwise(machine: Machine) -> None:
-    x = nt.ones(64, dtype=nt.bfloat16).realize()
-    with nt.default_device("npu", policy="auto"):
-        assert nt.explain(x + x)[-1].device == "cpu"
-    with nt.default_device("npu", policy="always"):
-        assert nt.explain(x + x)[-1].device == "npu"
 
 
 # --- power

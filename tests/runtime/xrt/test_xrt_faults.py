@@ -1,4 +1,4 @@
-"""What pyxrt says when something fails, and what the runtime makes of it: runs and lists of runs that are given up."""
+"""Failures that pyxrt reports, and abandoned runs and lists of runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def npu(machine: Machine) -> Iterator[Machine]:
     ],
     ids=str,
 )
-def test_what_an_exception_means(error: Exception, lost: bool, busy: bool, blameless: bool) -> None:
+def test_exceptions_are_classified(error: Exception, lost: bool, busy: bool, blameless: bool) -> None:
     meant = driver_error(error)
     assert (str(meant), meant.lost, meant.busy, meant.blameless) == (str(error), lost, busy, blameless)
 
@@ -103,7 +103,7 @@ def test_a_fault_at_every_launch(npu: Machine, clock: Clock, fault: Fault, work:
 
 @pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
 def test_memory_for_instructions(npu: Machine, fault: Fault) -> None:
-    """What is kept for reuse goes first; then the CPU computes."""
+    """Free memory is released first; then the CPU computes."""
     for number in range(6):
         compute(number)
     gc.collect()
@@ -138,7 +138,7 @@ def test_contexts_are_given_up_where_the_driver_allows_fewer(name: str, request:
 
 def test_each_kernel_is_checked_once_per_driver(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def in_a_new_process(*numbers: int) -> int:
-        """How many results are compared with the CPU's; what is on disk is read again."""
+        """Return the number of results that a new process compares with the CPU's."""
         selection.reset()
         with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
             for number in numbers:

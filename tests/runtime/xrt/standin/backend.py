@@ -40,11 +40,11 @@ class StandinBackend:
         return "iron-standin"
 
     def unit(self, design: Design | ArrayProgram) -> Unit:
-        """As in IronBackend."""
+        """See IronBackend."""
         return IronBackend().unit(design)
 
     def ingredients(self, unit: Unit) -> dict[str, Any]:
-        """What the runtime has to know."""
+        """Describe the kernel for the runtime."""
         format: Format = "elf" if isinstance(unit, (Design, ArrayProgram)) else "xclbin"
         return {"format": format, "kernel": npu_images.KERNELS[format]}
 

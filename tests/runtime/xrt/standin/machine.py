@@ -34,7 +34,7 @@ LIMITS: Final = {"npu1": 6, "npu2": 16}
 
 
 class Crash(RuntimeError):
-    """What would end the process or corrupt memory with the real module. Also noted in `Machine.crashes`."""
+    """Misuse that would end the process or corrupt memory with the real module. Recorded in `Machine.crashes`."""
 
 
 @dataclass(eq=False)
@@ -55,12 +55,12 @@ class Npu:
 
     @property
     def array(self) -> Array:
-        """What is simulated for it."""
+        """Array of the NPU."""
         return ARRAYS["aie2" if self.first_generation else "aie2p"]
 
     @cached_property
     def simulated(self) -> SimulatedArray:
-        """Where its kernels run."""
+        """Simulated array that runs its kernels."""
         return SimulatedArray(self.array)
 
 

@@ -34,7 +34,7 @@ OPCODE: Final = 3
 
 
 class BufferMemory(Memory):
-    """Of a buffer object. slot: of the context that its group names; 0 for none."""
+    """Memory of a buffer object. `slot` is that of the context in its group, or 0."""
 
     def __init__(self, nbytes: int, living: dict[int, int], slot: int) -> None:
         super().__init__(nbytes, living)
@@ -42,11 +42,11 @@ class BufferMemory(Memory):
 
 
 Argument = weakref.ref[BufferMemory] | int | None
-"""Of a run, which does not keep its buffer objects."""
+"""Argument of a run, which does not keep its buffer objects."""
 
 
 class Command:
-    """What a run is for the driver: arguments and a state. launch: its number among all of the machine."""
+    """Arguments and state of a run in the driver. `launch` is its number on the machine."""
 
     __slots__ = ("arguments", "design", "fault", "launch", "pending", "state")
 
@@ -278,7 +278,7 @@ class Core:
         return sorted({run.slices[number].argument for run in runs for number in written([run.design])})
 
     def _started(self, command: Command) -> list[Design] | None:
-        """What the instructions of a command say; None if the controller stops at them."""
+        """Decode the instructions of a command. Returns None if the controller stops at them."""
         stream = _memory(command.arguments[1])
         if command.arguments[0] != OPCODE or stream is None:
             return None
@@ -290,7 +290,7 @@ class Core:
 
 
 def _memory(argument: Argument) -> BufferMemory | None:
-    """Of an argument that is a buffer object; None of one that was freed."""
+    """Return the memory of a buffer argument, or None if it was freed."""
     return argument() if isinstance(argument, weakref.ref) else None
 
 

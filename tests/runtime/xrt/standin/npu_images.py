@@ -33,7 +33,7 @@ MAGIC: Final = b"stand-in for a file of mlir-aie\n"
 
 
 def addresses(design: Design) -> dict[str, int]:
-    """Where a compiler has put the runtime parameters: each in a place of its own."""
+    """Return the addresses of runtime parameters, each at a different place."""
     return {each.name: 0x400 + 0x100 * number for number, each in enumerate(design.parameters)}
 
 
@@ -55,10 +55,10 @@ class Image:
         self.first_buffer = 3 if self.format == "xclbin" else 0
         """Before the buffers, an xclbin's kernel takes the opcode, the instructions and their number."""
         self.entries: dict[int, Mapping[str, Entry]] = {}
-        """How to call the functions of each configuration on this machine, once they were needed."""
+        """Entry points of each configuration on this machine, created on first use."""
         known = self.program.configurations
         self.configurations = [known.index(run.design.configuration) for run in self.program.runs]
-        """Of each run of an ELF, by number."""
+        """Number of the configuration of each run."""
         self.designs = list(self.kernels.values())
         """One of each configuration."""
         if self.format == "elf":
@@ -66,7 +66,7 @@ class Image:
 
     @property
     def arguments(self) -> int:
-        """How many each kernel takes."""
+        """Number of arguments of each kernel."""
         return self.first_buffer + self.declared
 
 

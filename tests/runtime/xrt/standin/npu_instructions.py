@@ -71,7 +71,7 @@ def read_stream(
 
 
 def _values(configuration: Configuration, words: Mapping[Word, int]) -> tuple[LastWords, ...]:
-    """What was written to each runtime parameter. Raises StreamError if it was not written as a whole."""
+    """Return the words written to each runtime parameter. Raises StreamError for incomplete writes."""
     values = []
     for parameter in configuration.parameters:
         written = [words[parameter[number]] for number in range(parameter.words) if parameter[number] in words]
@@ -82,7 +82,7 @@ def _values(configuration: Configuration, words: Mapping[Word, int]) -> tuple[La
 
 
 def reach(designs: Sequence[Design]) -> dict[int, int]:
-    """How many bytes of host buffers the transfers of designs reach, by their numbers."""
+    """Return the bytes that transfers reach, by host buffer."""
     ends: dict[int, int] = {}
     for step in (step for design in designs for step in design.sequence):
         if isinstance(step, Transfer):
@@ -187,7 +187,7 @@ def _shim_ends(configuration: Configuration) -> dict[tuple[int, str, int], Objec
 
 
 def _pattern(descriptor: list[int], offset: int, repeat: int) -> AccessPattern:
-    """What a buffer descriptor of a shim walks, in words. offset: of its patch, in bytes, in place of its own."""
+    """Return the words that a shim buffer descriptor accesses. `offset` is that of its patch, in bytes."""
     length, _, packet, inner, middle, outer, iteration, valid = descriptor
     if packet or not valid >> 25 & 1 or offset % 4:
         raise StreamError(f"a descriptor that is not valid: {descriptor}")

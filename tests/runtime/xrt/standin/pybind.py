@@ -78,7 +78,7 @@ _NO: Final = object()
 
 
 def _converted(value: Any, names: list[str]) -> Any:
-    """What pybind11 would make of a value for the first of these types that takes it: _NO if none does."""
+    """Convert a value like pybind11 for the first type that accepts it, or return _NO."""
     if type(value) is int and names[-1] in INTEGERS:  # The benchmark of launches passes many of these.
         least, most = INTEGERS[names[-1]]
         return value if least <= value <= most else _NO

@@ -35,7 +35,7 @@ class _Enumeration(enum.Enum):
 
 @bound("ert_cmd_state")
 class ert_cmd_state(_Enumeration):
-    """What became of a command."""
+    """State of a command."""
 
     ERT_CMD_STATE_NEW = 1
     ERT_CMD_STATE_COMPLETED = 4
@@ -47,7 +47,7 @@ class ert_cmd_state(_Enumeration):
 
 @bound("xclBOSyncDirection")
 class xclBOSyncDirection(_Enumeration):
-    """Of a sync."""
+    """Direction of a sync."""
 
     XCL_BO_SYNC_BO_TO_DEVICE = 0
     XCL_BO_SYNC_BO_FROM_DEVICE = 1
@@ -55,7 +55,7 @@ class xclBOSyncDirection(_Enumeration):
 
 @bound("xrt_info_device")
 class xrt_info_device(_Enumeration):
-    """What a device is asked for."""
+    """Query of a device."""
 
     bdf = 0
     name = 5

@@ -25,7 +25,7 @@ CHAIN: Final = 24
 
 @function("enumerate_devices")
 def enumerate_devices() -> int:
-    """How many NPUs there are."""
+    """Return the number of NPUs."""
     return sum(npu.present for npu in current().devices)
 
 
@@ -49,7 +49,7 @@ class xclbinkernel:
     __slots__ = ("__weakref__", "_arguments", "_name")
 
     def get_name(self) -> str:
-        """What pyxrt.kernel wants."""
+        """Return the name for pyxrt.kernel."""
         return self._name
 
     def get_num_args(self) -> int:
@@ -77,7 +77,7 @@ class xclbin:
         return kernels
 
     def get_uuid(self) -> uuid:
-        """Of the contents."""
+        """Return the UUID of the contents."""
         return uuid(self._image.uuid)
 
 
@@ -187,7 +187,7 @@ class bo:
 
 @bound("kernel")
 class kernel:
-    """What a context can run."""
+    """A kernel of a context."""
 
     __slots__ = ("__weakref__", "_core", "_design")
     _format = "xclbin"
@@ -202,7 +202,7 @@ class kernel:
         self._core, self._design = core, core.image.kernels[name]
 
     def group_id(self, arg0: int32) -> int:
-        """Where the buffer of an argument must be: the bank in bits 0 to 15, the context's number in 16 to 23."""
+        """Return the group of an argument's buffer: the bank in bits 0 to 15, the context's number in 16 to 23."""
         image = self._core.image
         if image.format == "elf":
             return 0
@@ -262,7 +262,7 @@ class run:
         command.arguments[arg0] = ref(arg1._memory) if isinstance(arg1, bo) else arg1
 
     def state(self) -> ert_cmd_state:
-        """Of the last start. A run of a runlist has none of its own until the list has failed."""
+        """Return the state of the last start. A run of a runlist has none until the list has failed."""
         if self._command.pending:
             self._core.check()
             self._core.advance(self._command)
