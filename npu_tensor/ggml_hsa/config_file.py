@@ -28,7 +28,7 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import DEFAULT_FLOAT32
 from npu_tensor.kernels.offer import Bfloat16, Float32
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
-from npu_tensor.runtime.store.ready_kernels import EXPORTED_NAME
+from npu_tensor.runtime.store.kernel_directory import EXPORTED_NAME
 
 __all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "load_for", "parse", "read"]
 

@@ -39,7 +39,7 @@ from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store import upkeep as store_upkeep
-from npu_tensor.runtime.store.ready_kernels import KernelDirectory
+from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.xrt import bindings
 
 pytestmark = [
@@ -109,10 +109,9 @@ def logical(directory: Path) -> Case:
     return Case((device.binding, device._choosing), lambda: device.enter([], ()))
 
 
-def manifest(directory: Path) -> Case:
-    (directory / "manifest.json").write_text('{"format": 1, "kernels": {}}')
+def kernel_directory(directory: Path) -> Case:
     kernels = KernelDirectory(directory)
-    return Case((kernels._lock,), lambda: kernels._descriptions(directory))
+    return Case((kernels._lock,), lambda: kernels.kernels(directory))
 
 
 def recorder(directory: Path) -> Case:
@@ -165,7 +164,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "runtime.devices.host": lambda _: Case((host._lock,), lambda: (host.host_devices(), host.allocator())),
     "runtime.devices.logical": logical,
     "runtime.npu.npu_kernel": offer,
-    "runtime.store.ready_kernels": manifest,
+    "runtime.store.kernel_directory": kernel_directory,
     "runtime.store.directories": lambda root: Case(
         (store_directories._lock,), lambda: store_directories.writable(root)
     ),

@@ -25,8 +25,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact, store
 
 __all__ = ["bundle"]
 

@@ -30,8 +30,8 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers, mlir_aie
 from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
+from npu_tensor.runtime.store.store import store
 
 __all__ = ["IronBackend", "kernel_format"]
 

@@ -38,8 +38,8 @@ from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.build.placement import addresses
-from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import kernel_key
+from npu_tensor.runtime.store.store import store
 
 __all__ = [
     "DESIGN",
@@ -149,10 +149,7 @@ def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
     def build(directory: Path) -> dict[str, Path]:
         copy = directory / source.name
         copy.write_text(text, "utf-8")
-        try:
-            mlir_aie.compile_core(copy, copy.with_suffix(".o"), arch, [f"-I{HEADERS}", *stack.FLAGS, *flags])
-        except BuildError as error:
-            raise BuildError(str(error), transient=True) from error  # It is remembered of the kernel.
+        mlir_aie.compile_core(copy, copy.with_suffix(".o"), arch, [f"-I{HEADERS}", *stack.FLAGS, *flags])
         return {path.suffix: path for path in map(copy.with_suffix, COMPILED) if path.exists()}
 
     # A source is called otherwise in a program, and is the same all the same.

@@ -21,9 +21,9 @@ from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.background import Builds, builds, finish_builds
-from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import AnyRequest, Artifact, ProgramRequest, Request
+from npu_tensor.runtime.store.requests import AnyRequest, ProgramRequest, Request
+from npu_tensor.runtime.store.store import Artifact, store
 
 pytestmark = pytest.mark.usefixtures("_in_background")
 

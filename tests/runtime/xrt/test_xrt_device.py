@@ -24,7 +24,8 @@ from npu_tensor.events import Fallback
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact, Request
+from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.runtime.xrt import engines
 from npu_tensor.runtime.xrt import xrt_device as device
 
