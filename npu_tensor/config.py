@@ -240,7 +240,7 @@ class Config:
 
     kernel_dirs: tuple[Path, ...] = _setting(
         (),
-        f"directories of ready kernels, separated by {os.pathsep!r}; they come before the cache and the compiler",
+        f"kernel directories, separated by {os.pathsep!r}; they come before the cache and the compiler",
         variable="NPU_TENSOR_KERNEL_DIR",
         GGML_HSA_KERNEL_DIR=PATHS,
     )

@@ -233,7 +233,7 @@ def test_a_source_that_fails(tmp_path: Path, text: str, reason: str) -> None:
 
 def test_a_source_that_is_no_python(tmp_path: Path) -> None:
     (tmp_path / "kernel.cc").write_text("int x;", "utf-8")
-    assert "it is no Python file (.py)" in problem(kernel(kernel_source="kernel.cc"), directories=(tmp_path,))
+    assert "not a Python file (.py)" in problem(kernel(kernel_source="kernel.cc"), directories=(tmp_path,))
 
 
 # --- anything at all
