@@ -132,9 +132,9 @@ def gen_kernels(
     dry_run: bool,
     verbose: bool,
 ) -> None:
-    """Build the kernels that CONFIG lists, so that programs need no compiler.
+    """Build the kernels that CONFIG lists in advance.
 
-    CONFIG is JSON, or the name of an installed example: minimal or example. A program that runs with
+    Programs that use them need no compiler. CONFIG is JSON, or the name of an installed example: minimal or example. A program that runs with
     NPU_TENSOR_RECORD=FILE writes one. It is checked before the first kernel is built. Problems are reported, and the
     other kernels are built. The exit code is 0 only if all of them were.
     """

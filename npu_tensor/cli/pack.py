@@ -20,9 +20,9 @@ EXTENSION = ".ntpack"
     "-o", "--output", type=click.Path(path_type=Path), help=f"The file to make; default: DIRECTORY{EXTENSION}."
 )
 def pack(directory: Path, output: Path | None) -> None:
-    """Put the kernels of DIRECTORY into one file, after verifying them.
+    """Put the kernels of DIRECTORY into one file.
 
-    `npu-tensor gen-kernels` and `nt.compile` write such directories.
+    They are verified. `npu-tensor gen-kernels` and `nt.compile` write such directories.
     """
     from npu_tensor.runtime.store.packs import pack
 

@@ -47,7 +47,7 @@ def test_as_many_jobs_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
             leave.set()
 
 
-def test_what_was_not_begun_is_dropped_at_the_end() -> None:
+def test_waiting_builds_are_dropped_at_the_end() -> None:
     begun, leave = threading.Event(), threading.Event()
 
     def first() -> None:

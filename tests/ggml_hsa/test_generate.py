@@ -85,7 +85,7 @@ def kernels(directory: Path, arch: str = "aie2p") -> list[str]:
 ADD, MUL = "add-1024bf16-1024bf16-1024bf16", "mul-1024bf16-1024bf16-1024bf16"
 
 
-def test_what_is_generated_is_found_wherever_it_is(tmp_path: Path, backend: type[FakeBackend]) -> None:
+def test_generated_kernels_are_found_after_a_move(tmp_path: Path, backend: type[FakeBackend]) -> None:
     wanted = [entry("add", "first"), entry("mul", "second"), entry("add", "first", "aie2")]
     assert run(wanted, tmp_path / "made") == 3
     assert sorted(backend.built) == [ADD, ADD, MUL]
@@ -169,7 +169,7 @@ def test_errors_of_other_classes_are_failures_too(
     assert kernels(tmp_path / "made") == ["my_mul"]
 
 
-def test_what_was_made_before_an_interruption_is_kept(
+def test_kernels_made_before_an_interruption_are_kept(
     tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = generate.build

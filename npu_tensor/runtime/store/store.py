@@ -241,8 +241,8 @@ def _artifact(directory: Path, stem: str, description: Mapping[str, Any]) -> Art
 def _not_kept(root: Path, error: OSError) -> None:
     warn_once(
         root,
-        f"compiled kernels are not kept: nothing can be written to {root} ({error}); set NPU_TENSOR_CACHE_DIR to a "
-        "directory of yours",
+        f"compiled kernels are not kept in {root}, where nothing can be written ({error}); set NPU_TENSOR_CACHE_DIR to "
+        "a directory of yours",
     )
 
 

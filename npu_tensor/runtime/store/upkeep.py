@@ -14,7 +14,6 @@ import json
 import math
 import os
 import re
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,9 +25,9 @@ from typing import Any, Final
 from npu_tensor import events
 from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.config import CACHE_CLEARED, config, user_temporary_path
+from npu_tensor.config import CACHE_CLEARED, config
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store.directories import SCRATCH_PREFIX, writable
+from npu_tensor.runtime.store.directories import writable
 from npu_tensor.runtime.store.files import DESCRIPTION, LOCKS, SUFFIX, TEMPORARY, Damage, locked, read_entry
 
 __all__ = [
@@ -52,12 +51,10 @@ _FILE: Final = re.compile(
 )
 _LOCK: Final = re.compile(r"([0-9a-f]{16}|upkeep)\.lock")
 _UPKEEP: Final = "upkeep"
-_SCRATCH: Final = re.compile(rf"{SCRATCH_PREFIX}(\d+)-\w+")
 
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 _LEFTOVER_AGE: Final = _HOUR  # Longer than writing an entry takes.
-_SCRATCH_AGE: Final = _DAY  # Longer than any build; the id of a process in another container has no meaning here.
 
 _SPARED: Final = 60.0
 """Entries used within these seconds stay: a process may be about to open their files."""
@@ -315,7 +312,6 @@ def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
         if size > limit:
             _evict(root, entries, size - _EVICT_DOWN_TO * limit, now - spared, removed)
         _remove_locks(root, now - _DAY)
-        _remove_scratch(now - _SCRATCH_AGE)
     return removed
 
 
@@ -339,22 +335,3 @@ def _remove_locks(root: Path, before: float) -> None:
         if match and (_modified(path) or before) < before:
             with suppress(BlockingIOError), locked(root, match[1], wait=False):
                 path.unlink(missing_ok=True)
-
-
-def _remove_scratch(before: float) -> None:
-    """Remove the directories of builds whose process was killed."""
-    for path in user_temporary_path().parent.glob(f"{SCRATCH_PREFIX}*"):
-        match = _SCRATCH.fullmatch(path.name)
-        modified = _modified(path)
-        if match and modified is not None and modified < before and not _is_alive(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)  # Fails where it belongs to another user; follows no link.
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True

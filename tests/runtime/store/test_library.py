@@ -348,7 +348,7 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
         assert [library.find(one).origin for one in kernel] == ["memory", "memory"]
 
 
-def test_what_cannot_be_prepared_fails_where_it_is_asked_for() -> None:
+def test_kernels_that_cannot_be_prepared_fail_in_find() -> None:
     backend = FakeBackend()
     backend.failure = "negate.cc:1: error: no"
     library = KernelLibrary(backend)

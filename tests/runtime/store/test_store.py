@@ -177,7 +177,7 @@ def with_checksum(covered: str) -> str:
 
 @pytest.mark.parametrize("field", ["files", "key", "made_from", "name"])
 @pytest.mark.parametrize("value", [None, 1, "x", {"\0": {"bytes": 0, "sha256": ""}}])
-def test_a_description_that_nobody_wrote_is_damage(store: Store, root: Path, field: str, value: object) -> None:
+def test_a_description_with_wrong_fields_is_damage(store: Store, root: Path, field: str, value: object) -> None:
     for lacking in (False, True):
         path = write_by_hand(root, NAME, KEY, b"by hand")
         written = json.loads(path.read_text())

@@ -15,7 +15,6 @@ from store_entries import (
     PRELUDE,
     Builder,
     leftovers,
-    names,
     run,
 )
 
@@ -197,11 +196,8 @@ def test_a_builder_may_be_killed_at_any_moment(root: Path, tmp_path: Path) -> No
     for path in root.rglob("*"):
         if path.suffix not in (".lock", ".json"):
             os.utime(path, (0, 0))
-    for path in (tmp_path / "temporary").iterdir():
-        os.utime(path, (0, 0))
     collect(root, 1 << 40)
     assert leftovers(root) == set()
-    assert names(tmp_path / "temporary") == set()
     assert len(scan(root)[0]) == 5
     assert scan(root)[1] == []
 
