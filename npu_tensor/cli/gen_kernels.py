@@ -134,9 +134,9 @@ def gen_kernels(
 ) -> None:
     """Build the kernels that CONFIG lists in advance.
 
-    Programs that use them need no compiler. CONFIG is JSON, or the name of an installed example: minimal or example. A program that runs with
-    NPU_TENSOR_RECORD=FILE writes one. It is checked before the first kernel is built. Problems are reported, and the
-    other kernels are built. The exit code is 0 only if all of them were.
+    Programs that use them need no compiler. CONFIG is JSON, or the name of an installed example: minimal or example. A
+    program that runs with NPU_TENSOR_RECORD=FILE writes one. It is checked before the first kernel is built. Problems
+    are reported, and the other kernels are built. The exit code is 0 only if all of them were.
     """
     if (config_file is None) == (config_option is None):
         raise click.UsageError("Missing argument 'CONFIG'." if config_file is None else "Give CONFIG or --config.")

@@ -158,6 +158,7 @@ def test_some_directories_are_never_cleared(
 
 
 CLEARING = f"""{PRELUDE}
+import subprocess
 print("found" if Store(root).get(FOLDER, "kernel", key_of(1)) else "absent", flush=True)
 Store(root).get_or_build(FOLDER, "kernel", key_of(1), build(1), {{}})
 if len(sys.argv) == 3:
