@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import statistics
 import tempfile
 import time
@@ -18,9 +16,10 @@ from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.host_backend import HostBackend
+from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST
-from npu_tensor.runtime.store.requests import Artifact, Request
+from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.tools.calibrate.probes import no_garbage_collection
 
 from .report import Outcome, benchmark, table
@@ -60,14 +59,11 @@ def seconds(call: Callable[[Request], object], rotation: list[Request], repeats:
 
 
 def publish(kernels: list[Artifact], directory: Path) -> None:
-    """Make a directory of ready kernels, as npu-tensor-gen-kernels does."""
-    folder = directory / kernels[0].description["made_from"]["arch"]
-    folder.mkdir()
+    """Write a kernel directory, as `npu-tensor gen-kernels` does."""
     for kernel in kernels:
-        for suffix, path in kernel.files.items():
-            shutil.copyfile(path, folder / f"{kernel.name}{suffix}")
-    described = {kernel.name: dict(kernel.description) for kernel in kernels}
-    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "kernels": described}))
+        contents = {suffix: path.read_bytes() for suffix, path in kernel.files.items()}
+        fields = {field: kernel.description[field] for field in ("name", "key", "made_from")}
+        KernelDirectory(directory).write(kernel.description["made_from"]["arch"], kernel.name, contents, fields)
 
 
 class LookUps(NamedTuple):

@@ -240,7 +240,7 @@ class Config:
 
     kernel_dirs: tuple[Path, ...] = _setting(
         (),
-        f"directories of ready kernels, separated by {os.pathsep!r}; they come before the cache and the compiler",
+        f"kernel directories, separated by {os.pathsep!r}; they come before the cache and the compiler",
         variable="NPU_TENSOR_KERNEL_DIR",
         GGML_HSA_KERNEL_DIR=PATHS,
     )
@@ -276,7 +276,7 @@ class Config:
     build_seconds: int = _setting(600, "time limit of one compilation", integer(1))
     build_jobs: int = _setting(0, "compilations at once; 0 = one per core")
     record: str = _setting(
-        "", "file that gets a configuration for npu-tensor-gen-kernels of all kernels that the program needed"
+        "", "file that gets a configuration for `npu-tensor gen-kernels` of all kernels that the program needed"
     )
     arch: str = _setting(
         "", "the array to compile for where none is asked: aie2, aie2p, or a name such as npu1 or Strix"
@@ -335,7 +335,7 @@ class Config:
     max_contexts: int = _setting(0, "hardware contexts kept open; 0 = 6 or 16 by array. The driver may allow fewer")
     kernel_targets: tuple[str, ...] = _setting(
         (),
-        "arrays whose kernels `python -m npu_tensor.ggml_hsa --builtin` makes for a wheel; nothing = all",
+        "arrays for which `npu-tensor gen-kernels` makes kernels; nothing = all",
         words_like("aie2|aie2p", "aie2 or aie2p"),
     )
 

@@ -93,17 +93,16 @@ class DeviceError(NpuTensorError):
 
 
 class BuildError(NpuTensorError):
-    """A kernel could not be compiled. `transient`: for a reason that may not come again, such as a signal.
-    `remembered`: the cache knows it, and lets the same build fail at once the next time. `pending`: it is being built
-    in the background, and may be there when it is asked for again.
+    """A kernel could not be compiled.
+
+    Attributes:
+        transient: True if the reason may not come again, such as a signal.
+        pending: True if the kernel is being built in the background.
     """
 
-    def __init__(
-        self, message: str, *, transient: bool = False, remembered: bool = False, pending: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, transient: bool = False, pending: bool = False) -> None:
         super().__init__(message)
         self.transient = transient
-        self.remembered = remembered
         self.pending = pending
 
 

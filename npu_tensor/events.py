@@ -141,7 +141,7 @@ class CacheHit(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CacheDamaged(Event):
-    """A file of a cached kernel is not what was written; it was moved aside, and the kernel is built again."""
+    """A file of a cached kernel differs from what was written; it is not used, and the kernel is built again."""
 
     kernel: str
     path: str

@@ -20,6 +20,7 @@ from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.demo_command import demo as demo_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.examples import examples as examples_command
+from npu_tensor.cli.gen_kernels import gen_kernels as gen_kernels_command
 from npu_tensor.cli.generate_text import generate as generate_command
 from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
@@ -70,6 +71,7 @@ for command in (
     ops_command,
     doctor_command,
     examples_command,
+    gen_kernels_command,
     generate_command,
     info_command,
     kernel_source_command,

@@ -1,4 +1,4 @@
-"""The command `npu-tensor cache`: what is in the cache of compiled kernels, and how to get rid of it."""
+"""The command `npu-tensor cache`: lists, verifies and clears the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from npu_tensor._util.units import size
 from npu_tensor.cli.output import failures
 from npu_tensor.config import config
 from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.runtime.store.contents import StoredItem, damage, describe, scan
-from npu_tensor.runtime.store.directories import existing
 from npu_tensor.runtime.store.files import LOG, read_file
-from npu_tensor.runtime.store.upkeep import Removed, clear_everything, collect
-from npu_tensor.runtime.store.upkeep import clear as clear_kernels
+from npu_tensor.runtime.store.upkeep import Removed, StoredItem, clear_everything, collect, describe, scan
+from npu_tensor.runtime.store.upkeep import clear as clear_entries
+from npu_tensor.runtime.store.upkeep import verify as verify_entry
 
 __all__ = ["cache"]
 
@@ -42,18 +41,13 @@ def _size(_context: click.Context, _option: click.Parameter, text: str | None) -
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
-def _directories() -> tuple[Path, ...]:
-    """The cache, and what took its place where it could not be written."""
-    return existing(config.cache_dir.absolute())
+def _root() -> Path:
+    return config.cache_dir.absolute()
 
 
 def _items() -> list[StoredItem]:
-    return [item for root in _directories() for item in _items_in(root)]
-
-
-def _items_in(root: Path) -> list[StoredItem]:
     with failures():
-        return scan(root).items
+        return scan(_root())[0]
 
 
 def _time(seconds: float) -> str:
@@ -68,17 +62,21 @@ def _ago(moment: str) -> str:
     return f"{passed:.0f} s"
 
 
+def _is_object(item: StoredItem) -> bool:
+    return item.folder.name.startswith("cpu-")
+
+
 def _row(item: StoredItem) -> dict[str, Any]:
-    sidecar = describe(item) or {}
+    description = describe(item)
     return {
-        "name": sidecar.get("name", item.stem),
-        "folder": item.folder,
-        "kind": "object" if item.is_object else "failed build" if sidecar.get("failure") else "kernel",
-        "key": sidecar.get("key"),
+        "name": description["name"],
+        "folder": item.folder.name,
+        "kind": "object" if _is_object(item) else "kernel",
+        "key": description.get("key"),
         "bytes": item.bytes,
-        "created": _time(min(file.modified for file in item.files)),  # Being used touches the first file only.
-        "used": _time(item.used),
-        "files": [str(file.path) for file in item.files],
+        "created": _time(min(modified for _, modified in item.files.values())),  # A use touches the description only.
+        "used": _time(item.used or 0.0),
+        "files": [str(path) for path in sorted(item.files)],
     }
 
 
@@ -87,7 +85,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """One row for all objects, which have no names to tell them apart."""
+    """Return one row for all objects, which have the same name."""
     return {
         **rows[-1],
         "name": f"objects of the CPU device: {len(rows)}",
@@ -111,51 +109,50 @@ def path() -> None:
 @json_option("an array, with every object of the CPU device")
 def list_command(json_file: Path | None) -> None:
     """List the kernels, those used last at the end."""
-    if json_file and put_json(json_file, [_row(item) for item in _items()]):
+    rows = [_row(item) for item in _items()]
+    if json_file and put_json(json_file, rows):
         return
-    tables = {root: [_row(item) for item in _items_in(root)] for root in _directories()}
-    for root, rows in tables.items():
-        shown = [row for row in rows if row["kind"] != "object"]
-        objects = [row for row in rows if row["kind"] == "object"]
-        if objects:
-            shown.append(_sum(objects))
-        used = f"{size(sum(row['bytes'] for row in rows))} of {size(config.cache_bytes)}"
-        if shown:
-            print_table(f"{root}: {used}", ("name", "folder", "kind", "size", "age", "last use"), map(_cells, shown))
-    if not any(tables.values()):
-        click.echo(f"{config.cache_dir.absolute()}: nothing")
+    shown = [row for row in rows if row["kind"] != "object"]
+    objects = [row for row in rows if row["kind"] == "object"]
+    if objects:
+        shown.append(_sum(objects))
+    if not shown:
+        click.echo(f"{_root()}: nothing")
+        return
+    used = f"{size(sum(row['bytes'] for row in rows))} of {size(config.cache_bytes)}"
+    print_table(f"{_root()}: {used}", ("name", "folder", "kind", "size", "age", "last use"), map(_cells, shown))
 
 
 @cache.command()
 @click.argument("kernel", metavar="NAME|KEY")
 @json_option("an array of descriptions, each with its log")
 def show(kernel: str, json_file: Path | None) -> None:
-    """Print what a kernel was made from, and the end of its build's log.
+    """Print the ingredients of a kernel, and the end of its build's log.
 
     NAME may be a glob pattern, KEY the beginning of a key, of at least 8 digits.
     """
-    sidecars = []
+    descriptions = []
     for item in _items():
-        sidecar = describe(item)
-        if sidecar is not None and _is_meant(kernel, sidecar):
-            log = next((read_file(file.path) for file in item.files if file.path.suffix == LOG), b"")
-            sidecars.append(sidecar | {"log": log.decode("utf-8", "replace")})
-    if not sidecars:
+        description = describe(item)
+        if not _is_object(item) and _is_meant(kernel, description):
+            log = next((read_file(path) for path in item.files if path.suffix == LOG), b"")
+            descriptions.append(description | {"log": log.decode("utf-8", "replace")})
+    if not descriptions:
         raise _no_match(kernel)
-    if put_json(json_file, sidecars):
+    if put_json(json_file, descriptions):
         return
-    for sidecar in sidecars:
-        lines = sidecar.pop("log").splitlines()
-        click.echo(json.dumps(sidecar, indent=1))
+    for description in descriptions:
+        lines = description.pop("log").splitlines()
+        click.echo(json.dumps(description, indent=1))
         if len(lines) > _LOG_LINES:
             click.echo(f"the last {_LOG_LINES} of {len(lines)} lines of the log:")
         click.echo("\n".join(lines[-_LOG_LINES:]))
 
 
-def _is_meant(kernel: str, sidecar: dict[str, Any]) -> bool:
-    if len(kernel) >= _SHORTEST_KEY and str(sidecar.get("key")).startswith(kernel):
+def _is_meant(kernel: str, description: dict[str, Any]) -> bool:
+    if len(kernel) >= _SHORTEST_KEY and str(description.get("key")).startswith(kernel):
         return True
-    return sidecar["name"] == kernel or fnmatch.fnmatchcase(sidecar["name"], kernel)
+    return description["name"] == kernel or fnmatch.fnmatchcase(description["name"], kernel)
 
 
 @cache.command()
@@ -165,9 +162,9 @@ def verify() -> None:
     Exit code 1 if one differs. Such a kernel is never loaded, but built again when it is needed.
     """
     items = _items()
-    damaged = [(item, reason) for item in items if (reason := damage(item)) is not None]
+    damaged = [(item, reason) for item in items if (reason := verify_entry(_root(), item)) is not None]
     for item, reason in damaged:
-        click.echo(f"{item.files[0].path}: {reason}")
+        click.echo(f"{item.description}: {reason}")
     click.echo(f"{len(damaged)} of {len(items)} entries are damaged")
     if damaged:
         raise SystemExit(1)
@@ -178,29 +175,26 @@ def verify() -> None:
 @click.option("--all", "everything", is_flag=True, help="Everything below the cache directory, whoever made it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(name: str | None, everything: bool, yes: bool) -> None:
-    """Remove the kernels and failed builds whose name matches NAME, a glob pattern; without NAME, all.
+    """Remove the kernels whose name matches NAME, a glob pattern; without NAME, all.
 
     Files that are not those of the cache stay, except with --all. Without NAME, asks first on a terminal.
     """
     if everything and name is not None:
         raise click.UsageError("give a NAME or --all, not both")
     if everything:
-        root = config.cache_dir.absolute()
         if not yes:
-            click.confirm(f"Remove everything below {root}?", abort=True)
-        with failures():
-            _report(root, clear_everything(root))
+            click.confirm(f"Remove everything below {_root()}?", abort=True)
+        _remove(clear_everything)
         return
     if name is None and not yes and sys.stdin.isatty():
-        roots = " and ".join(map(str, _directories())) or str(config.cache_dir.absolute())
-        click.confirm(f"Remove all kernels in {roots}?", abort=True)
-    _remove(lambda root: clear_kernels(root, name), name)
+        click.confirm(f"Remove all kernels in {_root()}?", abort=True)
+    _remove(lambda root: clear_entries(root, name), name)
 
 
 @cache.command()
 @click.option("--max-size", callback=_size, help="Such as 500MB; default: NPU_TENSOR_CACHE_BYTES.")
 def gc(max_size: int) -> None:
-    """Remove what ended processes have left behind, and the least recently used kernels beyond the size limit.
+    """Remove leftovers of killed processes, and the least recently used kernels beyond the size limit.
 
     Kernels go until nine tenths of the limit are left.
     """
@@ -212,23 +206,16 @@ def _no_match(name: str) -> click.ClickException:
 
 
 def _remove(action: Callable[[Path], Removed], name: str | None = None) -> None:
-    """Do so in every directory and say what was removed. name: of what is removed, of which there must be something."""
-    with failures():
-        removed = {root: action(root) for root in _directories()}
-    if not removed:
-        click.echo(f"{config.cache_dir.absolute()}: nothing")
+    """Run an action on the cache and print the number of removed files. With a name, at least one must match."""
+    if not _root().is_dir():
+        click.echo(f"{_root()}: nothing")
         return
-    if name is not None and not any(done.entries or done.busy for done in removed.values()):
+    with failures():
+        removed = action(_root())
+    if name is not None and not (removed.entries or removed.busy):
         raise _no_match(name)
-    for root, done in removed.items():
-        _report(root, done)
-
-
-def _report(root: Path, removed: Removed) -> None:
-    """Say what was removed; of the temporary directory, which is no cache that anybody asked for, only if there was."""
-    if removed.files or root == config.cache_dir.absolute():
-        entries = f"{removed.entries} {'entry' if removed.entries == 1 else 'entries'}"
-        files = f"{removed.files} {'file' if removed.files == 1 else 'files'}"
-        click.echo(f"{root}: removed {entries}, {files}, {size(removed.bytes)}")
+    entries = f"{removed.entries} {'entry' if removed.entries == 1 else 'entries'}"
+    files = f"{removed.files} {'file' if removed.files == 1 else 'files'}"
+    click.echo(f"{_root()}: removed {entries}, {files}, {size(removed.bytes)}")
     if removed.busy:
         click.echo(f"{removed.busy} are being built by other processes and were left")

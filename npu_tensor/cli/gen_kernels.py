@@ -1,7 +1,7 @@
-"""The command `npu-tensor-gen-kernels`, also installed as `ggml-hsa-gen-kernels`: makes kernels before they are needed.
+"""The command `npu-tensor gen-kernels`, also installed as `ggml-hsa-gen-kernels`: kernels made in advance.
 
 Example:
-    npu-tensor-gen-kernels --config my-kernels.json --output-dir ./precompiled --verbose
+    npu-tensor gen-kernels my-kernels.json --output-dir ./precompiled --verbose
     export NPU_TENSOR_KERNEL_DIR=./precompiled
 """
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 
 class _Echo(logging.Handler):
-    """Prints to what stderr is at that moment: a progress bar puts itself in its place."""
+    """Handler that looks up stderr for every record: a progress bar replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)
@@ -39,7 +39,7 @@ class _Echo(logging.Handler):
 
 @contextmanager
 def _log_to_stderr(verbose: bool) -> Iterator[None]:
-    """What the package logs and warns of goes to stderr in the form of ggml-hsa's tool."""
+    """Write log records and warnings of the package to stderr in the form of ggml-hsa's tool."""
     handler = _Echo()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     level = logger.level
@@ -70,14 +70,9 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
         context.exit()
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    required=True,
-    help="JSON with the kernels to make, or the name of one that is installed: minimal or example.",
-)
+@click.command(name="gen-kernels", cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("config_file", metavar="CONFIG", required=False)
+@click.option("--config", "config_option", metavar="FILE", help="The same as CONFIG, as ggml-hsa's tool has it.")
 @click.option(
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -95,7 +90,7 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
     "--target-device",
     multiple=True,
     callback=_arch,
-    help="Only kernels for this array: aie2, npu2, Strix and so on.",
+    help="Only kernels for this array: aie2, npu2, Strix and so on; default: NPU_TENSOR_KERNEL_TARGETS, or all.",
 )
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Builds at once; 0 or nothing: all cores.")
 @click.option(
@@ -124,7 +119,8 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
     help="Print where the installed examples are, and exit.",
 )
 def gen_kernels(
-    config_file: str,
+    config_file: str | None,
+    config_option: str | None,
     output_dir: Path | None,
     target: Literal["iron", "host"],
     arch: Sequence[str],
@@ -136,12 +132,17 @@ def gen_kernels(
     dry_run: bool,
     verbose: bool,
 ) -> None:
-    """Build the kernels that a configuration lists, so that programs need no compiler.
+    """Build the kernels that CONFIG lists in advance.
 
-    All of it is checked before the first kernel is built. What is wrong is reported, and the rest is built. Exit code
-    0 if all kernels are there in the end, 1 if not. Configurations can be written by hand, or by a program that runs
-    with NPU_TENSOR_RECORD=FILE.
+    Programs that use them need no compiler. CONFIG is JSON, or the name of an installed example: minimal or example. A
+    program that runs with NPU_TENSOR_RECORD=FILE writes one. It is checked before the first kernel is built. Problems
+    are reported, and the other kernels are built. The exit code is 0 only if all of them were.
     """
+    if (config_file is None) == (config_option is None):
+        raise click.UsageError("Missing argument 'CONFIG'." if config_file is None else "Give CONFIG or --config.")
+    config_file = config_file or config_option
+    assert config_file is not None
+    arch = arch or tuple(map(arch_of, config.kernel_targets))
     if output_dir is None and not (only_list or dry_run):
         raise click.UsageError("Missing option '--output-dir'.")
     with _log_to_stderr(verbose):
@@ -169,7 +170,7 @@ def gen_kernels(
 
 
 def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
-    """The kernels of a configuration for these arrays, or for all, and what is wrong with the others, which is logged.
+    """Load the kernels of a configuration for these arrays, or for all, and log the problems of the others.
 
     Raises ArgumentError if there is nothing for these arrays.
     """

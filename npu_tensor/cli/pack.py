@@ -20,9 +20,9 @@ EXTENSION = ".ntpack"
     "-o", "--output", type=click.Path(path_type=Path), help=f"The file to make; default: DIRECTORY{EXTENSION}."
 )
 def pack(directory: Path, output: Path | None) -> None:
-    """Put kernels into one file.
+    """Put the kernels of DIRECTORY into one file.
 
-    They are those of DIRECTORY, which npu-tensor-gen-kernels has made. The file has their checksums.
+    They are verified. `npu-tensor gen-kernels` and `nt.compile` write such directories.
     """
     from npu_tensor.runtime.store.packs import pack
 

@@ -1,46 +1,55 @@
-"""compile: builds the kernels that a function needs on an NPU which is not here.
+"""`nt.compile`: kernels of a function for an NPU that this machine does not have.
 
     ahead = nt.compile(model, nt.zeros(8, 64), target="aie2p", directory="kernels")
     ahead.kernels[0].files[".xclbin"]  # kernels/aie2p/mul_mat-....xclbin
-    ahead.refused                      # what the CPU will run, and why
+    ahead.refused                      # kernels that the CPU will run, with the reasons
 
-Where the NPU is, NPU_TENSOR_KERNEL_DIR=kernels lets programs use them.
+On the machine with the NPU, `NPU_TENSOR_KERNEL_DIR=kernels` lets programs use them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from npu_tensor.dataflow.array import ARRAYS, arch_of, configured_arch
+from npu_tensor.dataflow.array import ARRAYS, Arch, arch_of, configured_arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.ggml_hsa.generate import BACKENDS, Folder, TargetName, built_from
+from npu_tensor.ggml_hsa.generate import BACKENDS, TargetName, built_from
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.graph.tracing import outside_change
 from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.fuse import cuts
-from npu_tensor.planner.fuse.lower import lower
+from npu_tensor.planner.cuts import Conditions, candidate_cuts
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_kind import target as target_of
 from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.sim.kind import simulated_target
+from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact, Request, digest
-from npu_tensor.task import Refusal, Task
+from npu_tensor.runtime.store.requests import Request, digest
+from npu_tensor.runtime.store.store import Artifact
+from npu_tensor.task import Accelerator, Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor
 
 __all__ = ["Compilation", "CompiledKernel", "compile"]
 
 
 class CompiledKernel(NamedTuple):
-    """One kernel of a function. name: canonical GGML name. reason: how it does its work. files: by suffix."""
+    """One kernel of a function.
+
+    Attributes:
+        name: Canonical GGML name.
+        ops: Names of the fused ops.
+        reason: Description of the algorithm.
+        files: Files by suffix.
+    """
 
     name: str
     ops: tuple[str, ...]
@@ -49,7 +58,7 @@ class CompiledKernel(NamedTuple):
 
 
 class Compilation(NamedTuple):
-    """What `compile` made. refused: the kernels that the CPU will run, each with the reason."""
+    """Result of `compile`: the kernels, and those that the CPU will run, each with the reason."""
 
     kernels: tuple[CompiledKernel, ...]
     refused: tuple[str, ...]
@@ -65,14 +74,22 @@ def compile(
 ) -> Compilation:
     """Build all kernels that a call of `function` needs on `target`, without a device.
 
-    The function is called once, with tensors that have the shapes and dtypes of `inputs` and no values; what else is
-    among `inputs`, and `keywords`, it gets as it is. target: an array, as "aie2p", "npu2" or "Strix", or a simulated
-    one, "sim:npu2", with options as the URIs of devices have them, "npu2?cols=4&float32=emulate"; default:
-    NPU_TENSOR_ARCH. directory: of ready kernels, which gets these too; without it they are in the cache only.
+    Args:
+        function: Called once, with tensors that have shapes and dtypes but no values.
+        inputs: Positional arguments. Only the shapes and dtypes of tensors count.
+        target: Array, such as "aie2p", "npu2" or "Strix", or a simulated one, "sim:npu2"; with options as in URIs of
+            devices, "npu2?cols=4&float32=emulate". Default: `NPU_TENSOR_ARCH`.
+        directory: Kernel directory that gets the kernels; without it they are in the cache only.
+        keywords: Keyword arguments of `function`.
 
-    Raises CaptureError if the function reads a value, or changes an argument or a tensor from outside; ArgumentError
-    if it returns no tensor, or if the directory cannot be used; DeviceError for an unknown target; BuildError without a
-    compiler and, after all others are built, for the kernels that cannot be.
+    Returns:
+        The kernels with their files, and what the CPU will run.
+
+    Raises:
+        CaptureError: The function reads a value, or changes an argument or a tensor from outside.
+        ArgumentError: It returns no tensor, or the directory cannot be written.
+        DeviceError: The target is unknown.
+        BuildError: There is no compiler, or kernels cannot be built; raised after all others are built.
     """
     backend, kind = _backend_and_target(target)
     requests, refused = _requests(_traced(function, inputs, keywords), kind)
@@ -93,7 +110,7 @@ def compile(
     if directory is not None:
         try:
             designs = [request.design for _, _, request in requests]
-            files = _exported(artifacts, designs, Path(directory, kind.array.arch))
+            files = _exported(artifacts, designs, Path(directory), kind.array.arch)
         except OSError as error:
             raise ArgumentError(f"{directory} cannot be written: {error}") from None
     results = [
@@ -117,7 +134,7 @@ def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
 
 
 def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Node]:
-    """What the function returns for tensors without values."""
+    """Return the results of the function for tensors without values."""
     operands = [placeholder(each) if isinstance(each, Tensor) else each for each in inputs]
     watch, result, outputs = call_traced(function, operands, keywords)
     if watch.changed or watch.gradients:
@@ -127,21 +144,27 @@ def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Map
     return [output._node for output in outputs]
 
 
+@dataclass(frozen=True)
+class _AbsentDevice:
+    """An array that is not there, as far as the planner asks it when it cuts a graph."""
+
+    target: Target
+    fusion: Fusion = FUSION
+
+    def claim(self, task: Task) -> Offer | Refusal:
+        return families.claim(task, self.target)
+
+
 def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
-    """The kernels as a scheduler would ask a device for them, each once, and what it would be refused.
-
-    A scheduler that compares costs may choose any of the cuts; refused is what is in the last one.
-    """
-
-    def takes(task: Task) -> bool:
-        return isinstance(families.claim(task, target), Offer)
-
+    """Return the kernels of all cuts that the planner may choose, each once, and the refusals in the last cut."""
+    device = cast(Accelerator, _AbsentDevice(target))
+    conditions = Conditions((device,), None, (), None, {}, {}, "", False, "allow")
     requests: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for cut in cuts(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
+    for cut in candidate_cuts(digraph(structure_of(results), merge=True), conditions):
         refused.clear()
-        for task in cut.tasks:
-            offer = families.claim(task, target)
+        for task, (answer,) in zip(cut.tasks.tasks, cut.answers, strict=True):
+            offer = cast("Offer | Refusal", answer)
             if isinstance(offer, Refusal):
                 refused[f"{task.name}: {offer.reason}"] = None
                 continue
@@ -150,21 +173,17 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
     return list(requests.values()), tuple(refused)
 
 
-def _exported(artifacts: Sequence[Artifact], designs: Sequence[Design], directory: Path) -> list[dict[str, Path]]:
-    """The files of kernels in a directory of ready kernels, each under the name of its configuration and a number.
-
-    Kernels of one configuration are one. Raises OSError.
-    """
-    folder, paths = Folder(directory), []
-    try:
-        for artifact, design in zip(artifacts, designs, strict=True):
-            built = built_from(artifact, design)
-            exported, number = artifact.name, 1
-            while folder.design(exported) not in (None, built.description["made_from"]["design"]):
-                number += 1
-                exported = f"{artifact.name}-{number}"
-            folder.write(exported, built)
-            paths.append({suffix: directory / f"{exported}{suffix}" for suffix in built.contents})
-    finally:
-        folder.close()
+def _exported(
+    artifacts: Sequence[Artifact], designs: Sequence[Design], directory: Path, arch: Arch
+) -> list[dict[str, Path]]:
+    """Write kernels to a directory, named for their configurations; equal names get numbers. Raises OSError."""
+    kernels, paths = KernelDirectory(directory), []
+    for artifact, design in zip(artifacts, designs, strict=True):
+        built = built_from(artifact, design)
+        exported, number, made_from = artifact.name, 1, artifact.description["made_from"]
+        while (there := kernels.intact(arch, exported)) and there["made_from"]["design"] != made_from["design"]:
+            number += 1
+            exported = f"{artifact.name}-{number}"
+        kernels.write(arch, exported, built.contents, built.fields)
+        paths.append({suffix: directory / arch / f"{exported}{suffix}" for suffix in built.contents})
     return paths

@@ -1,12 +1,12 @@
-"""The configuration of the pregeneration tool: JSON that lists kernels, in the format of ggml-hsa's tool.
+"""Configurations: JSON that lists kernels, in the format of ggml-hsa's pregeneration tool.
 
     {"kernels": [{"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2",
                   "input_tensors": ["(1024,1,1,1)/f32", "(1024,1,1,1)/f32"], "output_tensor": "(1024,1,1,1)/f32",
                   "exported_name": "add_f32_1024"}]}
 
-Besides its six fields an entry may have `op_params`, keywords of the function; `cols`, how many columns of the array
-it uses; `float32` and `bfloat16`, what may become of those there; and `ops`, see `recorded`. Everything is checked
-before the first kernel is built, and what is wrong is said with the place in the file, a JSON pointer (RFC 6901).
+Besides its six fields an entry may have `op_params`, keywords of the function; `cols`, the number of columns of the
+array; `float32` and `bfloat16`, their precision on the array; and `ops`, see `ops_json`. Everything is checked before
+the first kernel is built. Errors name the place in the file by a JSON pointer (RFC 6901).
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import DEFAULT_FLOAT32
 from npu_tensor.kernels.offer import Bfloat16, Float32
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
-from npu_tensor.runtime.store.ready_kernels import EXPORTED_NAME
+from npu_tensor.runtime.store.kernel_directory import EXPORTED_NAME
 
 __all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "load_for", "parse", "read"]
 
 logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 EXAMPLES: Final = ("minimal", "example")
-"""Configurations that are installed."""
+"""Names of the installed configurations."""
 
 REQUIRED: Final = ("kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor", "exported_name")
 OPTIONAL: Final = ("op_params", "cols", "float32", "bfloat16", "ops")
 LONGEST_NAME: Final = 230
-"""Characters of an exported name; a file name may have 255 bytes, and the longest suffix has 10."""
+"""Length limit of an exported name, in characters; a file name may have 255 bytes, and the longest suffix has 16."""
 
 
 class Problem(ArgumentError):
-    """What is wrong with a kernel of a configuration. pointer: the place in the file."""
+    """An error in a kernel of a configuration. `pointer` is its place in the file."""
 
     def __init__(self, pointer: str, message: str) -> None:
         super().__init__(f"{pointer}: {message}" if pointer else message)
@@ -53,7 +53,7 @@ class Problem(ArgumentError):
 
 
 def examples() -> Path:
-    """Directory of the examples: part of an installed package, share/npu_tensor/examples in a source tree."""
+    """Return the directory of the examples: in an installed package, or share/npu_tensor/examples in a source tree."""
     try:
         return Path(str(resources.files("npu_tensor.ggml_hsa.examples")))
     except ModuleNotFoundError:
@@ -61,15 +61,22 @@ def examples() -> Path:
 
 
 def find(name: str) -> Path:
-    """The file of an installed example, or the path that the text is."""
+    """Return the file of an installed example, or the text as a path."""
     return examples() / f"{name}-kernel-config.json" if name in EXAMPLES else Path(name)
 
 
 def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
-    """The kernels of a configuration file, each complete and with a design to be made, or why it is none.
+    """Load a configuration file. Warns of unknown fields.
 
-    kernels_dir: where kernel sources are looked for first; then beside the file, then in the package. Warns of fields
-    that mean nothing. Raises ArgumentError if the file is no configuration at all.
+    Args:
+        path: The file.
+        kernels_dir: First directory in the search for kernel sources; then follow that of the file and the package.
+
+    Returns:
+        The kernels, with the problem in place of each kernel that cannot be made.
+
+    Raises:
+        ArgumentError: The file is not a configuration.
     """
     try:
         content = path.read_bytes()
@@ -81,9 +88,18 @@ def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
 
 
 def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
-    """The kernels of a configuration for these arrays, or for all, and what is wrong with it, which is logged.
+    """Load the kernels for these arrays, or for all, and log the problems.
 
-    name: of a file or of an installed example. Raises ArgumentError as `load` does.
+    Args:
+        name: File or installed example.
+        kernels_dir: See `load`.
+        arches: Generations of the array; none for all.
+
+    Returns:
+        The kernels, and the problems.
+
+    Raises:
+        ArgumentError: The file is not a configuration.
     """
     kernels = load(find(name), kernels_dir)
     problems = [value for value in kernels if isinstance(value, Problem)]
@@ -94,9 +110,12 @@ def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tupl
 
 
 def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> list[Entry | Problem]:
-    """The same of a file's content. directories: where kernel sources are looked for, before the package.
+    """Load the kernels of a file's content, as `load` does.
 
-    file: its name in errors.
+    Args:
+        content: Content of the file.
+        directories: Directories in the search for kernel sources, before the package.
+        file: Name of the file in errors.
     """
     try:
         document = json.loads(content, object_pairs_hook=_without_twins)
@@ -109,7 +128,7 @@ def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> 
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of the file. json would take the last of several fields of one name and drop the others."""
+    """Return an object of the file. Without this hook, json keeps the last of several fields of one name."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -118,7 +137,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Problem]:
-    """The same of JSON that has been parsed."""
+    """Load the kernels of parsed JSON, as `load` does."""
     if not isinstance(document, dict) or "kernels" not in document:
         raise ArgumentError("Configuration must contain 'kernels' key")
     kernels = document["kernels"]
@@ -140,7 +159,7 @@ def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Proble
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Errors inside are about this place of the entry."""
+    """Turn errors in the block into problems at a place in the entry."""
     try:
         yield
     except ArgumentError as error:
@@ -148,7 +167,7 @@ def _at(place: str) -> Iterator[None]:
 
 
 def entry(value: Any, number: int, directories: Sequence[Path] = ()) -> Entry | Problem:
-    """The kernel that an element of `kernels` describes, or what is wrong with it."""
+    """Return the kernel that an element of `kernels` describes, or the problem with it."""
     pointer = f"/kernels/{number}"
     try:
         return _checked(value, number, directories)
@@ -195,12 +214,12 @@ def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
         bfloat16=_choice(value, "bfloat16", get_args(Bfloat16), "exact"),
         ops=ops,
     )
-    kernel.planned  # noqa: B018  # raises what is wrong with it as a whole
+    kernel.planned  # noqa: B018  # raises the problems of the entry as a whole
     return kernel
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls the type of a value."""
+    """Return JSON's word for the type of a value."""
     if value is None:
         return "null"
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}

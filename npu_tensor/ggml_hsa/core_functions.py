@@ -1,4 +1,4 @@
-"""C++ for the cores that is not made for one design: ready functions of ops, or C++ of one's own.
+"""C++ functions for the cores that do not belong to a design: functions of ops, or C++ of the user.
 
     binary = CacheManager("sim:npu2").get_or_compile("scale", '... extern "C" void nt_scale(...)')
     binary.path                     # <cache directory>/aie2p-host-gcc12.2.0/scale_0123456789abcdef.so
@@ -34,16 +34,15 @@ from npu_tensor.spec import Spec
 __all__ = ["CacheManager", "CompiledBinary", "Family", "KernelManager", "Module", "symbol"]
 
 DTYPES: Final = (bfloat16, float32, int32)
-"""An op has a function for each of them that it can be computed in."""
+"""Dtypes of the functions; an op has one for each that it supports."""
 
 _HEADER: Final = '#include <aie_api/aie.hpp>\n\n#include "nt/vector_math.hpp"\n'
 
 
 class Family(enum.Enum):
-    """A family of functions: the ops in it. `text` is their C++.
+    """A family of functions, one for each op and dtype, with the formulas of the op registry.
 
-    Functions take a pointer for each operand, one for the result, and the number of elements, a multiple of 64. Their
-    formulas are those of the op registry.
+    Functions take a pointer for each operand, one for the result, and the number of elements, a multiple of 64.
     """
 
     BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
@@ -54,21 +53,21 @@ class Family(enum.Enum):
 
     @property
     def label(self) -> str:
-        """What compiled binaries are called: "binary", "unary"."""
+        """Name of the compiled binary: "binary" or "unary"."""
         return self.name.lower()
 
     def text(self) -> str:
-        """The C++ of the family."""
+        """Return the C++ of the family."""
         return "\n".join([_HEADER, *_texts(self).values()])
 
     def functions(self) -> list[KernelFunction]:
-        """How the functions are declared. The length of what a pointer points to is given with every call."""
+        """Return the declarations of the functions. The length of arrays is an argument of every call."""
         text = Source(self.label, self.text())
         return [KernelFunction(symbol(op, dtype), (*_pointers(op, dtype), "int32"), text) for op, dtype in _texts(self)]
 
 
 def symbol(op: str, dtype: DType) -> str:
-    """The name of the function for an op and the dtype of its operands and result."""
+    """Return the name of the function for an op and the dtype of its operands and result."""
     return f"nt_{op}_{dtype.name}"
 
 
@@ -78,13 +77,13 @@ def _pointers(op: str, dtype: DType) -> tuple[ObjectType, ...]:
 
 @cache
 def _texts(family: Family) -> dict[tuple[str, DType], str]:
-    """The C++ of every function."""
+    """Return the C++ of every function."""
     texts = {(op, dtype): _function(op, dtype) for op in family.value for dtype in DTYPES}
     return {key: text for key, text in texts.items() if text is not None}
 
 
 def _function(op: str, dtype: DType) -> str | None:
-    """None if the op is not computed in the dtype: functions of integers whose results are floats."""
+    """Return the C++ of a function, or None if the op does not support the dtype."""
     operands = OPS[op].operands
     specs = (Spec.of((64,), dtype),) * len(operands)
     call = OPS[op].call(specs, tuple(attribute.default for attribute in OPS[op].attributes))
@@ -124,7 +123,7 @@ def _function(op: str, dtype: DType) -> str | None:
 
 
 class CompiledBinary(NamedTuple):
-    """A shared library in the cache, verified when it was handed out. sha256: of its contents, in hexadecimal."""
+    """A verified shared library in the cache."""
 
     name: str
     path: Path
@@ -133,10 +132,13 @@ class CompiledBinary(NamedTuple):
 
 
 class CacheManager:
-    """Compiles C++ for one generation of the array, as the simulated NPU runs it. Safe to use from several threads.
+    """Compiles C++ for one generation of the array, to run on this machine. Safe to use from several threads.
 
-    device: a URI such as "sim:npu1", or a generation, "aie2" or "aie2p". The names of real devices are known too, but
-    what is compiled runs on this machine. Raises DeviceError for others.
+    Args:
+        device: URI such as "sim:npu1", generation such as "aie2", or name of a real device.
+
+    Raises:
+        DeviceError: The device is unknown.
     """
 
     def __init__(self, device: str = "sim:npu2") -> None:
@@ -144,11 +146,15 @@ class CacheManager:
         self.arch: Arch = arch_of(name)
 
     def get_or_compile(self, name: str, source: str, functions: Sequence[KernelFunction] = ()) -> CompiledBinary:
-        """The binary of C++ with extern "C" functions: from the cache, or compiled and kept there.
+        """Return the binary of C++ with extern "C" functions, from the cache if it is there.
 
-        name: what the file is called, with the digest of everything that it depends on: text, headers, flags, compiler.
-        functions: those that a Module shall be able to call, declared with their arguments. One process compiles, the
-        others wait for it. Raises BuildError with what the compiler says.
+        Args:
+            name: Start of the file name, which also has a digest of text, headers, flags and compiler.
+            source: The C++.
+            functions: Declarations of the functions that a `Module` can call.
+
+        Raises:
+            BuildError: The message of the compiler.
         """
         if not name or not name.replace("_", "").replace("-", "").isalnum():
             raise ArgumentError(f"a binary is named by letters, digits, - and _, not by {name!r}")
@@ -158,14 +164,14 @@ class CacheManager:
 
 
 class Module:
-    """A shared library of functions for the cores, in this process."""
+    """A loaded library of functions for the cores."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
 
     @classmethod
     def load(cls, path: Path) -> Module:
-        """The library at `path`. Raises BuildError if it cannot be loaded."""
+        """Load the library in a file. Raises BuildError."""
         try:
             return cls.load_data(path.read_bytes())
         except OSError as error:
@@ -173,17 +179,17 @@ class Module:
 
     @classmethod
     def load_data(cls, data: bytes) -> Module:
-        """A library from its bytes. Raises BuildError."""
+        """Load a library from its bytes. Raises BuildError."""
         try:
             return cls(host_compiler.load_library(data))
         except OSError as error:
             raise BuildError(f"the library cannot be loaded: {error}") from None
 
     def function(self, symbol: str) -> Callable[..., None]:
-        """A function that the library was compiled with, which takes arrays, int32 and float32.
+        """Return a function of the library, which takes arrays, int32 and float32.
 
-        Raises ArgumentError if there is none; calls raise LaunchError if an assertion of the C++ fails. Arrays must be
-        as long as the function expects, contiguous, and aligned to 64 bytes; their length is not checked.
+        Arrays must be contiguous and aligned to 64 bytes; their length is not checked. Calls raise LaunchError if an
+        assertion of the C++ fails. Raises ArgumentError if there is no such function.
         """
         try:
             address = ctypes.c_void_p.in_dll(self._library, f"nt_host_entry_{symbol}").value
@@ -209,16 +215,16 @@ def _argument(value: np.ndarray[Any, Any] | int | float) -> Any:
 
 
 _modules: dict[str, Module] = {}
-"""By the digest of their library: there is one object for each in a process."""
+"""Loaded modules of this process, by the digest of their library."""
 
 
 class KernelManager:
-    """Modules of one generation of the array. Safe to use from several threads. device: as for `CacheManager`."""
+    """Modules of one generation of the array. Safe to use from several threads."""
 
     def __init__(self, device: str = "sim:npu2") -> None:
         self.cache = CacheManager(device)
 
     def get_or_compile_module(self, family: Family) -> Module:
-        """The functions of a family: the same object for every caller and every manager. Raises BuildError."""
+        """Return the module of a family, the same object for all managers of a process. Raises BuildError."""
         binary = self.cache.get_or_compile(family.label, family.text(), family.functions())
         return _modules.get(binary.sha256) or _modules.setdefault(binary.sha256, Module.load(binary.path))

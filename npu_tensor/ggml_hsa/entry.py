@@ -1,4 +1,4 @@
-"""Entry: one kernel of a configuration, from its descriptors to the request that builds it."""
+"""`Entry`: one kernel of a configuration, from its descriptors to the request that builds it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Entry", "Planned"]
 
 
 class Planned(NamedTuple):
-    """What an entry comes to: the work, and how a kernel family does it."""
+    """Task of an entry, and the offer of a kernel family for it."""
 
     task: Task
     offer: Offer
@@ -34,9 +34,18 @@ class Planned(NamedTuple):
 class Entry:
     """A kernel to be made.
 
-    kernel_name: a function of `source`, a file; or, where `ops` are given, words for people. op_params: keywords of
-    the function. cols: how many columns of the array it uses. ops: recorded ops, in place of a function; see
-    `recorded`.
+    Attributes:
+        kernel_name: Function in `source`; only a label if there are `ops`.
+        source: Python file.
+        arch: Generation of the array.
+        input_tensors: Descriptors of the operands.
+        output_tensor: Descriptor of the result.
+        exported_name: Name of the files.
+        op_params: Keywords of the function.
+        cols: Number of columns of the array; 0 for all.
+        float32: Precision of float32 on the array.
+        bfloat16: Precision of bfloat16 on the array.
+        ops: Recorded ops in place of a function; see `ops_json`.
     """
 
     kernel_name: str
@@ -53,18 +62,18 @@ class Entry:
 
     @property
     def target(self) -> Target:
-        """The array that the kernel is for; cols = 0 means all its columns."""
+        """The array that the kernel is for."""
         array = ARRAYS[self.arch]
         return Target(array, self.cols or array.columns, self.float32, self.bfloat16)
 
     @cached_property
     def planned(self) -> Planned:
-        """The task and its offer, without making the design. ArgumentError if it is no kernel, or none of ours."""
+        """The task and its offer, without making the design. Raises ArgumentError if no family has a kernel."""
         try:
             task = self._task()
         except NpuTensorError:
             raise
-        except Exception as error:  # attributes come from outside, and only the bodies of ops know what they may be
+        except Exception as error:  # attributes come from a file, and only the bodies of ops check them
             raise ArgumentError(f"{type(error).__name__}: {error}") from error
         answer = families.claim(task, self.target)
         if isinstance(answer, Refusal):
@@ -79,6 +88,6 @@ class Entry:
         return capture_task(function, self.input_tensors, self.output_tensor, self.op_params)
 
     def request(self) -> tuple[Task, Offer, Request]:
-        """The task, its offer and what the kernel library is asked for, with the design. Raises ArgumentError."""
+        """Return the task, its offer, and the request for the kernel library. Raises ArgumentError."""
         task, offer = self.planned
         return task, offer, Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))

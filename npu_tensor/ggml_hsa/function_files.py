@@ -15,16 +15,20 @@ from npu_tensor.errors import ArgumentError
 __all__ = ["find", "for_op", "function", "functions", "packaged"]
 
 PACKAGED: Final = Path(__file__).parent / "kernel_functions"
-"""Where the kernel functions of this package are. They are loaded like users' own, which use the whole package."""
-
-FORMER_NAMES: Final = {"copies.py": "copy_ops.py", "rows.py": "row_ops.py"}
-"""Files of this package as configurations that were recorded with version 0.1 name them."""
+"""Directory of the kernel functions of this package. They are loaded like users' own."""
 
 
 def find(source: str, directories: Sequence[Path]) -> Path:
-    """The file that `kernel_source` names: in the first of the directories that has it, or in the package.
+    """Return the file that `kernel_source` names.
 
-    Files are run, so a configuration cannot name those elsewhere. Raises ArgumentError with all that were searched.
+    Files are executed, so a configuration cannot name files in other directories.
+
+    Args:
+        source: Name of the file.
+        directories: Directories to search before the package.
+
+    Raises:
+        ArgumentError: There is no such file; names all searched directories.
     """
     searched = [os.path.abspath(directory) for directory in (*directories, PACKAGED)]
     outside = True
@@ -32,28 +36,26 @@ def find(source: str, directories: Sequence[Path]) -> Path:
         path = Path(os.path.abspath(os.path.join(directory, source)))
         if path.is_relative_to(directory):
             outside = False
-            if os.path.isfile(path):  # a name that no file can have is no error here
+            if os.path.isfile(path):  # False, not an error, for an impossible name
                 return path.resolve()
-    if source in FORMER_NAMES:
-        return PACKAGED / FORMER_NAMES[source]
     why = "; it is outside of them, and --kernels-dir can name its directory" if outside else ""
     raise ArgumentError(f"Kernel source not found: {source!r} (searched {', '.join(searched)}{why})")
 
 
 @cache
 def packaged() -> dict[str, Path]:
-    """Function -> file, of all kernel functions of this package."""
+    """Return the file of each kernel function of this package."""
     return {name: path for path in sorted(PACKAGED.glob("[a-z]*.py")) for name in functions(path)}
 
 
 def for_op(word: str) -> str | None:
-    """The function of this package for an op by GGML's name, in any case, such as "add" or "UNARY_GELU"."""
+    """Return this package's function for an op by GGML's name in any case, such as "add" or "GGML_UNARY_OP_GELU"."""
     word = word.lower().removeprefix("ggml_op_").removeprefix("ggml_unary_op_")
     return next((name for name in (f"ggml_op_{word}", f"ggml_unary_op_{word}") if name in packaged()), None)
 
 
 def function(path: Path, name: str) -> Callable[..., Any]:
-    """The function `name` of a file. ArgumentError if there is none, with those that there are."""
+    """Return a function of a file. Raises ArgumentError, with all names, if there is none."""
     choices = functions(path)
     if name not in choices:
         raise ArgumentError(f"{path.name} has no function {name!r}; there are {', '.join(choices) or 'none'}")
@@ -61,9 +63,9 @@ def function(path: Path, name: str) -> Callable[..., Any]:
 
 
 def functions(path: Path) -> dict[str, Callable[..., Any]]:
-    """The kernel functions of a file by name: all that is callable, is no class and has no _ in front.
+    """Return the kernel functions of a file by name: its public callables except for classes.
 
-    The file is run once. Raises ArgumentError if that fails.
+    The file is executed once. Raises ArgumentError if that fails.
     """
     return {
         name: value
@@ -77,7 +79,7 @@ def _module(path: Path) -> ModuleType:
     # The whole path in the name: files of one name in two directories are two modules.
     spec = importlib.util.spec_from_file_location(f"npu_tensor kernel source {path}", path)
     if spec is None or spec.loader is None:
-        raise ArgumentError(f"Failed to import kernel source {path}: it is no Python file (.py)")
+        raise ArgumentError(f"Failed to import kernel source {path}: not a Python file (.py)")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -1,13 +1,9 @@
-"""Builds kernels into a directory of ready kernels, the one that NPU_TENSOR_KERNEL_DIR then names.
+"""Builds of kernels in advance, into a kernel directory that `NPU_TENSOR_KERNEL_DIR` then names.
 
     with open_executor(jobs=4) as executor:
-        result = generate(entries, Path("kernels"), "host", executor)
+        number = generate(entries, Path("kernels"), "host", executor)
 
-    kernels/aie2/add_f32_1024.so            the files that the back end makes
-    kernels/aie2/add_f32_1024.json          what it is and what it was made from, with the checksums of its files
-    kernels/aie2/manifest.json              the same of all kernels, by exported name; written last
-
-Nothing of it names a place on this machine, so the directory can be moved. Progress goes to the logger
+Nothing in such a directory names a place on this machine, so it can be moved. Progress goes to the logger
 "npu_tensor.ggml_hsa" in the words of ggml-hsa's tool.
 """
 
@@ -34,12 +30,12 @@ from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.sim.host_backend import HostBackend
-from npu_tensor.runtime.store.files import file_record, write_atomically
+from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST, read_manifest
-from npu_tensor.runtime.store.requests import Artifact, Backend, Request, description, kernel_key
+from npu_tensor.runtime.store.requests import Backend, Request, description, kernel_key
+from npu_tensor.runtime.store.store import Artifact
 
-__all__ = ["BACKENDS", "Built", "Folder", "TargetName", "build", "built_from", "generate", "missing", "open_executor"]
+__all__ = ["BACKENDS", "Built", "TargetName", "build", "built_from", "generate", "missing", "open_executor"]
 
 T = TypeVar("T")
 
@@ -47,10 +43,10 @@ TargetName = Literal["iron", "host"]
 BACKENDS: Final[Mapping[TargetName, Callable[[], Backend]]] = MappingProxyType(
     {"iron": IronBackend, "host": HostBackend}
 )
-"""What kernels can be made for: NPUs, and the simulated ones."""
+"""Back ends by target: NPUs, and simulated ones."""
 
 MOST_WAITING: Final = 256
-"""Kernels that are being built or wait for it; their designs take some megabytes each."""
+"""Upper bound on kernels that are being built or wait for it; their designs have some megabytes each."""
 
 PATIENCE: Final = 10
 """Seconds in which a cluster must answer, and have a worker."""
@@ -59,23 +55,33 @@ logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 
 class Built(NamedTuple):
-    """A kernel that can be sent to another machine. description: as in a manifest. contents: its files by suffix."""
+    """A kernel that can be sent to another machine: members of its description, and its files by suffix."""
 
-    description: dict[str, Any]
+    fields: dict[str, Any]
     contents: dict[str, bytes]
 
 
 def missing(target: TargetName, version: str) -> str | None:
-    """Why nothing can be built where this runs for a process with this version of the package; None if it can."""
+    """Return why this machine cannot build for a process with a version of the package, or None."""
     if version != VERSION:  # Another version would make other designs of the same names.
         return f"the worker has npu-tensor {VERSION} instead of {version}"
     return BACKENDS[target]().missing()
 
 
 def build(request: Request, target: TargetName, known: str | None = None, force: bool = False) -> Built | None:
-    """Build a kernel, or take it from the cache of where this runs; None if its key is `known`.
+    """Build a kernel, or take it from the cache of the machine that runs this function.
 
-    force: whether to build it anew. Raises BuildError.
+    Args:
+        request: Kernel to build.
+        target: Back end.
+        known: Key of a kernel that need not be sent.
+        force: Build it even if it is in the cache.
+
+    Returns:
+        The kernel; None if `known` is its key.
+
+    Raises:
+        BuildError: The kernel cannot be built.
     """
     backend = BACKENDS[target]()
     if kernel_key(description(request, backend)) == known:
@@ -84,9 +90,10 @@ def build(request: Request, target: TargetName, known: str | None = None, force:
 
 
 def built_from(artifact: Artifact, design: Design) -> Built:
-    """The kernel as it can be sent. Raises BuildError if its files are gone meanwhile.
+    """Read the files of a kernel. A PDI gets the instruction stream of the design, as ggml-hsa needs it.
 
-    Beside a PDI goes the instruction stream of the design, as ggml-hsa takes it.
+    Raises:
+        BuildError: Another process has evicted the files.
     """
     try:
         contents = {suffix: path.read_bytes() for suffix, path in artifact.files.items()}
@@ -95,21 +102,32 @@ def built_from(artifact: Artifact, design: Design) -> Built:
     if ".pdi" in contents:
         words = instructions(design, json.loads(contents["_parameters.json"]))
         contents["_insts.bin"] = words.astype("<u4").tobytes()
-    # Without what differs from build to build, such as the time it took.
-    described = {field: artifact.description[field] for field in ("name", "key", "package", "made_from")}
-    return Built({**described, "files": _records(contents)}, contents)
+    # Without members that differ from build to build, such as its duration.
+    return Built({field: artifact.description[field] for field in ("name", "key", "package", "made_from")}, contents)
 
 
 def generate(
     entries: Sequence[Entry], directory: Path, target: TargetName, executor: Executor, force: bool = False
 ) -> int:
-    """Build kernels and put them into a directory under their exported names; returns how many are there then.
+    """Build kernels into a kernel directory under their exported names.
 
-    Those that are there already, made from the same and undamaged, are left as they are unless `force`. One that
-    cannot be built is logged and left out. Raises ArgumentError if the directory has a manifest that is none,
-    BuildError without a compiler, OSError if the directory cannot be written.
+    A kernel that cannot be built is logged and left out.
+
+    Args:
+        entries: Kernels to build.
+        directory: The kernel directory.
+        target: Back end.
+        executor: Executor of the builds.
+        force: Build also kernels that are in the directory already, undamaged and made from the same ingredients.
+
+    Returns:
+        The number of these kernels in the directory.
+
+    Raises:
+        BuildError: There is no compiler.
+        OSError: The directory cannot be written.
     """
-    folders = {arch: Folder(directory / arch) for arch in sorted({entry.arch for entry in entries})}
+    kernels = KernelDirectory(directory)
     reason = _result(executor.submit(missing, target, VERSION))
     if reason is not None:
         raise BuildError(reason)
@@ -118,24 +136,22 @@ def generate(
     try:
         for number in range(1, len(entries) + 1):
             for entry in islice(remaining, MOST_WAITING - len(waiting)):
-                known = None if force else folders[entry.arch].intact(entry.exported_name)
-                waiting.append((entry, _submit(executor, entry, target, known, force)))
-            entry, future = waiting[0]
+                there = None if force else kernels.intact(entry.arch, entry.exported_name)
+                key = None if there is None else there["key"]
+                waiting.append((entry, _submit(executor, entry, target, key, force)))
+            entry, future = waiting.popleft()
             logger.info("[%d/%d] Processing kernel: %s", number, len(entries), entry.exported_name)
             try:
                 built = _result(future)
                 if built is not None:
-                    folders[entry.arch].write(entry.exported_name, built)
+                    kernels.write(entry.arch, entry.exported_name, built.contents, built.fields)
                 logger.info("%s generated kernel: %s", "Successfully" if built else "Already", entry.exported_name)
                 done += 1
             except NpuTensorError as error:
                 logger.error("Failed to generate kernel %s: %s", entry.exported_name, error)
-            waiting.popleft()
     finally:
         for _, future in waiting:
             future.cancel()
-        for folder in folders.values():
-            folder.close()
     return done
 
 
@@ -151,87 +167,13 @@ def _submit(
 
 
 def _result(future: Future[T]) -> T:
-    """What a future gives, perhaps from another machine. Raises errors of this package only."""
+    """Return the result of a future, perhaps from another machine. Raises errors of this package only."""
     try:
         return future.result()
     except NpuTensorError:
         raise
-    except Exception as error:  # Of any kind if it comes from a cluster, whose workers may vanish.
+    except Exception as error:  # A cluster raises errors of any kind when workers vanish.
         raise BuildError(f"{type(error).__name__}: {error}") from error
-
-
-def _records(contents: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    return {suffix: file_record(content) for suffix, content in contents.items()}
-
-
-class Folder:
-    """The kernels of one arch in a directory of ready kernels, `path`. What is written counts from `close` on."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._before = self._read()
-        self._written: dict[str, dict[str, Any]] = {}
-
-    def _read(self) -> dict[str, dict[str, Any]]:
-        path = self.path / MANIFEST
-        return read_manifest(path) if path.exists() else {}
-
-    def intact(self, exported: str) -> str | None:
-        """The key of a kernel all of whose files are as its description says; None if there is none."""
-        before = self._before.get(exported)
-        if before is None:
-            return None
-        try:
-            records = _records({suffix: (self.path / f"{exported}{suffix}").read_bytes() for suffix in before["files"]})
-        except OSError:
-            return None
-        return before["key"] if records == before["files"] else None
-
-    def design(self, exported: str) -> str | None:
-        """The digest of the design of a kernel that is there; None if there is none of that name."""
-        there = self._written.get(exported) or self._before.get(exported)
-        return there["made_from"]["design"] if there else None
-
-    def write(self, exported: str, built: Built) -> None:
-        """Add the files of a kernel. Raises BuildError if they are damaged, or one of them is another kernel's."""
-        if built.description["files"] != _records(built.contents):
-            raise BuildError("its files do not have their checksums")
-        contents = {**built.contents, ".json": _json(built.description)}
-        others = {name: kernel for kernel, name in self._names() if kernel != exported}
-        for suffix in contents:
-            owner = others.get(f"{exported}{suffix}")
-            if owner is not None:
-                raise BuildError(f"its file {exported}{suffix} is a file of {owner} too; choose another exported_name")
-        self.path.mkdir(parents=True, exist_ok=True)
-        for suffix, content in contents.items():
-            write_atomically(self.path / f"{exported}{suffix}", content)
-        self._written[exported] = built.description
-
-    def _names(self) -> list[tuple[str, str]]:
-        """All kernels, each with the name of one of its files."""
-        kernels = {**self._before, **self._written}
-        names = [(kernel, f"{kernel}{suffix}") for kernel in kernels for suffix in (*kernels[kernel]["files"], ".json")]
-        return [*names, ("the manifest", MANIFEST)]
-
-    def close(self) -> None:
-        """Add what was written to the manifest, which another process may have changed meanwhile."""
-        if not self._written:
-            return
-        from filelock import FileLock
-
-        lock = self.path / f".{MANIFEST}.lock"
-        with FileLock(lock):
-            kernels = {**self._read(), **self._written}
-            manifest = {"format": FORMAT, "kernels": dict(sorted(kernels.items()))}
-            write_atomically(self.path / MANIFEST, _json(manifest))
-            lock.unlink(missing_ok=True)  # while it is held: a process that waits for it sees that, and makes another
-        for exported in self._written.keys() & self._before.keys():
-            for suffix in self._before[exported]["files"].keys() - self._written[exported]["files"].keys():
-                (self.path / f"{exported}{suffix}").unlink(missing_ok=True)
-
-
-def _json(value: object) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
 # --- executors
@@ -239,13 +181,17 @@ def _json(value: object) -> bytes:
 
 @contextmanager
 def open_executor(address: str | None = None, jobs: int = 0) -> Iterator[Executor]:
-    """An executor for builds: threads, which wait for the processes of the compilers, or the workers of a Dask cluster.
+    """Yield an executor for builds: threads that wait for compilers, or the workers of a Dask cluster.
 
-    jobs: at once in this process; 0 = `config.build_jobs`, or all cores if that is 0 too.
+    Builds that have not begun at the end of the block are cancelled.
 
-    address: `dask://HOST:PORT` of a scheduler whose workers have this package and a compiler. What was not begun when
-    the block ends is not begun any more. Raises ArgumentError for another address and DeviceError, within seconds, if
-    the cluster cannot be used.
+    Args:
+        address: `dask://HOST:PORT` of a scheduler whose workers have this package and a compiler; None for threads.
+        jobs: Number of threads; 0 = `config.build_jobs`, or all cores if that is 0 too.
+
+    Raises:
+        ArgumentError: The address has another form.
+        DeviceError: The cluster cannot be used.
     """
     if address is not None:
         with _cluster(_host_and_port(address)) as executor:

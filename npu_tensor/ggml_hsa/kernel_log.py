@@ -1,10 +1,10 @@
-"""Writes down which NPU kernels a program needs, as a configuration for npu-tensor-gen-kernels.
+"""Records the NPU kernels that a program needs, as a configuration for `npu-tensor gen-kernels`.
 
     with nt.record_kernels("model.json"):
         model(x).realize()
 
-NPU_TENSOR_RECORD=model.json does the same for a whole program. What counts is what an NPU or a simulated one takes:
-whether it could then build the kernel makes no difference, so a machine without a compiler can record.
+`NPU_TENSOR_RECORD=model.json` does the same for a whole program. A kernel counts if an NPU or a simulated one takes
+it, even if it cannot be built, so a machine without a compiler can record.
 """
 
 from __future__ import annotations
@@ -39,16 +39,21 @@ if TYPE_CHECKING:
 __all__ = ["follow", "record_kernels"]
 
 MOST_REASONS: Final = 5
-"""Reasons against the NPU that a warning gives."""
+"""Upper bound on the reasons in a warning."""
 
 
 @contextmanager
 def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Write a configuration of all NPU kernels that are used in the block to `path`, at its end, also if it raises.
+    """Write a configuration of all NPU kernels that the block uses, also if it raises.
 
-    Kernels that all threads use count: every graph is planned anew, and functions under jit are called again for it. A
-    file that is there is replaced. Warns, and says why, if there are none. Raises ArgumentError if the file cannot be
-    written.
+    Kernels of all threads count. Every graph is planned anew, and functions under `jit` are traced again. Warns with
+    the reasons if there are no kernels.
+
+    Args:
+        path: File to write; an existing one is replaced.
+
+    Raises:
+        ArgumentError: The file cannot be written.
     """
     recorder = _Recorder(Path(path).absolute())
     if not recorder.path.parent.is_dir():
@@ -62,7 +67,7 @@ def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def follow() -> None:
-    """Record into the file that `config.record` names, where it names one; write what was recorded for others."""
+    """Record into the file that `config.record` names, and write the files of earlier values."""
     _write()
     events.keep_listening(_listener, config.in_use("record"))
     if config.in_use("record"):
@@ -84,14 +89,14 @@ def _listener(event: events.Event) -> None:
 
 
 def _plan_anew() -> None:
-    """Forget all plans: a recorder hears of a graph when it is planned."""
+    """Drop all plans: a recorder listens to planning."""
     selection.reset_plans()
     forget_plans()
 
 
 @atexit.register
 def _write() -> None:
-    """Write what was recorded for the setting. A program that computes nothing leaves no file."""
+    """Write the files of the setting. A program that computes nothing leaves no file."""
     for recorder in _recorders.values():
         if recorder is not None and recorder.unsaved and recorder.process == os.getpid():  # Not a child, with less.
             try:
@@ -101,10 +106,12 @@ def _write() -> None:
 
 
 class _Recorder:
-    """Gathers the kernels of all plans that are made or run.
+    """Collects the kernels of all plans.
 
-    process: the one that may write the file. planned: whether any plan was made. unsaved: whether there are plans that
-    the file does not have.
+    Attributes:
+        process: Process that may write the file.
+        planned: True if there was any plan.
+        unsaved: True if the file lacks plans.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,7 +133,7 @@ class _Recorder:
                     self._add(event.graph, placed)
 
     def _add(self, graph: nx.DiGraph, placed: Placed) -> None:
-        """Ask the devices as the scheduler did: of one that could not build the kernel the plan knows no more."""
+        """Ask the devices again: the plan does not keep the offer of one that could not build the kernel."""
         if any(isinstance(refusal, Declined) for refusal in placed.refusals):
             return
         for device in selection.accelerators(selection.current()):
@@ -147,7 +154,7 @@ class _Recorder:
                 return
 
     def _named(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """The entry under a name of its own: what strides and options say is no part of canonical names."""
+        """Return the entry with a unique name: canonical names leave out strides and options."""
         name, number = entry["exported_name"], 1
         while (entry["arch"], entry["exported_name"]) in self._names:
             number += 1
@@ -182,4 +189,4 @@ class _Recorder:
 
 
 _recorders: Final[dict[Path, _Recorder | None]] = {}
-"""Of the setting, by file: one that is named again keeps what it has. None: the file cannot be written."""
+"""Recorders of the setting by file; None if the file cannot be written."""

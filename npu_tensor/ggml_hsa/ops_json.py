@@ -1,12 +1,12 @@
-"""Recorded ops as JSON: kernels of which no function is the source, such as fused ones, and what they were made of.
+"""Recorded ops as JSON, for kernels that no single function gives, such as fused ones.
 
     [{"op": "mul", "operands": [{"input": 0}, {"number": "float"}]},
      {"op": "relu", "operands": [{"op": 0}]}]
 
-An operand is an input, numbered as in `input_tensors`, the result of an op before it, or a Python number, of which only
-the type is known. `attributes` holds those of the op, with dtypes as {"dtype": "bf16"}. An op with "keep": true has
-a result that the kernel stores, as the last one always is. Shapes are those of the recording: an input is first
-reshaped, since its descriptor has four extents.
+An operand is an input, numbered as in `input_tensors`, the result of an earlier op, or a Python number, of which only
+the type is known. `attributes` holds those of the op, with dtypes as {"dtype": "bf16"}. The kernel stores the results
+of the last op and of those with "keep": true. Shapes are those of the recording: an input is reshaped first, since its
+descriptor has four extents.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_FLOAT32", "OPS_SOURCE", "describe", "entry_for", "replay"]
 
 DEFAULT_FLOAT32: Final[Float32] = "emulate"
-"""An entry asks for an NPU kernel, so float32 is not left to the CPU as it is in programs."""
+"""Default of an entry: it asks for an NPU kernel, while programs leave float32 to the CPU."""
 
 OPS_SOURCE: Final = "ops"
-"""`kernel_source` of an entry that has ops in place of a function."""
+"""`kernel_source` of an entry with ops in place of a function."""
 
 _NUMBERS: Final[Mapping[str, type]] = {"float": float, "int": int, "bool": bool}
 
@@ -48,9 +48,9 @@ _NUMBERS: Final[Mapping[str, type]] = {"float": float, "int": int, "bool": bool}
 
 
 def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], list[dict[str, Any]]]:
-    """The tensors that a task of a planned graph reads, and its ops in a form that `replay` turns into the same task.
+    """Return the operands of a task in a planned graph, and its ops, from which `replay` makes the same task.
 
-    Raises ArgumentError for a tensor that no descriptor can say: one without elements, or too large.
+    Raises ArgumentError for a tensor without a descriptor: one without elements, or too large.
     """
     sources = sorted({operand.item for operand in task.inputs if operand.layout is not None})
     tensors: list[TensorDesc] = []
@@ -85,7 +85,7 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
 
 
 def _needed(graph: nx.DiGraph, results: set[int], sources: set[int]) -> list[int]:
-    """The ops that lead from sources to results, in the order of recording."""
+    """Return the ops that lead from sources to results, in the order of recording."""
     needed: set[int] = set()
     stack = list(results)
     while stack:
@@ -97,12 +97,12 @@ def _needed(graph: nx.DiGraph, results: set[int], sources: set[int]) -> list[int
 
 
 def _attributes(call: Call) -> dict[str, Any]:
-    """The declared attributes of a call, in a form in which the op takes them again."""
+    """Return the declared attributes of a call as the op accepts them."""
     values = {}
     for attribute in call.op.attributes:
         value = call.attributes.get(attribute.name, attribute.default)
         single = attribute.annotation == "int" and attribute.kind is not Parameter.VAR_POSITIONAL
-        if single and isinstance(value, tuple):  # a dimension, of which the rule of row ops made the dimensions
+        if single and isinstance(value, tuple):  # the rule of row ops turns a dimension into a tuple
             (value,) = value
         values[attribute.name] = value
     return values
@@ -122,12 +122,12 @@ def _encoded(value: Any) -> Any:
 
 
 def replay(ops: Sequence[Mapping[str, Any]], inputs: Sequence[TensorDesc], output: TensorDesc) -> Task:
-    """The one task that recorded ops are. Raises ArgumentError, which names the op that is wrong."""
+    """Return the task of recorded ops. Raises ArgumentError, which names the wrong op."""
     sources = [placeholder(desc)._node for desc in inputs]
     results: list[Node] = []
     for number, recorded in enumerate(ops):
         try:
-            # Nodes, not tensors: a result that a tensor names would be one that the kernel stores.
+            # Nodes, not tensors: the kernel would store every result with a tensor.
             results.append(_replayed(recorded, sources, results)._node)
         except Exception as error:
             raise ArgumentError(f"ops/{number}: {_text(error)}") from None
@@ -187,10 +187,10 @@ def _described(spec: Spec) -> TensorDesc:
 
 
 def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
-    """The entry of a configuration that makes the kernel of a task of a planned graph.
+    """Return the configuration entry for a task in a planned graph.
 
-    It names one of the package's functions where that gives the same kernel, else it has the ops. Raises ArgumentError
-    for a task with a tensor that no descriptor can say.
+    It names a function of the package if that gives the same kernel, else it has the ops. Raises ArgumentError for a
+    task with a tensor without a descriptor.
     """
     tensors, ops = describe(graph, task)
     result = _described(graph.nodes[max(output.item for output in task.outputs)]["spec"])
@@ -214,7 +214,7 @@ def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
 
 
 def _plain(task: Task) -> dict[str, Any] | None:
-    """The fields that name a function of the package which gives the same kernel, if there is one."""
+    """Return the fields that name a function of the package which gives the same kernel, or None."""
     output, *inputs = described(task)
     numbers = any(operand.layout is None for operand in task.inputs)
     if len(task.outputs) > 1 or numbers or not all(desc.is_contiguous for desc in (output, *inputs)):
@@ -227,7 +227,7 @@ def _plain(task: Task) -> dict[str, Any] | None:
             same = capture_task(function, inputs, output, params)
         except ArgumentError:
             continue
-        if all(said(same) == said(task) for said in (kernel_name, tensor_descs, op_params)):
+        if all(name_of(same) == name_of(task) for name_of in (kernel_name, tensor_descs, op_params)):
             fields: dict[str, Any] = {"kernel_name": name, "kernel_source": path.name, "output_tensor": str(output)}
             fields["input_tensors"] = [str(desc) for desc in inputs]
             return fields | ({"op_params": params} if params else {})
@@ -235,7 +235,7 @@ def _plain(task: Task) -> dict[str, Any] | None:
 
 
 def _params(function: Callable[..., Any], call: Call) -> dict[str, Any]:
-    """The attributes of a call that are keywords of the function and not its defaults."""
+    """Return the attributes of a call that are keywords of the function and differ from its defaults."""
     parameters = inspect.signature(function).parameters
     return {
         name: value

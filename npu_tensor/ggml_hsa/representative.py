@@ -1,9 +1,9 @@
-"""One kernel for each way in which the designs of each family differ, in each dtype that it takes.
+"""Representative kernels: one for each variant of the designs of each family, in each of its dtypes.
 
     for entry in entries("aie2p"):
         task, offer, request = entry.request()
 
-The shapes are small. They are what `npu-tensor kernel-source --all` writes, and what the lowering is tested with.
+The shapes are small. `npu-tensor kernel-source --all` writes these kernels, and tests of the lowering use them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ ALL: Final = (*FLOATS, *INTEGERS)
 class Variant(NamedTuple):
     """Kernels of one design in several dtypes.
 
-    family: the kernel family that claims it.
-    name: what is special.
-    function: of `ggml_hsa.kernel_functions`.
-    inputs, output: descriptors with * for the dtype.
-    says: words of the offer's reason that show the variant, or "".
+    Attributes:
+        family: Kernel family that claims it.
+        name: Name of the variant.
+        function: Function in `ggml_hsa.kernel_functions`.
+        inputs: Descriptors of the operands, with * for the dtype.
+        output: Descriptor of the result, with * for the dtype.
+        dtypes: Dtypes of the variant.
+        says: Words of the offer's reason that show the variant, or "".
+        op_params: Keywords of the function.
+        float32: Precision of float32 on the array.
     """
 
     family: str
@@ -184,7 +189,7 @@ VARIANTS: Final = (*_elementwise(), *_rowwise(), *_gemm(), *_movement(), *_rope(
 
 @cache
 def entries(arch: Arch) -> tuple[Entry, ...]:
-    """The representative kernels for an array; `exported_name` is family, variant and dtype, joined by -."""
+    """Return the representative kernels for an array; `exported_name` is family, variant and dtype, joined by -."""
     kernels = [
         {
             "kernel_name": variant.function,

@@ -1,4 +1,4 @@
-"""From a kernel function and descriptors to the one task that it is, without data.
+"""Capture of a kernel function as one task, from descriptors and without data.
 
 task = capture_task(lambda a, b: a + b, [TensorDesc.parse("(1024,1,1,1)/bf16")] * 2)
 """
@@ -31,15 +31,19 @@ def capture_task(
     output: TensorDesc | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Task:
-    """The task that a function of tensors is on an NPU.
+    """Return the task of a function of tensors on an NPU.
 
-    The function is called once with a tensor of four dimensions for each input, in NumPy's order, which has no value;
-    with `params` as keywords; and with `output`, if it has a parameter of that name. Of a tuple that it returns the
-    kernel stores all, and `output` describes the last. Raises ArgumentError if it fails, if what it computes is not one
-    kernel or does not read all inputs, or if its result is not as `output` says.
+    Args:
+        function: Called once, with tensors without values. The kernel stores all results of a tuple.
+        inputs: Descriptors of the operands, which have four dimensions in NumPy's order.
+        output: Descriptor of the (last) result; also passed if the function has a parameter `output`.
+        params: Keywords of the function.
+
+    Raises:
+        ArgumentError: The function fails, is not one kernel, does not read all inputs, or its result is not `output`.
     """
     operands = [placeholder(desc) for desc in inputs]
-    nodes = [operand._node for operand in operands]  # the function may make the tensors name other nodes, as += does
+    nodes = [operand._node for operand in operands]  # the function may give the tensors other nodes, as += does
     keywords = dict(params or {})
     if output is not None and "output" in _parameters(function):
         keywords["output"] = output
@@ -60,13 +64,13 @@ def capture_task(
 
 
 def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
-    """The one task that computes some nodes from operands. ArgumentError if there are several, or none."""
+    """Return the task that computes nodes from operands. Raises ArgumentError unless it is exactly one."""
     graph = structure_of(results)
     leaves = [leaf for _, leaf in graph.leaves if isinstance(leaf, Node)]
     roots = [_root(operand) for operand in operands]
     foreign = next((leaf for leaf in leaves if leaf not in roots), None)
     if foreign is not None:
-        raise ArgumentError(f"the function reads a tensor {foreign.spec} that is none of its operands")
+        raise ArgumentError(f"the function reads a tensor {foreign.spec} that is not an operand")
     for number, root in enumerate(roots):
         if root not in leaves:
             raise ArgumentError(f"operand {number}, counted from 0, is not used")
@@ -80,7 +84,7 @@ def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
 
 
 def _root(node: Node) -> Node:
-    """What a placeholder lies in: itself, or the buffer that it views."""
+    """Return the buffer of a placeholder: itself, or the one that it views."""
     return node if node.call is None else node.inputs[0]
 
 
@@ -95,7 +99,7 @@ def _check_result(result: Tensor, output: TensorDesc | None) -> None:
     if output is None:
         return
     if 0 in result.shape or result.ndim > len(output.ne):
-        raise ArgumentError(f"the result has shape {list(result.shape)}, which no descriptor can say")
+        raise ArgumentError(f"the result has shape {list(result.shape)}, which has no descriptor")
     computed = TensorDesc.of(result.shape, result.dtype)
     if computed == output:
         return
@@ -106,7 +110,7 @@ def _check_result(result: Tensor, output: TensorDesc | None) -> None:
 
 
 def _used(desc: TensorDesc) -> list[int]:
-    """The extents up to the last one above 1."""
+    """Return the extents up to the last one above 1."""
     return list(desc.ne[: max((axis + 1 for axis, extent in enumerate(desc.ne) if extent > 1), default=0)])
 
 
@@ -114,7 +118,7 @@ def _used(desc: TensorDesc) -> list[int]:
 
 
 def placeholder(desc: TensorDesc) -> Tensor:
-    """A tensor without a value; one that is not contiguous is a view of a buffer of `desc.span` elements."""
+    """Return a tensor without a value; if not contiguous, it is a view of a buffer of `desc.span` elements."""
     if desc.is_contiguous:
         return wrap(Data(Spec.of(desc.shape, desc.dtype), PLACEHOLDER))
     base = wrap(Data(Spec.of((desc.span,), desc.dtype), PLACEHOLDER))
@@ -133,9 +137,9 @@ def _strided_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
 
 
 def strided(input: Any, /, shape: Any, strides: Any) -> Any:
-    """A reading of a vector with any strides."""
+    """Return a view of a vector with any strides."""
     return np.lib.stride_tricks.as_strided(input, shape, [stride * input.itemsize for stride in strides])
 
 
-# Not in the registry: views of tensors are made by the ops there, and this one is only for descriptors.
+# Not in the registry: only descriptors have such views.
 _STRIDED: Final = Op(strided, kind="view", rule=_strided_rule, layout=_strided_layout, public=False)

@@ -42,7 +42,7 @@ from npu_tensor.runtime.npu.agreement import as_read, disagreement, nmse, tolera
 from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.runtime.store.background import finish_builds
-from npu_tensor.runtime.store.ready_kernels import no_kernels
+from npu_tensor.runtime.store.kernel_directory import no_kernels
 from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
 from npu_tensor.tools.report import machine_information, single_uri
 

@@ -50,7 +50,7 @@ def test_a_program_needs_no_other_kernels(tmp_path: Path, wrap: Callable[..., An
 
 
 @needs_compiler
-def test_what_is_refused_as_a_whole_is_compiled_in_parts() -> None:
+def test_a_refused_task_is_compiled_in_parts() -> None:
     """A placement by cost may leave the activation and softmax to the CPU, so the product alone is there as well."""
     operands = [nt.zeros(64, 64, dtype=nt.bfloat16)] * 2
     made = compile(lambda x, w: (x @ w).tanh().softmax(-1), *operands, target="sim:npu2")
@@ -68,7 +68,7 @@ def schedule_knows_nothing() -> None:
 
 
 @needs_compiler
-def test_what_was_built_is_named_and_where_it_is(tmp_path: Path) -> None:
+def test_the_result_names_kernels_and_files(tmp_path: Path) -> None:
     made = compile(lambda x, y: (x + y, x.argsort()), *[nt.zeros(1024, dtype=nt.bfloat16)] * 2, target="sim:npu1")
     (kernel,) = made.kernels
     assert (kernel.name, kernel.ops) == ("add-1024bf16-1024bf16-1024bf16", ("add",))

@@ -67,7 +67,7 @@ def test_documented_examples_load_unedited(tmp_path: Path, text: str, exported: 
         ({"kernels": "add"}, "'kernels' must be a list"),
     ],
 )
-def test_what_is_no_configuration(document: Any, message: str) -> None:
+def test_documents_that_are_not_a_configuration(document: Any, message: str) -> None:
     with pytest.raises(nt.ArgumentError, match=message):
         read(document)
 
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
             load(path)
 
 
-def test_what_is_no_json_is_an_error_with_its_place(tmp_path: Path) -> None:
+def test_json_errors_name_their_place(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"kernels": [\n  1,\n  oops]}')
     with pytest.raises(nt.ArgumentError) as raised:
@@ -150,7 +150,7 @@ def test_invalid_kernels(changes: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "kind"), [(None, "null"), (True, "a boolean"), (1.5, "a number"), ([], "a list")])
-def test_what_is_no_kernel(value: Any, kind: str) -> None:
+def test_elements_that_are_not_kernels(value: Any, kind: str) -> None:
     assert problem(value) == f"/kernels/0: Kernel 0 must be an object, not {kind}"
 
 
@@ -233,7 +233,7 @@ def test_a_source_that_fails(tmp_path: Path, text: str, reason: str) -> None:
 
 def test_a_source_that_is_no_python(tmp_path: Path) -> None:
     (tmp_path / "kernel.cc").write_text("int x;", "utf-8")
-    assert "it is no Python file (.py)" in problem(kernel(kernel_source="kernel.cc"), directories=(tmp_path,))
+    assert "not a Python file (.py)" in problem(kernel(kernel_source="kernel.cc"), directories=(tmp_path,))
 
 
 # --- anything at all

@@ -1,9 +1,8 @@
-"""Directories of ready kernels: what is built, what is left as it is, and what stands there after failures."""
+"""Kernel directories: which kernels are built, which are left as they are, and the state after failures."""
 
 import json
 import logging
 import shutil
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,10 +16,11 @@ from running import python
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Configuration, Design
-from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.generate import Built
+from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request
 
@@ -77,28 +77,25 @@ def run(entries: list[Entry], directory: Path, force: bool = False, jobs: int = 
         return generate.generate(entries, directory, "host", executor, force)
 
 
-def manifest(directory: Path, arch: str = "aie2p") -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((directory / arch / "manifest.json").read_text())
-    assert read["format"] == 1
-    kernels: dict[str, Any] = read["kernels"]
-    return kernels
+def kernels(directory: Path, arch: str = "aie2p") -> list[str]:
+    there = KernelDirectory(directory)
+    return sorted(path.stem for path in (directory / arch).glob("*.json") if there.intact(arch, path.stem))
 
 
 ADD, MUL = "add-1024bf16-1024bf16-1024bf16", "mul-1024bf16-1024bf16-1024bf16"
 
 
-def test_what_is_generated_is_found_wherever_it_is(tmp_path: Path, backend: type[FakeBackend]) -> None:
+def test_generated_kernels_are_found_after_a_move(tmp_path: Path, backend: type[FakeBackend]) -> None:
     wanted = [entry("add", "first"), entry("mul", "second"), entry("add", "first", "aie2")]
     assert run(wanted, tmp_path / "made") == 3
     assert sorted(backend.built) == [ADD, ADD, MUL]
     assert sorted(path.name for path in (tmp_path / "made" / "aie2p").glob("[!.]*")) == [
-        *("first.bin", "first.json", "first_insts.bin", "manifest.json"),
+        *("first.bin", "first.json", "first_insts.bin"),
         *("second.bin", "second.json", "second_insts.bin"),
     ]
     for path in (tmp_path / "made").rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
-    described = json.loads((tmp_path / "made" / "aie2" / "first.json").read_text())
-    assert described == manifest(tmp_path / "made", "aie2")["first"]
+    assert kernels(tmp_path / "made", "aie2") == ["first"]
     (tmp_path / "made").rename(tmp_path / "moved")
     backend.absent = "no compiler"
     with config.scope(kernel_dirs=(tmp_path / "moved",), jit=False, cache_path=str(tmp_path / "empty")):
@@ -144,7 +141,7 @@ def test_one_failure_does_not_stop_the_others(
     backend.fails = "mul"
     with caplog.at_level(logging.INFO, "npu_tensor.ggml_hsa"):
         assert run([entry("sub"), entry("mul"), entry("add")], tmp_path / "made") == 2
-    assert sorted(manifest(tmp_path / "made")) == ["my_add", "my_sub"]
+    assert kernels(tmp_path / "made") == ["my_add", "my_sub"]
     assert not list((tmp_path / "made" / "aie2p").glob("my_mul*"))
     assert caplog.messages == [
         "[1/3] Processing kernel: my_sub",
@@ -156,7 +153,7 @@ def test_one_failure_does_not_stop_the_others(
     ]
 
 
-def test_errors_of_other_classes_and_damage_on_the_way_are_failures_too(
+def test_errors_of_other_classes_are_failures_too(
     tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     build = generate.build
@@ -164,17 +161,15 @@ def test_errors_of_other_classes_and_damage_on_the_way_are_failures_too(
     def unreliable(request: Request, *rest: Any) -> Built | None:
         if request.name == ADD:
             raise ZeroDivisionError("a worker vanished")
-        built = build(request, *rest)
-        return Built(built.description, {**built.contents, ".bin": b"half of i"})
+        return build(request, *rest)
 
     monkeypatch.setattr(generate, "build", unreliable)
-    assert run([entry("add"), entry("mul")], tmp_path / "made") == 0
+    assert run([entry("add"), entry("mul")], tmp_path / "made") == 1
     assert "Failed to generate kernel my_add: ZeroDivisionError: a worker vanished" in caplog.messages
-    assert "Failed to generate kernel my_mul: its files do not have their checksums" in caplog.messages
-    assert not (tmp_path / "made").exists()
+    assert kernels(tmp_path / "made") == ["my_mul"]
 
 
-def test_what_was_made_before_an_interruption_is_kept(
+def test_kernels_made_before_an_interruption_are_kept(
     tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = generate.build
@@ -187,7 +182,7 @@ def test_what_was_made_before_an_interruption_is_kept(
     monkeypatch.setattr(generate, "build", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run([entry("add"), entry("mul"), entry("sub")], tmp_path / "made", jobs=1)
-    assert list(manifest(tmp_path / "made")) == ["my_add"]
+    assert kernels(tmp_path / "made") == ["my_add"]
 
 
 def test_more_kernels_than_wait_at_once(
@@ -196,41 +191,19 @@ def test_more_kernels_than_wait_at_once(
     monkeypatch.setattr(generate, "MOST_WAITING", 2)
     wanted = [entry(op) for op in ("add", "sub", "mul", "div", "minimum", "maximum")]
     assert run(wanted, tmp_path / "made") == 6
-    assert sorted(manifest(tmp_path / "made")) == sorted(one.exported_name for one in wanted)
-
-
-def test_two_processes_share_a_directory(
-    tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both have read the manifest before one writes it."""
-    both = threading.Barrier(2)
-    close = generate.Folder.close
-
-    def together(folder: generate.Folder) -> None:
-        both.wait(30)
-        close(folder)
-
-    run([entry("div")], tmp_path / "made")
-    monkeypatch.setattr(generate.Folder, "close", together)
-    with ThreadPoolExecutor(2) as processes:
-        for done in [processes.submit(run, [entry(op)], tmp_path / "made") for op in ("add", "mul")]:
-            assert done.result() == 1
-    assert sorted(manifest(tmp_path / "made")) == ["my_add", "my_div", "my_mul"]
-    # No lock is left, which would be copied with the kernels.
-    assert not [path for path in (tmp_path / "made").rglob("*") if path.name.startswith(".")]
+    assert kernels(tmp_path / "made") == sorted(one.exported_name for one in wanted)
 
 
 def test_files_of_two_kernels_have_different_names(
     tmp_path: Path, backend: type[FakeBackend], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run([entry("add", "a"), entry("mul", "a_insts"), entry("sub", "manifest")], tmp_path / "made") == 1
-    said = "Failed to generate kernel {}: its file {} is a file of {} too; choose another exported_name"
-    assert said.format("a_insts", "a_insts.bin", "a") in caplog.messages
-    assert said.format("manifest", "manifest.json", "the manifest") in caplog.messages
+    assert run([entry("add", "a"), entry("mul", "a_insts")], tmp_path / "made") == 1
+    message = "Failed to generate kernel {}: its file {} is a file of {} too; choose another exported_name"
+    assert message.format("a_insts", "a_insts.bin", "a") in caplog.messages
     assert (tmp_path / "made" / "aie2p" / "a_insts.bin").read_text() == f"_insts.bin of {ADD} by fake1.0"
     caplog.clear()
     assert run([entry("mul", "a_insts")], tmp_path / "made") == 0
-    assert said.format("a_insts", "a_insts.bin", "a") in caplog.messages
+    assert message.format("a_insts", "a_insts.bin", "a") in caplog.messages
 
 
 def test_files_that_a_kernel_no_longer_has_are_removed(tmp_path: Path, backend: type[FakeBackend]) -> None:
@@ -267,28 +240,17 @@ def distribution(name, found=metadata.Distribution.from_name):
 metadata.Distribution.from_name = distribution
 import npu_tensor as nt
 from npu_tensor.ggml_hsa.generate import missing
-from npu_tensor.runtime.store.files import sidecar_text
+from npu_tensor.runtime.store.store import Store
 assert nt.__file__.startswith({str(tmp_path)!r})
 with nt.record_kernels("r.json"), nt.default_device("sim:npu2"):
     nt.explain(nt.ones(64).to(nt.bfloat16))
 print(missing("iron", "0.0.1"))
-print(sidecar_text("n", "k", {{}}, {{}}, 0.0).decode())
+print(Store().put("aie2-x", "n", "0" * 64, {{}}, {{}}).description["package"])
 """
     done = python("-c", program, cwd=tmp_path, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
     assert f"the worker has npu-tensor {nt.__version__}" in done.stdout
-    assert f'"package": "{nt.__version__}"' in done.stdout
+    assert done.stdout.splitlines()[-1] == nt.__version__
     assert nt.__version__ in json.loads((tmp_path / "r.json").read_text())["description"]
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"format": 2, "kernels": {}}', '{"format": 1, "kernels": {"a": {}}}'])
-def test_a_damaged_manifest_is_not_replaced(tmp_path: Path, backend: type[FakeBackend], text: str) -> None:
-    path = tmp_path / "made" / "aie2p" / "manifest.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    with pytest.raises(ArgumentError, match=r"manifest\.json"):
-        run([entry()], tmp_path / "made")
-    assert path.read_text() == text
-    assert backend.built == []
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path, backend: type[FakeBackend]) -> None:

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,11 +143,3 @@ def test_embedding() -> None:
     pairs = x.reshape(3, 2, 2, 2)
     waves = np.exp(1j * angles)[:, None, :] * (pairs[..., 0] + 1j * pairs[..., 1])
     np.testing.assert_allclose(turned.reshape(pairs.shape), np.stack([waves.real, waves.imag], -1), atol=1e-4)
-
-
-@pytest.mark.parametrize(("former", "name"), [("rows.py", "row_ops.py"), ("copies.py", "copy_ops.py")])
-def test_files_under_their_former_names(former: str, name: str, tmp_path: Path) -> None:
-    """Configurations recorded with version 0.1 name them; a user's own file of that name comes first."""
-    assert kernel_source.find(former, [tmp_path]).name == name
-    (tmp_path / former).touch()
-    assert kernel_source.find(former, [tmp_path]) == (tmp_path / former).resolve()

@@ -1,4 +1,4 @@
-"""One xclbin of several, whose kernels run one after another in one hardware context.
+"""Bundles: several xclbins as one, whose kernels run one after another in one hardware context.
 
     artifact, kernels = bundle("aie2", [product, norm])   # artefacts of two configurations
     artifact.files[".xclbin"], kernels[product.key]
@@ -25,8 +25,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact, store
 
 __all__ = ["bundle"]
 
@@ -51,14 +50,21 @@ ARGUMENTS: Final = (
         for number in range(HOST_BUFFERS)
     ),
 )
-"""Of a kernel, as aiecc declares them (SidecarFiles.h)."""
+"""Arguments of a kernel, as aiecc declares them (SidecarFiles.h)."""
 
 
 def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[str, str | None]]:
-    """One xclbin of kernels, from the cache if it is there, and the name of each kernel in it by the artefact's key.
+    """Pack kernels into one xclbin, or take it from the cache.
 
-    None names the kernel of one of them, which keeps the name that it has in its own file. Raises BuildError if there
-    is no xclbinutil, or with what it says: a transient one, as packing takes too little to remember that it failed.
+    Args:
+        arch: Generation of the array.
+        artifacts: Kernels to pack.
+
+    Returns:
+        The xclbin, and the name of each kernel in it by the key of its artifact; None for the one that keeps its name.
+
+    Raises:
+        BuildError: There is no xclbinutil, or it fails; transient, as packing takes little time.
     """
     # The widest first: it says how many columns the context has.
     columns = {each.key: _columns(each) or ARRAYS[arch].columns for each in artifacts}
@@ -78,11 +84,11 @@ def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[
 
 
 _packed: Final[dict[str, Artifact]] = {}
-"""By key: the cache verifies a file whenever it is asked, and each launch of a plan asks."""
+"""Bundles by key: each launch of a plan asks for one, and the cache verifies files at each look-up."""
 
 
 def _columns(artifact: Artifact) -> int:
-    """Of its kernel, as far as its description says; else 0."""
+    """Return the number of columns in the description of a kernel, or 0."""
     return int(artifact.description.get("made_from", artifact.description).get("columns", 0))
 
 
@@ -123,7 +129,7 @@ def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], direct
 
 
 def _entry(own: Any, number: int, artifact: Artifact, image: Path) -> Any:
-    """A PDI of the partition. own: that of the first artefact. image: the file."""
+    """Return a PDI of the partition, like that of the first artifact, with another file."""
     entry = copy.deepcopy(own)
     entry["file_name"] = str(image)
     if number:
@@ -139,7 +145,7 @@ def _kernel_id(entry: Any) -> str:
 
 
 def _kernel(name: str, kernel_id: str) -> dict[str, Any]:
-    """A kernel as xclbinutil reads it."""
+    """Return a kernel as xclbinutil reads it."""
     kernel = {
         "name": name,
         "type": "dpu",

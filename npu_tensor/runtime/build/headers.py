@@ -1,11 +1,11 @@
-"""Which headers of the package a C++ source includes, and their digests: part of what a compiled kernel follows from.
+"""Headers of the package that a C++ source includes, and their digests, which are part of the keys of kernels.
 
     included(source.text, [kernels / "include"])    # (.../nt/arithmetic.hpp, .../nt/precision.hpp)
     digests(source.text, [kernels / "include"])     # {"nt/arithmetic.hpp": "9f86d0...", ...}
 
-Includes are read from the text and not from a compiler, so that a key can be made where there is none. Conditions of
-the preprocessor are not evaluated: a header that is only included under one counts. A header that is below none of the
-directories belongs to the compiler and does not count.
+Includes are read from the text, without a compiler, so a machine without one can compute keys. Conditions of
+the preprocessor are not evaluated: a header that is only included under one counts. A header outside of
+the directories belongs to the compiler and does not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INCLUDE: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n
 
 
 class _Include(NamedTuple):
-    """quoted: looked for beside the including file first."""
+    """An include; if `quoted`, the search begins beside the including file."""
 
     name: str
     quoted: bool
@@ -36,12 +36,12 @@ class _Header(NamedTuple):
 
 
 def included(text: str, directories: Sequence[Path]) -> tuple[Path, ...]:
-    """The headers below `directories`, which are searched in order, that `text` includes, directly or not; sorted."""
+    """Return the headers in `directories`, searched in order, that `text` includes directly or indirectly; sorted."""
     return tuple(sorted(_walk(text, directories)))
 
 
 def digests(text: str, directories: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of each header that `text` includes, in hexadecimal, by its path below the directory that holds it."""
+    """Return the SHA-256 of each header that `text` includes, by its path below the directory that holds it."""
     return {_name(path, directories): header.digest for path, header in sorted(_walk(text, directories).items())}
 
 
@@ -83,6 +83,6 @@ def _includes(text: str) -> tuple[_Include, ...]:
 
 @lru_cache(maxsize=1024)
 def _read(path: Path, mtime_ns: int, size: int, inode: int) -> _Header:
-    """A header as it is. The numbers, of its present state, tell a changed file from a known one."""
+    """Read a header; the numbers identify its state, for the cache of this function."""
     content = path.read_bytes()
     return _Header(hashlib.sha256(content).hexdigest(), _includes(content.decode("utf-8", "replace")))

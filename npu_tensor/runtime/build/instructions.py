@@ -1,13 +1,13 @@
-"""The instruction stream of a launch: what the NPU's controller does in it, as 32-bit words.
+"""Instruction stream of a launch: the operations of the NPU's controller, as 32-bit words.
 
-    words = instructions(design, {"scale_0_2": 0x4800})  # where the compiler has put the runtime parameter: `placement`
+    words = instructions(design, {"scale_0_2": 0x4800})  # address of the runtime parameter: `placement`
     words.astype("<u4").tofile("kernel_insts.bin")
-    words, places = stream(program, [addresses])         # of runs one after another
+    words, places = stream(program, [addresses])         # of several runs
 
 The words are those that mlir-aie 1.4.1 emits for the IRON program of the design: a header of four words, the
 writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
-buffer's address to it, and a push to the queue of its channel; a finished group waits for a token of each transfer that
-it waits for. So a new extent of a configuration that is built already needs no compiler. Operations, registers and
+buffer's address to it, and a push to the queue of its channel; a finished group waits for the token of each
+of its transfers. So a new extent of an existing configuration needs no compiler. Operations, registers and
 fields were read in mlir-aie's lowering (AIEDmaToNpu, AIEDMATasksToNPU) and compared with its words.
 """
 
@@ -51,14 +51,14 @@ and what has to be added for the others (AIETargetNPU.cpp)."""
 DESCRIPTORS: Final = 0x1D000
 DESCRIPTOR_BYTES: Final = 0x20
 CHANNELS: Final = {"in": 0x1D200, "out": 0x1D210}
-"""Of the first channel that writes to host memory ("in" to the shim), and of the first that reads it."""
+"""Registers of the first channel that writes to host memory ("in" to the shim), and of the first that reads it."""
 CHANNEL_BYTES: Final = 0x8
 CONTROLLER: Final = 0xF00
 """In a channel's control register: tokens go to the controller with the packet id 15."""
 CONTROLLER_MASK: Final = 0x1F00
 
 HEADER: Final = 4
-"""Words in front of the first operation."""
+"""Words before the first operation."""
 WRITE_WORDS: Final = 6
 WRITE_VALUE: Final = 4
 """Words of an operation that writes a word, and the place of the value among them."""
@@ -72,14 +72,14 @@ VALID: Final = 1 << 25
 
 
 def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uint32]:
-    """The words of the sequence of a design that `check` accepts: of a launch of it alone. See `stream`."""
+    """Return the words of a launch of a single design, which `check` accepts. See `stream`."""
     return stream(ArrayProgram.of(design), [addresses])[0]
 
 
 def stream(
     program: ArrayProgram, addresses: Sequence[Mapping[str, int]]
 ) -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
-    """The words of a program, and the places of each word that its runs are given, in order.
+    """Return the words of a program, and the places of each word that its runs set, in order.
 
     addresses: by configuration of the program, of each runtime parameter by name, in bytes from the start of its tile's
     memory. Of their words, those that a run is given are markers, in the place of which its values are put. A program
@@ -100,7 +100,7 @@ def stream(
 
 
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
-    """The eight words of a shim's buffer descriptor that walks a host buffer with elements of `itemsize` bytes.
+    """Return the eight words of a shim's buffer descriptor that walks a host buffer with elements of `itemsize` bytes.
 
     burst: the code of its bursts' length. The outermost size is not there but in the push to the queue; its stride is.
     Raises ArgumentError if a size or a stride is out of range.
@@ -115,7 +115,7 @@ def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list
 def _walk(
     sizes: tuple[int, int, int, int], strides: tuple[int, int, int, int], itemsize: int, burst: int
 ) -> tuple[int, ...]:
-    """The words of a buffer descriptor but its offset, in which many transfers of a sequence differ alone."""
+    """Return a buffer descriptor without its offset; many transfers of a sequence differ in the offset only."""
     limits = LIMITS["shim"]
     repeat, third, second, first = sizes
     width = _words("sizes[3]", first * itemsize)
@@ -137,7 +137,7 @@ def _walk(
 
 
 def _step(strides: Sequence[int], dimension: int, itemsize: int) -> int:
-    """A stride as a descriptor has it: in words, and one less."""
+    """Return the field for a stride: in words, minus one."""
     name = f"strides[{dimension}]"
     words = _words(name, strides[dimension] * itemsize)
     _within(f"{name} in words", words, 1, LIMITS["shim"].stride)
@@ -162,7 +162,7 @@ class _Task(NamedTuple):
 
 
 def _registers(column: int, row: int) -> int:
-    """Where the memory and the registers of a tile begin."""
+    """Return the address of the memory and the registers of a tile."""
     return column << 25 | row << 20
 
 
@@ -174,7 +174,7 @@ class _Stream:
         self.operations = 0
 
     def run(self, design: Design, slices: Sequence[HostSlice], addresses: Mapping[str, int]) -> list[list[int]]:
-        """A run of a design whose host buffers lie in these parts of arguments. The places of the words it is given."""
+        """Append a run of a design with host buffers in arguments; return the places of the words that it sets."""
         places = self._parameters(design, addresses)
         ends, burst = design.configuration.shim_ends, BURST[design.arch]
         buffers = {
@@ -212,14 +212,14 @@ class _Stream:
         self.operations += 1
 
     def with_header(self, unit: Design | ArrayProgram) -> NDArray[np.uint32]:
-        """All words. unit: what they are of."""
+        """Return all words, with the header for a design or program."""
         rows, nbytes = 2 + unit.array.core_rows, WORD * (HEADER + len(self.words))
         first = rows << 24 | DEVICE[unit.array.arch] << 16 | VERSION
         header = [first, MEMTILE_ROWS << 8 | device_columns(unit), self.operations, nbytes]
         return np.array(array("I", header + self.words))
 
     def _parameters(self, design: Design, addresses: Mapping[str, int]) -> list[list[int]]:
-        """Write the runtime parameters. All of them get the same words of a run, each of which has these places."""
+        """Write the runtime parameters. Return the places of each word of a run, which all parameters share."""
         places: list[list[int]] = [[] for _ in range(design.run_words)]
         for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
             if parameter.name not in addresses:
@@ -239,7 +239,7 @@ class _Stream:
     def _start(
         self, end: ShimEnd, descriptor: int, words: Sequence[int], place: HostSlice, repeat: int, token: bool
     ) -> None:
-        """Write a buffer descriptor, have the address of where a host buffer lies added to it, and queue it."""
+        """Write a buffer descriptor, let the controller add the address of the host buffer, and queue it."""
         base, offset = _registers(end.column, 0), words[1] + place.offset
         if place.argument >= TRANSLATED:
             _within("the offset in a buffer that firmware does not translate", offset, 0, APERTURE - 1)

@@ -1,4 +1,4 @@
-"""The back end that builds for an NPU: lowers a design to a program for mlir-aie's IRON and has it compiled.
+"""Back end for NPUs: lowers a design to a program for mlir-aie's IRON, which compiles it.
 
     backend = IronBackend()
     backend.missing()                       # None, or "no compiler: No module named 'aie' ..."
@@ -30,16 +30,16 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers, mlir_aie
 from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
+from npu_tensor.runtime.store.store import store
 
 __all__ = ["IronBackend", "kernel_format"]
 
 KERNELS: Final[Mapping[Format, str]] = MappingProxyType({"xclbin": "MLIR_AIE", "elf": mlir_aie.ELF_KERNEL})
-"""What XRT calls the kernel of a file: aiecc's default for --xclbin-kernel-name, and see `mlir_aie.ELF_KERNEL`."""
+"""Name of the kernel in a file: aiecc's default for --xclbin-kernel-name, and see `mlir_aie.ELF_KERNEL`."""
 
 _ENDED: Final = re.compile(r"^\[Peano\] compilation failed$|exit code -9\b", re.MULTILINE)
-"""What mlir-aie says if a signal ended Peano, which then has said nothing, or aiecc."""
+"""Message of mlir-aie if a signal ended Peano or aiecc."""
 
 
 class IronBackend:
@@ -54,18 +54,19 @@ class IronBackend:
         return toolchain if isinstance(toolchain, str) else None
 
     def toolchain(self) -> str:
-        """Versions of mlir-aie and Peano, unless NPU_TENSOR_TOOLCHAIN_VERSION names others. "none" without them."""
+        """Return the versions of mlir-aie and Peano, or `NPU_TENSOR_TOOLCHAIN_VERSION`; "none" without a toolchain."""
         toolchain = mlir_aie.find()
         return config.toolchain_version or ("none" if isinstance(toolchain, str) else toolchain.name)
 
     def unit(self, design: Design | ArrayProgram) -> Unit:
-        """The configuration; of an ELF the design or the program, whose sequence it holds."""
+        """Return the configuration; for an ELF the design or program, as it holds the sequence."""
         return design.configuration if isinstance(design, Design) and kernel_format(design) == "xclbin" else design
 
     def ingredients(self, unit: Unit) -> dict[str, Any]:
-        """Flags and headers of each source, and the code that lowers the design. The toolchain's name says the rest.
+        """Return flags and headers of each source, and the digest of the lowering.
 
-        Besides, what the runtime has to know: "format", and "kernel", what XRT calls the kernel in that file.
+        The name of the toolchain covers the rest. For the runtime there are also "format" and "kernel", the name of
+        the kernel in that file in XRT.
         """
         sources = [
             {"flags": list(source.flags), "headers": headers.digests(source.text, [HEADERS])}
@@ -79,7 +80,7 @@ class IronBackend:
         return None
 
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
-        """Compile what the request is for in a process of its own; its output goes to build.log.
+        """Compile the design of a request in another process, whose output goes to build.log.
 
         force: whether to compile the C++ of its cores, too, if the cache has that. Raises BuildError with what failed,
         if it takes longer than NPU_TENSOR_BUILD_SECONDS per configuration, or if no ELF can hold a program.
@@ -108,10 +109,10 @@ class IronBackend:
 
 
 def kernel_format(design: Design | ArrayProgram) -> Format:
-    """What a design is built as: what NPU_TENSOR_KERNEL_FORMAT says where an ELF is possible, else an xclbin.
+    """Return the format of a design: `NPU_TENSOR_KERNEL_FORMAT` if an ELF is possible, else an xclbin.
 
-    An ELF has no instruction stream of ours, in which the words of runtime parameters could be replaced. Only an ELF
-    can hold a program: BuildError where it is not possible.
+    The runtime parameters in an ELF cannot be replaced. Only an ELF can hold a program: raises BuildError if it is not
+    possible.
     """
     if isinstance(design, Design):
         possible = design.array.full_elfs and not design.run_words
@@ -125,7 +126,7 @@ def kernel_format(design: Design | ArrayProgram) -> Format:
 
 
 def _environment(toolchain: mlir_aie.Toolchain, work: Path, force: bool) -> dict[str, str]:
-    """What differs for the process that builds."""
+    """Return the environment variables of the process that builds."""
     environment = {
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
         # The same modules as here, also where a program has changed the path.
@@ -139,7 +140,7 @@ def _environment(toolchain: mlir_aie.Toolchain, work: Path, force: bool) -> dict
 
 @cache
 def _lowering() -> str:
-    """A digest of the modules that write the IRON program and have it compiled."""
+    """Return a digest of the modules that write the IRON program and compile it."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted([*here.glob("iron*.py"), here / "mlir_aie.py", here / "stack.py"]):

@@ -1,4 +1,4 @@
-"""What the cores of a design do, as Python functions that IRON's workers share.
+"""Work of the cores of a design, as Python functions that IRON's workers share.
 
 Workers whose bodies differ in names and numbers only are one function: its parameters are the ends of the fifos, the
 buffers, the kernel functions and those numbers that are not the same for all of them.
@@ -39,7 +39,7 @@ class PlacedWorker(NamedTuple):
 
 
 def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
-    """The workers in order. taken: names that no function may have."""
+    """Return the workers in order. `taken` are names that no function may have."""
     bodies = [_WorkerBody(worker) for worker in design.workers]
     groups: dict[object, list[_WorkerBody]] = {}
     for body in bodies:
@@ -141,7 +141,7 @@ def _used(statements: Sequence[Statement]) -> Iterator[int | None]:
 
 
 def _common(names: Sequence[str]) -> str:
-    """What names like in0_2_3 and in0_2_4 have in common: in0."""
+    """Return the common part of names such as in0_2_3 and in0_2_4: in0."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return TRAILING.sub("", "".join(letters[0] for letters in alike)) or "end"
 
@@ -185,7 +185,7 @@ class _Writer:
         return lines
 
     def _target(self, acquire: Acquire) -> str:
-        """What the objects are assigned to: nothing if no call uses them."""
+        """Return the assignment of the objects, or "" if no call uses them."""
         if acquire.number not in self._last_use:
             return ""
         if acquire.objects == 1:

@@ -30,9 +30,10 @@ from npu_tensor.errors import BuildError
 __all__ = ["OPTIONS", "module", "parts"]
 
 OPTIONS: Final = ("--expand-load-pdis",)
-"""Of aiecc: a change of configuration loads an empty PDI, which resets the array, and writes the registers. Loading the
-PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.8 for PDIs of 120 to 440 KB on an HX
-370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air build this way too.
+"""Options of aiecc: a change of configuration loads an empty PDI, which resets the array, and writes the registers.
+Loading the PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.8 for PDIs of 120 to
+440 KB on an HX 370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air
+build this way too.
 """
 
 _DEVICE: Final = re.compile(r"^( *)aie\.device\((\w+)\)(?: @main)? \{\n(.*?)^\1\}\n", re.MULTILINE | re.DOTALL)
@@ -41,7 +42,7 @@ _SEQUENCE: Final = re.compile(r"^( *)aie\.runtime_sequence(?: @sequence)?(\(.*?^
 
 
 def parts(program: ArrayProgram) -> tuple[Design, ...]:
-    """Each distinct design of a program once, as an IRON program has to be written for it.
+    """Return each distinct design of a program once, as an IRON program has to be written for it.
 
     All take a device as wide as the program's, since a launch has one partition of the array. The object files of their
     sources have different names, and the same where the source is the same.
@@ -50,7 +51,7 @@ def parts(program: ArrayProgram) -> tuple[Design, ...]:
 
 
 def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
-    """The text of the module. resolved: those of `parts`, each with one device @main and its runtime sequence.
+    """Return the text of the module from the resolved `parts`, each with one device @main and its runtime sequence.
 
     Raises BuildError if mlir-aie writes them in another way, or if a part of an argument does not begin with a word.
     """
@@ -67,7 +68,7 @@ def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
 
 
 def _sequences(program: ArrayProgram) -> dict[Design, tuple[int, str]]:
-    """Of each distinct design, the number of its configuration and the name of its runtime sequence."""
+    """Return the number of the configuration and the name of the runtime sequence of each distinct design."""
     sequences: dict[Design, tuple[int, str]] = {}
     counts: Counter[int] = Counter()
     for design in dict.fromkeys(run.design for run in program.runs):
@@ -107,7 +108,7 @@ def _named_by_content(function: KernelFunction) -> KernelFunction:
 
 
 def _pattern_in_words(pattern: AccessPattern, itemsize: int) -> AccessPattern:
-    """The same walk. `check` has found that offset, strides and innermost size are whole words."""
+    """Return the same walk. `check` has verified that offset, strides and innermost size are whole words."""
     if itemsize == WORD:
         return pattern
     (*sizes, innermost), (*strides, _) = pattern.sizes, pattern.strides
@@ -127,7 +128,7 @@ def _words(nbytes: int) -> int:
 
 
 def _taken_apart(text: str) -> tuple[str, str, str]:
-    """Of a resolved design: the type of its device, what is in it, and its runtime sequence from the arguments on."""
+    """Return device type and content of a resolved design, and its runtime sequence after the arguments."""
     devices = _DEVICE.findall(text)
     sequences = _SEQUENCE.findall(devices[0][2]) if len(devices) == 1 else ()
     if len(sequences) != 1:
@@ -137,7 +138,7 @@ def _taken_apart(text: str) -> tuple[str, str, str]:
 
 
 def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) -> Iterator[str]:
-    """The lines of the runtime sequence that runs the others.
+    """Return the lines of the runtime sequence that runs the others.
 
     Runs of one configuration that follow each other configure the array once. aiecc resets it by one of two empty PDIs
     in turns, from the first on in every launch, and firmware does not load again what it has loaded last. So every
@@ -166,7 +167,7 @@ def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) ->
 
 
 def _part(program: ArrayProgram, part: HostSlice, size: int, name: str) -> tuple[str, list[str]]:
-    """The value for so many words of an argument, and the lines that make it unless it is the argument itself."""
+    """Return the value for some words of an argument, and the lines that make it unless it is the argument itself."""
     argument, whole = f"%arg{part.argument}", _words(program.arguments[part.argument])
     offset, rest = divmod(part.offset, WORD)
     if rest:

@@ -44,19 +44,19 @@ class ModuleStatements:
         self._joined = {name for link in design.links if link.kind == "join" for name in link.inputs}
 
     def kernels(self) -> Iterator[str]:
-        """The functions that cores call."""
+        """Yield the functions that cores call."""
         for function in self._design.functions:
             types = [self._names.types[a] if isinstance(a, ObjectType) else dtype_text(a) for a in function.arguments]
             name = self._names.symbols[function.symbol]
             yield f'{name} = Kernel("{function.symbol}", "{function.source.name}.o", [{", ".join(types)}])'
 
     def parameters(self) -> Iterator[str]:
-        """The runtime parameters."""
+        """Yield the runtime parameters."""
         for parameter in self._design.parameters:
             yield f'parameters["{parameter.name}"] = {self._buffer(parameter)}'
 
     def fifos(self) -> Iterator[str]:
-        """All that do not come out of a link."""
+        """Yield the fifos that no link makes."""
         linked = {child.name for link in self._design.links for child in self._children(link)}
         for fifo in self._design.fifos:
             if fifo.name not in linked:
@@ -72,7 +72,7 @@ class ModuleStatements:
                 yield from self._ends(child)
 
     def workers(self, placed: Sequence[PlacedWorker]) -> Iterator[str]:
-        """The workers, with their buffers."""
+        """Yield the workers, with their buffers."""
         memory = {item.name: item for item in self._design.core_buffers}
         for worker, core, names, functions, numbers in placed:
             arguments = [self.end(name, worker.tile) for name in worker.fifos]
@@ -83,7 +83,7 @@ class ModuleStatements:
             yield f"workers.append(Worker({core.name}, [{', '.join(arguments)}], {options}))"
 
     def end(self, name: str, tile: Tile) -> str:
-        """The end of a fifo at a tile."""
+        """Return the end of a fifo at a tile."""
         fifo = self._fifos[name]
         if fifo.producer == tile:
             return f'fifos["{name}"].prod({_on_shim(tile)})'
@@ -92,7 +92,7 @@ class ModuleStatements:
         return self._consumer(fifo, position) if single else f'ends["{name}"][{position - first}]'
 
     def _first_end(self, fifo: ObjectFifo) -> int:
-        """The first consumer that the program has to make: a join has made one of each of its inputs."""
+        """Return the first consumer that the program has to make; a join makes one of each of its inputs."""
         return int(fifo.name in self._joined)
 
     def _ends(self, fifo: ObjectFifo) -> Iterator[str]:
@@ -117,7 +117,7 @@ class ModuleStatements:
         return f'fifos["{child.name}"] = {self.end(link.inputs[0], link.tile)}.forward({arguments})'
 
     def _partition(self, link: Link) -> str:
-        """A split or a join."""
+        """Return a split or a join."""
         children = self._children(link)
         (parent,) = link.inputs if link.kind == "split" else link.outputs
         dims = {"dims_to_stream": [child.dims_to_stream for child in children]}
@@ -145,7 +145,7 @@ class ModuleStatements:
     # --- what the host does
 
     def host_ends(self) -> Iterator[str]:
-        """The ends that the host uses."""
+        """Yield the ends that the host uses."""
         moved = {step.fifo for step in self._design.sequence if isinstance(step, Transfer)}
         for fifo in self._design.fifos:
             if fifo.name in moved:
@@ -186,7 +186,7 @@ class ModuleStatements:
 
 
 def _on_shim(tile: Tile) -> str:
-    """What tells the end of a fifo its tile where no worker and no link does."""
+    """Return the tile of a fifo's end where no worker and no link determines it."""
     return f"tile={tile_text(tile)}" if tile.kind == "shim" else ""
 
 
@@ -195,5 +195,5 @@ def _to_stream(fifo: ObjectFifo) -> str:
 
 
 def _shim(fifo: ObjectFifo) -> Tile:
-    """Where the host fills or drains it."""
+    """Return the shim tile at which the host fills or drains a fifo."""
     return next(tile for tile in (fifo.producer, *fifo.consumers) if tile.kind == "shim")

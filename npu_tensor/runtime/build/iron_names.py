@@ -1,4 +1,4 @@
-"""What the parts of a design are called in an IRON program, and how values are written in Python."""
+"""Names of the parts of a design in an IRON program, and values as Python source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RESERVED: Final = frozenset(
         """,
     )
 )
-"""What a program uses itself."""
+"""Names that a program uses itself."""
 
 Key = TypeVar("Key")
 
@@ -79,7 +79,7 @@ def distinct(names: Iterable[str], taken: Iterable[str]) -> list[str]:
 
 
 def _types(design: Design) -> Iterator[ObjectType]:
-    """All types that a program mentions."""
+    """Yield all types that a program mentions."""
     yield from (buffer.type for buffer in design.host_buffers)
     yield from (fifo.type for fifo in design.fifos)
     for function in design.functions:
@@ -133,7 +133,7 @@ def list_text(items: Sequence[str]) -> str:
 
 
 def statements_text(statements: Iterable[str], indent: str) -> str:
-    """The statements, each of one or several lines."""
+    """Return indented statements, each of one or several lines."""
     parts = (part for statement in statements for part in statement.split("\n"))
     return "\n".join(line for part in parts for line in wrapped(part, indent))
 
@@ -163,7 +163,7 @@ def _broken(line: str, groups: Sequence[tuple[int, int, list[int]]], indent: str
 
 
 def _brackets(line: str) -> list[tuple[int, int, list[int]]]:
-    """Where the outermost brackets of a line open and close, and the commas directly inside."""
+    """Return the positions of the outermost brackets of a line, and of the commas directly inside."""
     groups: list[tuple[int, int, list[int]]] = []
     commas: list[int] = []
     depth, start, quoted = 0, 0, False

@@ -45,9 +45,9 @@ no column where a wider one may begin (start_columns of the xclbin's partition),
 
 
 def marker(parameter: int, word: int) -> int:
-    """What stands for a word of a runtime parameter in the instruction stream: a positive int32, each once.
+    """Return the marker of a word of a runtime parameter in the instruction stream: a unique positive int32.
 
-    ArgumentError if there are more parameters or words than markers.
+    Raises ArgumentError if there are more parameters or words than markers.
     """
     if not (0 <= parameter < WORDS and 0 <= word < WORDS):
         raise ArgumentError(f"word {word} of parameter {parameter}: only the first {WORDS} of each have markers")
@@ -55,7 +55,7 @@ def marker(parameter: int, word: int) -> int:
 
 
 def parameter_words(design: Design) -> list[list[int]]:
-    """What the instruction stream writes to each runtime parameter: markers for what a run gives, then values."""
+    """Return the words that the stream writes to each runtime parameter: markers for words of a run, then values."""
     values, of_run = dict(design.values), range(design.run_words)
     return [
         [*[marker(number, word) for word in of_run], *values.get(parameter.name, ())]
@@ -64,12 +64,12 @@ def parameter_words(design: Design) -> list[list[int]]:
 
 
 def program(design: Design) -> str:
-    """The text of the program, the same for equal designs. `check(design)` must have found nothing."""
+    """Return the text of the program, the same for equal designs, which `check` must accept."""
     return _Program(design).text()
 
 
 def device_columns(unit: Design | ArrayProgram) -> int:
-    """Columns of the device that the program takes: as many as it needs, or all of the array's."""
+    """Return the columns of the program's device: as many as it needs, or all of the array."""
     return unit.columns if unit.columns <= WIDEST_PART else unit.array.columns
 
 
@@ -83,7 +83,7 @@ class _Program:
         self.device = design.array.device.upper() + f"Col{columns}" * (columns < design.array.columns)
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole program."""
         functions = [core.text for core in dict.fromkeys(placed.core for placed in self.placed)]
         top = "\n\n".join([self._docstring(), self._imports(), self._constants()])
         return "\n\n\n".join([top, *functions, self._module(), MAIN_WITH_SOURCES if self.sources else MAIN]) + "\n"

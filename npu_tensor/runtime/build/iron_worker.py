@@ -1,4 +1,4 @@
-"""What builds one kernel or program with mlir-aie, as a process of its own.
+"""Build of one kernel or program with mlir-aie, in a separate process.
 
     python -m npu_tensor.runtime.build.iron_worker DIRECTORY FORMAT
 
@@ -38,8 +38,8 @@ from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.build.placement import addresses
-from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.requests import kernel_key
+from npu_tensor.runtime.store.store import store
 
 __all__ = [
     "DESIGN",
@@ -57,7 +57,7 @@ WORKER: Final = "npu_tensor.runtime.build.iron_worker"
 """Name of this module, which is another one when it runs."""
 
 HEADERS: Final = Path(__file__).parents[2] / "kernels" / "include"
-"""What the C++ of the cores may include besides aie_api, which comes with mlir-aie."""
+"""Headers for the C++ of the cores; aie_api comes with mlir-aie."""
 
 DESIGN: Final = "design.pickle"
 REASON: Final = "reason.txt"
@@ -65,10 +65,10 @@ KERNEL: Final = "kernel"
 PROGRAM: Final = "_program.py"
 
 OBJECT: Final = "object"
-"""What the object of a source is called in the cache."""
+"""Name of the objects of sources in the cache."""
 
 COMPILED: Final = (".o", ".su")
-"""What the compiler makes of a source: the second are the figures of its stack, if it gives them."""
+"""Suffixes of the compiler's output: the object, and the figures of its stack, if there are any."""
 
 Format = Literal["xclbin", "elf"]
 FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
@@ -109,7 +109,7 @@ def build(directory: Path, format: Format) -> None:
 
 
 def _with_spare_buffers(design: Design) -> Design:
-    """The design with as many host buffers as a launch can have.
+    """Return the design with as many host buffers as a launch can have.
 
     An xclbin declares those of its program, and its configuration may run in launches of several kernels, with more.
     """
@@ -149,13 +149,10 @@ def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
     def build(directory: Path) -> dict[str, Path]:
         copy = directory / source.name
         copy.write_text(text, "utf-8")
-        try:
-            mlir_aie.compile_core(copy, copy.with_suffix(".o"), arch, [f"-I{HEADERS}", *stack.FLAGS, *flags])
-        except BuildError as error:
-            raise BuildError(str(error), transient=True) from error  # It is remembered of the kernel.
+        mlir_aie.compile_core(copy, copy.with_suffix(".o"), arch, [f"-I{HEADERS}", *stack.FLAGS, *flags])
         return {path.suffix: path for path in map(copy.with_suffix, COMPILED) if path.exists()}
 
-    # A source is called otherwise in a program, and is the same all the same.
+    # The same source has another name in a program.
     stored, _ = store.get_or_build(
         f"{arch}-{config.toolchain_version}", OBJECT, kernel_key(made_from), build, made_from
     )
@@ -164,7 +161,7 @@ def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
 
 
 def _execute(path: Path) -> Any:
-    """The module of a Python file."""
+    """Execute a Python file and return its module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -174,7 +171,7 @@ def _execute(path: Path) -> Any:
 
 
 def main(directory: Path, format: Format) -> int:
-    """Build, and say in REASON why it failed if it does. Returns the exit code."""
+    """Build, and write the reason of a failure to REASON. Returns the exit code."""
     # mlir-aie logs the commands that it runs and what they print.
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("aie").setLevel(logging.DEBUG)

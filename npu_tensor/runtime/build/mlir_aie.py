@@ -1,4 +1,4 @@
-"""All that is known of mlir-aie and Peano as installed: the only module of the package that imports `aie`.
+"""The installed mlir-aie and Peano: the only module of the package that imports `aie`.
 
     toolchain = find()                 # Toolchain, or why there is none; imports nothing of it
     require_interface()                # BuildError before mlir-aie 1.4
@@ -54,8 +54,8 @@ PACKERS: Final[Mapping[str, str]] = MappingProxyType(
 """Programs of XRT that aiecc starts by name, and what to say where they are missing."""
 
 ELF_KERNEL: Final = "main:sequence"
-"""What XRT calls the kernel of a full ELF: the names of the device and of its runtime sequence. Programs here leave the
-first as `Program.resolve_program` has it, and `Runtime.resolve` knows no other for the second.
+"""Name of the kernel of a full ELF in XRT: the names of the device and of its runtime sequence, which are the defaults
+of `Program.resolve_program` and `Runtime.resolve`.
 """
 
 _LOADS_ITSELF: Final = re.compile(
@@ -80,13 +80,13 @@ class Toolchain(NamedTuple):
 
 
 def find() -> Toolchain | str:
-    """The installed toolchain, or in one sentence what is missing and how to install it. Never raises."""
+    """Return the installed toolchain, or in one sentence what is missing and how to install it. Never raises."""
     return _find(tuple(sys.path), os.environ.get("PEANO_INSTALL_DIR"))
 
 
 @lru_cache(maxsize=16)
 def _find(search_path: tuple[str, ...], peano_variable: str | None) -> Toolchain | str:
-    """The arguments are the environment that decides."""
+    """Find the toolchain; the arguments are the environment that it depends on."""
     try:
         spec = find_spec("aie")
     except (ImportError, ValueError, AttributeError):  # a module that somebody made by hand
@@ -112,7 +112,7 @@ def _find(search_path: tuple[str, ...], peano_variable: str | None) -> Toolchain
 
 
 def _peano_places(root: Path, setting: str | None) -> list[Path]:
-    """Where mlir-aie looks for Peano; it takes the first that exists."""
+    """Return the directories in which mlir-aie searches for Peano, in order."""
     platform_library = Path(sysconfig.get_path("platlib"))
     return [*([Path(setting)] if setting else []), root / "peano", root.parent / "peano", platform_library / "llvm-aie"]
 
@@ -123,7 +123,7 @@ _CONFIGURED: Final = re.compile(
 
 
 def _configured(package: Path) -> dict[str, str]:
-    """What was written into mlir-aie when it was built: its commit, and a directory of Peano. Empty if unknown."""
+    """Return the constants in an mlir-aie build: its commit, and a directory of Peano. Empty if unknown."""
     try:
         text = (package / "utils" / "configure.py").read_text("utf-8", "replace")
     except OSError:
@@ -139,7 +139,7 @@ def _distribution_version(name: str) -> str | None:
 
 
 def _peano_version(peano: Path, compiler: Path) -> str:
-    """The wheel's version if the directory is the wheel's, else what the compiler says of itself."""
+    """Return the version of the wheel if the directory is the wheel's, else the one that the compiler prints."""
     version = _distribution_version("llvm-aie")
     if version and peano.resolve() == Path(str(metadata.distribution("llvm-aie").locate_file("llvm-aie"))).resolve():
         return version
@@ -152,13 +152,13 @@ def _peano_version(peano: Path, compiler: Path) -> str:
     return "+".join(match[1] for match in (number, commit) if match) or "unknown"
 
 
-# --- what imports it
+# --- functions that import it
 
 
 def require_interface() -> None:
-    """Raises BuildError for an mlir-aie before 1.4.0.
+    """Raise BuildError for an mlir-aie before 1.4.0.
 
-    The interface tells: nightly packages have the numbers of the release before them, or dates.
+    Checks the interface: nightly packages have the number of the previous release, or a date.
     """
     from aie import iron
 
@@ -187,13 +187,13 @@ def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str
 
 
 def self_loading(resolve: Callable[[], Any]) -> Any:
-    """The module that a program resolves, with a runtime sequence that loads the configuration of the array first.
+    """Resolve a program to a module whose runtime sequence loads the configuration of the array first.
 
     An xclbin brings that configuration, a full ELF does not. Raises BuildError if the sequence does not load it.
     """
     from aie.iron import compile_context
 
-    # What IRON itself does for full_elf=True. A release that took no notice would make an ELF that computes nothing.
+    # As IRON does for full_elf=True. A release without this option would make an ELF that computes nothing.
     with compile_context(_iron_full_elf=True):
         module = resolve()
     if _LOADS_ITSELF.search(str(module)) is None:
@@ -232,17 +232,17 @@ def compile_module(module: object, directory: Path, options: Sequence[str] = (),
 
 
 def xclbinutil() -> str | None:
-    """The program that packs an xclbin: what AIE_XCLBINUTIL says, or on PATH. None if it is not there."""
+    """Return the program that packs xclbins, from AIE_XCLBINUTIL or PATH, or None."""
     return shutil.which(os.environ.get("AIE_XCLBINUTIL") or "xclbinutil")
 
 
 def without(packer: str) -> str:
-    """What to say behind an error if one of `PACKERS` is missing."""
+    """Return the end of an error message about a missing packer, one of `PACKERS`."""
     return f": {packer}, which {PACKERS[packer]}, or `source /opt/xilinx/xrt/setup.sh`"
 
 
 def _message(error: BaseException) -> str:
-    """The text of an error and of those that caused it."""
+    """Return the message of an error and of its causes."""
     causes = f"\n{_message(error.__cause__)}" if error.__cause__ else ""
     return f"{str(error) or type(error).__name__}{causes}"
 

@@ -1,7 +1,7 @@
-"""Where runtime parameters lie in the memory of their tiles.
+"""Addresses of runtime parameters in the memory of their tiles.
 
-    addresses(design, words)    # read from the instruction stream that the compiler has made
-    predicted(design)           # without a compiler: where mlir-aie 1.4.1 will put them
+    addresses(design, words)    # from the instruction stream of the compiler
+    predicted(design)           # as mlir-aie 1.4.1 will place them; needs no compiler
 
 A binary says where its parameters are, so what runs takes the first. The second follows the compiler's allocation and
 holds for a program that is compiled later, by that version.
@@ -25,10 +25,10 @@ from npu_tensor.runtime.build.iron_program import parameter_words
 __all__ = ["CoreMemory", "addresses", "placed", "predicted"]
 
 BANKS: Final = 4
-"""Of a core's memory, equally large."""
+"""Banks of a core's memory, equally large."""
 
 ALIGNMENT: Final = 32
-"""Bytes of whose multiples the address of a buffer is one: the width of a core's loads and stores, on both arrays.
+"""Alignment of buffers in bytes: the width of a core's loads and stores, on both arrays.
 mlir-aie after 1.4.1 takes the widest vector, which has 64 on aie2p (its pull request 3662).
 """
 
@@ -37,9 +37,9 @@ IN_TILE: Final = 0xFFFFF
 
 
 def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
-    """Of each runtime parameter, from the instruction stream that the compiler makes of the design's program.
+    """Return the address of each runtime parameter, from the compiler's instruction stream.
 
-    The stream begins with the writes of their words, in order. Raises BuildError where it does not.
+    The stream begins with the writes of their words, in order; raises BuildError if it does not.
     """
     result = {}
     place = HEADER
@@ -62,7 +62,7 @@ class CoreMemory(NamedTuple):
 
 
 def predicted(design: Design) -> dict[str, int]:
-    """Of each runtime parameter that a worker uses, as mlir-aie will place it.
+    """Return the address of each runtime parameter that a worker uses, as mlir-aie will place it.
 
     Its bank-aware allocation goes through the buffers of a core, the largest first, and puts each at the end of the
     next bank that has room for it; the stack comes before all. Where one fits into no bank, they lie one behind the
@@ -80,7 +80,7 @@ def predicted(design: Design) -> dict[str, int]:
 
 
 def placed(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int]:
-    """The address of each buffer in a core's memory, of which `stack` bytes come first."""
+    """Return the address of each buffer in a core's memory, after `stack` bytes."""
     largest_first = sorted(buffers, key=lambda buffer: -buffer.nbytes)
     return _in_banks(largest_first, stack) or _in_a_row(largest_first, stack)
 
@@ -115,7 +115,7 @@ def _aligned(address: int) -> int:
 
 
 def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:
-    """What a core's memory holds besides the stack, in the order of the compiler's module."""
+    """Return the contents of a core's memory except for the stack, in the order of the compiler's module."""
     pools = [pool for pool in index.pools if pool.tile == worker.tile and pool.buffers]
     blocks = [CoreMemory(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
     # How far each end of a fifo is, for cores that choose their buffers while they run.

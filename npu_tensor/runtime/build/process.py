@@ -1,4 +1,4 @@
-"""Runs a compiler: in a process group of its own, with a time limit, its output in a log.
+"""Compilers run in process groups, with a time limit, and write their output to a log.
 
 Example:
     run([*compiler, "-o", "library.so", "source.cc"], directory, directory / "build.log", seconds=600)
@@ -29,7 +29,7 @@ from npu_tensor.errors import BuildError
 __all__ = ["ProcessGroup", "build_threads", "is_cancelled", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
-"""Of a log that becomes part of an error's message: its end, where compilers say what failed."""
+"""Length of the end of a log that becomes part of an error message."""
 
 _ACCIDENT: Final = re.compile(
     "|".join(
@@ -41,26 +41,26 @@ _ACCIDENT: Final = re.compile(
     )
     + r"|\bSIGKILL\b|[Oo]ut of memory\b|memory exhausted|\bbad_alloc\b|\bMemoryError\b"
 )
-"""What compilers say if they lack memory or disk, or if a signal that is none of their errors ended one of them: gcc,
-as its driver, "Killed signal terminated program cc1plus", clang "unable to execute command: Killed"."""
+"""Messages of compilers that lack memory or disk, or that a signal has killed: gcc's driver prints "Killed signal
+terminated program cc1plus", clang "unable to execute command: Killed"."""
 
 _SOURCE_LINE: Final = re.compile(r"^ *\d* \|.*$", re.MULTILINE)
-"""How compilers show the lines of a program that are wrong, which may say anything."""
+"""Source lines in messages of compilers, which may contain any words."""
 
 
 class ProcessGroup:
-    """Commands that end together: what is run by the threads that entered it."""
+    """Commands that end together: those of the threads that have entered the group."""
 
     def __init__(self) -> None:
         self.ended = False
         self.running: set[subprocess.Popen[bytes]] = set()
 
     def enter(self) -> None:
-        """Let what this thread runs from now on belong to the group."""
+        """Add later commands of this thread to the group."""
         _thread.group = self
 
     def end(self) -> None:
-        """End all commands, those that are about to start too; who waits for one gets a transient BuildError."""
+        """Kill all commands, also those about to start. Threads that wait for one get a transient BuildError."""
         self.ended = True
         for process in tuple(self.running):
             _end(process)
@@ -75,7 +75,7 @@ _thread: Final = _Thread()
 
 
 class _BuildThreads(ThreadPoolExecutor):
-    """Its threads see the settings of the context that submits."""
+    """Executor whose threads see the settings of the context that submits."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         return super().submit(copy_context().run, function, *arguments, **named)
@@ -83,9 +83,10 @@ class _BuildThreads(ThreadPoolExecutor):
 
 @contextmanager
 def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
-    """Threads for builds, which wait for processes. If an exception ends the block, what they run ends too.
+    """Yield threads for builds, which wait for processes. An exception in the block kills the processes.
 
-    jobs: builds at once; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
+    Args:
+        jobs: Number of threads; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
     """
     group = ProcessGroup()
     pool = _BuildThreads(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
@@ -100,12 +101,12 @@ def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
 
 
 def is_cancelled() -> bool:
-    """Whether nobody waits any more for what this thread does."""
+    """Return True if the build of this thread is cancelled."""
     return _thread.group.ended
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # A compiler driver starts others, which would go on without it.
+    # A compiler driver starts child processes, which would outlive it.
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -117,10 +118,18 @@ def run(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run `command` in `directory`, adding its output to `log`. environment: what differs from this process's.
+    """Run a command.
 
-    Raises BuildError with the end of the log if the command fails, and ends it with all of its children if it takes
-    longer than `seconds`. The error is `transient` if time, memory or disk did not suffice, or if a signal ended it.
+    Args:
+        command: Program and arguments.
+        directory: Working directory.
+        log: File that gets the output appended.
+        seconds: Time limit, after which the command and its children are killed.
+        environment: Variables that differ from this process's.
+
+    Raises:
+        BuildError: The command fails; has the end of the log. Transient if time, memory or disk did not suffice, or if
+            a signal ended the command.
     """
     start = time.perf_counter()
     with log.open("ab") as output:
@@ -163,7 +172,7 @@ def run(
 
 
 def _tail(log: Path, start: int) -> str:
-    """The last of what was written to a log since `start`."""
+    """Return the end of what was written to a log since `start`."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(start, size - SHOWN_CHARACTERS))

@@ -1,10 +1,9 @@
-"""A progress bar for builds that take long.
+"""Progress bar of long builds.
 
     with building("add-1024bf16-1024bf16-1024bf16"):
         compile()
 
-It appears on a terminal, or in a notebook with ipywidgets, two seconds after the first of the builds began, and
-nowhere else.
+It appears two seconds after the first build began, on a terminal or in a notebook with ipywidgets.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from npu_tensor._util.forks import in_child, new_lock
 __all__ = ["building"]
 
 PATIENCE: Final = 2.0
-"""Seconds that people wait without asking what goes on."""
+"""Seconds from the start of a build until the bar appears."""
 
 
 class _Builds:
-    """The builds of this process: how many began and ended since none was going on, and the bar that shows them."""
+    """Running builds of this process, and their progress bar."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
         self.start_anew()
 
     def start_anew(self) -> None:
-        """No build is going on: also what holds in a forked process, in which the threads of the bar do not exist."""
+        """Forget all builds, as in a forked process, which has no threads for the bar."""
         self._running: list[str] = []
         self._total = 0
         self._timer: threading.Timer | None = None
@@ -68,7 +67,7 @@ class _Builds:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         if _in_notebook() and find_spec("ipywidgets") is None:
-            return  # what rich draws with there
+            return  # rich needs it there
         console = Console(file=None if _in_notebook() else sys.stderr)
         if not (console.is_terminal or console.is_jupyter):
             return
@@ -98,7 +97,7 @@ in_child(_builds.start_anew)
 
 @contextmanager
 def building(name: str) -> Iterator[None]:
-    """Count the block as a build of this kernel."""
+    """Show the block as a build of a kernel."""
     _builds.begin(name)
     try:
         yield

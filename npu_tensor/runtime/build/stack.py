@@ -1,4 +1,4 @@
-"""Whether the stacks of a design's cores are as large as the compiler's figures demand.
+"""Check of the stacks of a design's cores against the compiler's figures.
 
     depths = call_depths(Path("source.o"))   # {"nt_map": 1408}, from source.o and the source.su beside it
     check_stacks(design, depths)
@@ -24,7 +24,7 @@ from npu_tensor.errors import BuildError
 __all__ = ["FLAGS", "OUTSIDE", "call_depths", "check_stacks"]
 
 FLAGS: Final = ("-fstack-usage", "-ffunction-sections")
-"""Of the compiler: frames into NAME.su, and a section for each function, so that every call is a relocation."""
+"""Flags of the compiler: frames into NAME.su, and a section for each function, so that every call is a relocation."""
 
 OUTSIDE: Final = 256
 """Bytes for what no object of ours has: up to 64 of `_main_init` (aiecc's StackSizeAnalysis.cpp), the core's own loop
@@ -46,7 +46,7 @@ _SYMBOLS, _RELOCATIONS, _EXECUTABLE, _FUNCTION = 2, 4, 4, 2
 
 
 def call_depths(object_file: Path) -> dict[str, float]:
-    """Bytes of stack that each function of an object takes with what it calls; infinity for one that calls itself.
+    """Return the stack of each function of an object with its callees, in bytes; infinity for recursive functions.
 
     Without a .su file there are no figures: empty.
     """
@@ -85,7 +85,7 @@ def call_depths(object_file: Path) -> dict[str, float]:
 
 
 def check_stacks(design: Design, depths: Mapping[str, float]) -> None:
-    """Raises BuildError, which names the core and the function, if a call may take more than a core has for it."""
+    """Raise BuildError, which names the core and the function, if a call may need more stack than a core has."""
     for worker in design.workers:
         called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)}
         deepest = max(called, key=lambda name: depths.get(name, 0), default="")

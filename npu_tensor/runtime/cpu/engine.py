@@ -1,4 +1,4 @@
-"""From LLVM IR text to machine code: a just-in-time compiler with a cache of object files.
+"""Just-in-time compiler from LLVM IR text to machine code, with a cache of object files.
 
     target = host_target()
     engine = Engine(target.create_target_machine(), f"{target.cpu} {target.feature_string}", cache_dir)
@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
-import os
 import sys
 import threading
 import time
@@ -35,61 +34,12 @@ from npu_tensor import events
 from npu_tensor._util.forks import held_at_fork
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store.directories import not_kept, readable, writable
-from npu_tensor.runtime.store.files import DAMAGED, OBJECT_SUFFIX, Damage, read_object, write_object
-from npu_tensor.runtime.store.upkeep import clear_once, wrote
+from npu_tensor.runtime.store.store import Store
 
-__all__ = ["Address", "Engine", "EngineStatistics", "ObjectCache"]
-
+__all__ = ["Address", "Engine", "EngineStatistics"]
 
 SPARE_MAPPINGS: Final = 8
 """Linking a module takes 2 for good and some more for a moment."""
-
-
-class ObjectCache:
-    """Object files by key, in a directory below that of the cache. directory: None to keep nothing.
-
-    damaged: how many files were found that were not what had been written.
-    """
-
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = None if directory is None else directory.absolute()
-        self.damaged = 0
-
-    def load(self, key: str) -> bytes | None:
-        """The object, or None when there is none or it is damaged; a damaged file is moved aside."""
-        if self._directory is None:
-            return None
-        clear_once(self._directory.parent)
-        for root in readable(self._directory.parent):
-            path = root / self._directory.name / (key + OBJECT_SUFFIX)
-            try:
-                data = read_object(path)
-            except OSError:
-                continue
-            except Damage:
-                self.damaged += 1
-                with suppress(OSError):  # Another process was faster, or the directory is read-only.
-                    os.replace(path, path.with_suffix(DAMAGED))
-                continue
-            with suppress(OSError):  # For the order of eviction. Read-only, or just removed.
-                os.utime(path)
-            return data
-        return None
-
-    def store(self, key: str, data: bytes) -> None:
-        """Keep the object; give up the cache on failure."""
-        if self._directory is None:
-            return
-        root = self._directory.parent
-        try:
-            root = writable(root)
-            write_object(root / self._directory.name / (key + OBJECT_SUFFIX), data)
-        except OSError as error:
-            self._directory = None
-            not_kept(root, error)
-        else:
-            wrote(root, len(data))
 
 
 # All of llvmlite works in one LLVM context, so one lock serves every engine. Holding it across fork() gives
@@ -97,8 +47,11 @@ class ObjectCache:
 _lock = threading.RLock()
 held_at_fork(_lock)
 
-# Format of the cached object files: functions are named as in the IR, and the checksum covers the key.
-_FORMAT: Final = "3"
+_FORMAT: Final = "4"
+"""Version of the cached object files, part of every key: functions are named as in the IR."""
+_FOLDER: Final = f"cpu-llvmlite{llvmlite.__version__}"
+_NAME: Final = "object"
+_SUFFIX: Final = ".o"
 
 
 class Address(int):
@@ -130,7 +83,6 @@ class EngineStatistics:
     compile_seconds: float = 0.0  # for parsing and code generation
     memory_hits: int = 0
     disk_hits: int = 0
-    damaged_entries: int = 0
 
 
 class Engine:
@@ -138,7 +90,7 @@ class Engine:
 
     target_machine  made for JIT code. The engine keeps it alive.
     key             describes the target machine: CPU name and feature string. Part of every cache key.
-    cache_dir       directory of the object files; made when first needed. None: no cache on disk.
+    cache_dir       directory of the cache; made when first needed. None: no cache on disk.
     """
 
     def __init__(self, target_machine: Any, key: str, cache_dir: Path | None) -> None:
@@ -149,7 +101,7 @@ class Engine:
             self.triple, self._linker = _new_linker(target_machine)
         prefix = "\0".join((_FORMAT, llvmlite.__version__, version, self.triple, key, ""))
         self._key_prefix = prefix.encode()
-        self._objects = ObjectCache(cache_dir)
+        self._store = None if cache_dir is None else Store(cache_dir.absolute())
         # By key: the module, and what keeps its memory.
         self._modules: dict[bytes, tuple[weakref.ref[_Code], llvm.ResourceTracker]] = {}
         self._numbers = itertools.count()
@@ -175,14 +127,25 @@ class Engine:
             if code:
                 self.statistics.memory_hits += 1
                 return code.addresses()
-            stored = self._objects.load(key.hex())
-            self.statistics.damaged_entries = self._objects.damaged
+            stored = self._load_object(key.hex())
             self.statistics.disk_hits += stored is not None
             code, data = self._build(key, stored, ir_text, function_names, symbols or {})
             if stored is None:
-                self._objects.store(key.hex(), data)
+                self._store_object(key.hex(), data)
                 _trim_heap()
             return code.addresses()
+
+    def _load_object(self, key: str) -> bytes | None:
+        entry = None if self._store is None else self._store.get(_FOLDER, _NAME, key)
+        if entry is not None:
+            with suppress(OSError):  # Evicted by another process.
+                return entry.files[_SUFFIX].read_bytes()
+        return None
+
+    def _store_object(self, key: str, data: bytes) -> None:
+        if self._store is not None:
+            with suppress(OSError):  # The code is in memory, so no file is needed.
+                self._store.put(_FOLDER, _NAME, key, {_SUFFIX: data}, {"triple": self.triple})
 
     @uninterrupted
     def _build(

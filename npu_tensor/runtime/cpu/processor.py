@@ -20,7 +20,6 @@ from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 from npu_tensor.runtime.cpu.tuning import bfloat16_unit
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, TileShape, processor_rates
-from npu_tensor.runtime.store.files import OBJECTS
 
 __all__ = ["Processor"]
 
@@ -32,7 +31,7 @@ class Processor:
         self.target = host_target(config.cpu_features)
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
-        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / OBJECTS)
+        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir)
         # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
         # plan is freed.
         self._products = lru_cache(maxsize=1024)(self._new_product)

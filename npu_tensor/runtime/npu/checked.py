@@ -1,59 +1,56 @@
-"""Which kernels gave right results here: each is compared with the CPU first, with one version of XRT and the driver.
-
-The list is a file of keys in the cache, one per driver, with what was found out of the driver itself. Where that can
-only be read, the list goes on in the temporary directory of this user; see `store_directories`.
-"""
+"""Kernels whose results were compared with the CPU's, for one version of XRT and the driver; kept in the cache."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
+from typing import Any, Final
 
-from npu_tensor.config import config
-from npu_tensor.runtime.store.directories import existing, writable
-from npu_tensor.runtime.store.files import read_file
+from npu_tensor.runtime.store.store import store
 
 __all__ = ["CheckedKernels"]
 
+_FOLDER: Final = "npu-checked"
+_FINDINGS: Final = "findings"
+
 
 class CheckedKernels:
-    """The keys of checked kernels, and findings: words by name.
+    """Keys of kernels with right results, and findings about the driver.
 
-    driver: what the results of a kernel depend on besides the kernel, as one line.
+    Args:
+        driver: Versions of everything but the kernel that its results depend on.
     """
 
     def __init__(self, driver: str) -> None:
-        self._root = config.cache_dir.absolute()
-        self._name = f"checked-{hashlib.sha256(driver.encode()).hexdigest()[:16]}.txt"
-        self._keys: set[str] = set()
-        self.findings: dict[str, str] = {}
-        for directory in existing(self._root):
-            with suppress(OSError, UnicodeDecodeError):
-                lines = read_file(directory / self._name).decode("ascii").split()
-                self._keys.update(line for line in lines if "=" not in line)
-                self.findings |= dict(line.split("=", 1) for line in lines if "=" in line)  # The latest holds.
+        self._driver = driver
+        self._known: set[str] = set()
+        self.findings: dict[str, str] = dict(self._load(_FINDINGS) or {})
+        """Findings by name."""
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._keys
+    def __contains__(self, kernel: str) -> bool:
+        if kernel not in self._known and self._load(kernel) is not None:
+            self._known.add(kernel)
+        return kernel in self._known
 
-    def add(self, key: str) -> None:
-        """Note that a kernel gave the right result."""
-        if key not in self._keys:
-            self._keys.add(key)
-            self._append(key)
+    def add(self, kernel: str) -> None:
+        """Note that a kernel, given by its key, had the right result."""
+        if kernel not in self:
+            self._known.add(kernel)
+            self._store(kernel, {})
 
     def note(self, name: str, finding: str) -> None:
-        """Note something of the driver, in place of what was known. Both are words without "=" and spaces."""
+        """Set a finding about the driver."""
         if self.findings.get(name) != finding:
             self.findings[name] = finding
-            self._append(f"{name}={finding}")
+            self._store(_FINDINGS, self.findings)
 
-    def _append(self, line: str) -> None:
-        with suppress(OSError):
-            path = writable(self._root) / self._name
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
-            try:
-                os.write(descriptor, f"{line}\n".encode())  # One call: processes that append do not mix their lines.
-            finally:
-                os.close(descriptor)
+    def _key(self, name: str) -> str:
+        return hashlib.sha256(f"{self._driver}\0{name}".encode()).hexdigest()
+
+    def _load(self, name: str) -> dict[str, Any] | None:
+        entry = store.get(_FOLDER, name, self._key(name))
+        return None if entry is None else entry.description["made_from"]
+
+    def _store(self, name: str, fields: dict[str, str]) -> None:
+        with suppress(OSError):  # The process still knows it.
+            store.put(_FOLDER, name, self._key(name), {}, fields)

@@ -25,7 +25,7 @@ from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.shared_tiles import share_configurations
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
 __all__ = ["NpuDevice"]

@@ -17,7 +17,8 @@ from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_de
 from npu_tensor.runtime.npu.launch_plan import launch_single_kernel
 from npu_tensor.runtime.npu.packing import word
 from npu_tensor.runtime.rates import too_long
-from npu_tensor.runtime.store.requests import Artifact, Request
+from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Cost, Step, Task
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.files import read_file
-from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.requests import Artifact, kernel_key
+from npu_tensor.runtime.store.requests import kernel_key
+from npu_tensor.runtime.store.store import Artifact, store
 
 __all__ = [
     "CompiledSource",

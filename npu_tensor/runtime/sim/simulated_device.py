@@ -24,7 +24,7 @@ from npu_tensor.runtime.sim import host_backend as host
 from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.simulated_driver import KernelRun, SimulatedDriver, SimulatedProgram
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Step, Task
 
 __all__ = ["SimulatedDevice", "library"]

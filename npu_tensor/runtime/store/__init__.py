@@ -1,1 +1,1 @@
-"""Compiled kernels: requests, the cache on disk, ready kernels, packs, builds in the background."""
+"""Compiled kernels: requests, the cache on disk, kernel directories, packs, builds in the background."""

@@ -1,10 +1,10 @@
-"""Builds that go on while the program does: NPU_TENSOR_JIT=background.
+"""Builds in the background, `NPU_TENSOR_JIT=background`: the program goes on meanwhile.
 
     build = builds.start(key, partial(library.make, request))
-    build.ended, build.error        # False, ""; later True and what the compiler says, if it failed
+    build.ended, build.error        # False, ""; later True and the message of the compiler, if it failed
     finish_builds()
 
-A program that ends does not wait for them: their compilers are ended, and nothing of theirs is left in the cache.
+A program that ends does not wait for them: their compilers are killed, and the cache keeps nothing of them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,23 @@ from npu_tensor.errors import BuildError
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.build.process import ProcessGroup
-    from npu_tensor.runtime.store.requests import Artifact
+    from npu_tensor.runtime.store.store import Artifact
 
 __all__ = ["Build", "Builds", "builds", "finish_builds"]
 
 END_SECONDS: Final = 5.0
-"""How long a program that ends waits for its builds to clean up, once their compilers are killed."""
+"""Seconds for which a program that ends waits for its builds to clean up, once their compilers are killed."""
 
 
 class Build:
-    """A kernel that is being built. Once that has ended: artifact, or error: why it failed. reported: to the user.
+    """One build of a kernel.
 
-    transient: whether it failed for a reason that may not come again.
+    Attributes:
+        ended: True if the build has ended; then it has an artifact or an error.
+        artifact: The kernel.
+        error: Reason of the failure.
+        transient: True if the reason may not come again.
+        reported: True if the user has been warned of the failure.
     """
 
     __slots__ = ("artifact", "ended", "error", "reported", "transient")
@@ -53,7 +58,8 @@ class Build:
 class Builds:
     """The builds of this process, each key once; `config.build_jobs` at a time.
 
-    finished: how many have ended, well or not. What was planned while it had another value may be planned better now.
+    Attributes:
+        finished: Number of builds that have ended. When it changes, new plans may be better than existing ones.
     """
 
     def __init__(self) -> None:
@@ -62,7 +68,7 @@ class Builds:
         self.start_anew()
 
     def start_anew(self) -> None:
-        """Forget all builds: also what holds in a forked process, in which their threads do not exist."""
+        """Forget all builds, as in a forked process, which has no threads for them."""
         for build in self._known.values():
             build.ended = True
         self.finished += len(self._known)
@@ -73,7 +79,7 @@ class Builds:
         self._threads: set[threading.Thread] = set()
 
     def take(self, key: str) -> Artifact | None:
-        """What the build of a key has made. It is then forgotten, and `start` would build again."""
+        """Return the kernel that a build has made and forget the build, or return None."""
         build = self._known.get(key)
         if build is None or build.artifact is None:
             return None
@@ -85,9 +91,13 @@ class Builds:
         self._known.pop(key, None)
 
     def start(self, key: str, make: Callable[[], Artifact]) -> Build:
-        """Have another thread call `make`, or return the build of this key that was started before.
+        """Call `make` in another thread, unless there is a build of this key already.
 
-        Raises BuildError if there can be no more threads.
+        Returns:
+            The new or the existing build.
+
+        Raises:
+            BuildError: No thread can be started.
         """
         with self._changed:
             known = self._known.get(key)
@@ -95,7 +105,7 @@ class Builds:
                 return known
             self._group = self._group or _new_group()
             if len(self._threads) < (config.build_jobs or available_cores()):
-                # Daemons: at the end of the program Python waits for all others before it calls `end`.
+                # Daemons: at the end of the program Python joins all other threads before it calls `end`.
                 thread = threading.Thread(target=self._work, args=(self._group,), name="npu_tensor build", daemon=True)
                 try:
                     if sys.is_finalizing():  # `start` would wait forever.
@@ -115,7 +125,7 @@ class Builds:
             self._run(*job)
 
     def _next(self, group: ProcessGroup) -> tuple[Build, Callable[[], Artifact]] | None:
-        """What this thread is to build; None if it is not needed any more."""
+        """Return the next build of this thread; None if the thread should end."""
         with self._changed:
             if self._waiting and not group.ended:
                 return self._waiting.popleft()
@@ -126,7 +136,7 @@ class Builds:
     def _run(self, build: Build, make: Callable[[], Artifact]) -> None:
         try:
             build.artifact = make()
-        except BaseException as error:  # Whatever it is, the program goes on without the kernel.
+        except BaseException as error:  # The program goes on without the kernel in any case.
             build.error = str(error) or type(error).__name__
             build.transient = isinstance(error, BuildError) and error.transient
         build.ended = True
@@ -134,13 +144,13 @@ class Builds:
             self.finished += 1
 
     def finish(self) -> None:
-        """Return when nothing is being built. In the thread of a build it returns at once."""
+        """Wait until no kernel is being built. The thread of a build does not wait."""
         with self._changed:
             if threading.current_thread() not in self._threads:
                 self._changed.wait_for(lambda: not self._threads)
 
     def end(self) -> None:
-        """End all builds, those that wait too, and give them a moment to remove their files."""
+        """End running and waiting builds, and give them a moment to remove their files."""
         with self._changed:
             self._waiting.clear()
             threads = tuple(self._threads)
@@ -163,9 +173,9 @@ in_child(builds.start_anew)
 
 
 def finish_builds() -> None:
-    """Wait until no kernel is being built; what runs next uses all that were built.
+    """Wait until no kernel is being built; later runs use all that were built.
 
-    Only NPU_TENSOR_JIT=background builds while the program goes on. A kernel that could not be built is a warning of
-    the next run that wants it, not an error here.
+    Builds go on in the background only with `NPU_TENSOR_JIT=background`. A kernel that cannot be built causes a warning
+    in the next run that needs it, not an error here.
     """
     builds.finish()

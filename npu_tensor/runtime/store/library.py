@@ -1,4 +1,4 @@
-"""Where a kernel comes from: memory, directories of ready kernels, those of the package last, the cache, a build.
+"""Search for kernels: in memory, kernel directories, the cache; otherwise they are built.
 
 Example:
     library = KernelLibrary(HostBackend())
@@ -22,27 +22,28 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
 from npu_tensor.runtime.store.background import Build, builds
-from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.ready_kernels import KernelDirectory, ready_directories
-from npu_tensor.runtime.store.requests import AnyRequest, Artifact, Backend, Unit, description, folder, kernel_key
+from npu_tensor.runtime.store.kernel_directory import KernelDirectory, kernel_directories
+from npu_tensor.runtime.store.requests import AnyRequest, Backend, Unit, description, folder, kernel_key
+from npu_tensor.runtime.store.store import Artifact, store
 
 __all__ = ["KernelLibrary"]
 
 
 class KernelLibrary:
-    """Finds or builds the kernels of one back end. Safe to use from several threads."""
+    """The kernels of one back end. Safe to use from several threads."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._directories: dict[Path, KernelDirectory] = {}
-        # By identity, as long as the configuration lives: hashing it takes longer than all else here.
+        # By the identity of a living configuration: hashing one takes longer than the rest of a look-up.
         self._found: dict[int, tuple[ref[Unit], Artifact | BuildError | Build]] = {}
 
     def find(self, request: AnyRequest) -> Artifact:
-        """The kernel's files; built if they are nowhere. The same configuration is looked up once.
+        """Return the files of a kernel, which is built if there are none. Each configuration is looked up once.
 
-        Raises BuildError with every place that was tried, and with what the compiler says if it was asked. With
-        NPU_TENSOR_JIT=background it does not wait for a compiler: the error of what is being built is `pending`.
+        Raises:
+            BuildError: The kernel cannot be built; names every place that was searched. With
+                `NPU_TENSOR_JIT=background`, it is `pending` while the kernel is being built.
         """
         known = self._known(request)
         if known is None:
@@ -56,7 +57,7 @@ class KernelLibrary:
         return known
 
     def _known(self, request: AnyRequest) -> Artifact | BuildError | Build | None:
-        """What was found for what is to be built; a build while it goes on and nobody is to wait for it."""
+        """Return the result of an earlier look-up, or a running build if the caller must not wait."""
         unit = self.backend.unit(request.design)
         reference, known = self._found.get(id(unit), (None, None))
         if reference is None or reference() is not unit:
@@ -70,10 +71,10 @@ class KernelLibrary:
         self._found[identity] = (ref(unit, lambda _: self._found.pop(identity, None)), found)
 
     def prepare(self, requests: Sequence[AnyRequest]) -> None:
-        """Find these kernels, several at once; those that cannot be built fail when `find` is asked for them next.
+        """Look up several kernels at once; those that fail raise in the next `find`.
 
-        What failed before is tried again. What was begun ends with this call, also if an exception such as
-        KeyboardInterrupt ends it; with NPU_TENSOR_JIT=background it goes on instead.
+        Kernels that failed are looked up again. An exception such as KeyboardInterrupt ends the builds. With
+        `NPU_TENSOR_JIT=background`, builds go on after this call.
         """
         unknown = {
             id(self.backend.unit(request.design)): request
@@ -84,79 +85,86 @@ class KernelLibrary:
             return
         if config.jit == "background":
             for request in unknown.values():
-                self._settle(self.backend.unit(request.design), partial(self._look_up, request))
+                self._remember_result(request, partial(self._look_up, request))
             return
         with build_threads() as threads:
             started = [(request, threads.submit(self._look_up, request)) for request in unknown.values()]
             for request, build in started:
-                self._settle(self.backend.unit(request.design), build.result)
+                self._remember_result(request, build.result)
 
-    def _settle(self, unit: Unit, find: Callable[[], Artifact]) -> None:
-        """Remember what `find` returns or how it fails."""
+    def _remember_result(self, request: AnyRequest, find: Callable[[], Artifact]) -> None:
+        """Remember the result or the error of `find`."""
+        unit = self.backend.unit(request.design)
         try:
             self._remember(unit, find())
         except BuildError as error:
-            if not error.pending:  # then its Build is known
-                self._remember(unit, _with(error))  # a copy: its traceback would keep the design
+            if not error.pending:  # The Build is known already.
+                self._remember(unit, _with(error))  # A copy: the traceback would keep the design.
 
     def make(self, request: AnyRequest, force: bool = False) -> Artifact:
-        """The kernel from the cache, or built here, even if building is off for programs.
+        """Return a kernel from the cache, or build it, even if `NPU_TENSOR_JIT=off`.
 
-        force: whether to build it anew in any case. Raises BuildError, also without a compiler.
+        Args:
+            request: Kernel to make.
+            force: Build it even if it is in the cache.
+
+        Raises:
+            BuildError: There is no compiler, or the kernel cannot be built.
         """
         described = description(request, self.backend)
-        place, key = folder(request.design.array.arch, self.backend), kernel_key(described)
-        artifact = None if force else self._cached(request, place, key)
+        key = kernel_key(described)
+        artifact = None if force else self._cached(request, key)
         if artifact is not None:
             return artifact
         self._need_compiler()
         with building(request.name):
-            return self._build(request, place, key, described, force)
+            return self._build(request, key, described, force)
 
     def ready(self, request: AnyRequest) -> Artifact | None:
-        """The kernel's files if they are somewhere; nothing is built."""
+        """Return a kernel that exists already, or None."""
         known = self._known(request)
         if isinstance(known, Artifact):
             return known
-        place, key = folder(request.design.array.arch, self.backend), kernel_key(description(request, self.backend))
-        ready = self._precompiled(request, []) or self._cached(request, place, key)
+        key = kernel_key(description(request, self.backend))
+        ready = self._precompiled(request, []) or self._cached(request, key)
         if ready is not None:
             self._remember(self.backend.unit(request.design), ready)
         return ready
 
-    def _precompiled(self, request: AnyRequest, tried: list[str]) -> Artifact | None:
-        """The kernel from a directory of ready kernels. tried: is told why the others do not have it."""
-        for directory in self._kernel_directories():
+    def _precompiled(self, request: AnyRequest, reasons: list[str]) -> Artifact | None:
+        """Return the kernel from a kernel directory, or append the reason of each directory."""
+        for path in kernel_directories():
+            directory = self._directories.setdefault(path, KernelDirectory(path))
             ready = directory.look_up(request, self.backend)
             if isinstance(ready, Artifact):
-                _emit_hit(request, ready, str(directory.root))
+                _emit_hit(request, ready, str(path))
                 return ready
-            tried.append(ready)
+            reasons.append(ready)
         return None
 
     def _look_up(self, request: AnyRequest) -> Artifact:
-        tried: list[str] = []
-        if (ready := self._precompiled(request, tried)) is not None:
+        reasons: list[str] = []
+        if (ready := self._precompiled(request, reasons)) is not None:
             return ready
         try:
             return self.make(request) if config.jit == "wait" else self._find_without_waiting(request)
         except BuildError as error:
-            if not tried or error.pending:
+            if not reasons or error.pending:
                 raise
-            raise _with(error, *tried) from None
+            raise _with(error, *reasons) from None
 
     def _find_without_waiting(self, request: AnyRequest) -> Artifact:
-        """The kernel from the cache. Raises BuildError; where building is not off, a build is then under way."""
+        """Return the kernel from the cache. Raises BuildError; a build may then be under way."""
         described = description(request, self.backend)
-        place, key = folder(request.design.array.arch, self.backend), kernel_key(described)
-        background = builds.take(key)  # First: what ends after this is found in the cache.
-        cached = self._cached(request, place, key)
+        key = kernel_key(described)
+        background = builds.take(key)  # Before the cache, which has everything that is built later.
+        cached = self._cached(request, key)
         if cached is not None:
             return cached if background is None else cached._replace(origin=background.origin)
         if config.jit == "off":
             raise BuildError("building is off (NPU_TENSOR_JIT=off); not in the cache")
         self._need_compiler()
-        build = builds.start(key, partial(self._build, request, place, key, described, False))
+        build = builds.start(key, partial(self._build, request, key, described, False))
         if not build.error:
             self._remember(self.backend.unit(request.design), build)
             raise _pending(request)
@@ -172,16 +180,13 @@ class KernelLibrary:
         if missing is not None:
             raise BuildError(missing)
 
-    def _cached(self, request: AnyRequest, place: str, key: str) -> Artifact | None:
-        artifact = store.load(place, request.design.name, key)
+    def _cached(self, request: AnyRequest, key: str) -> Artifact | None:
+        artifact = store.get(folder(request.design.array.arch, self.backend), request.design.name, key)
         if artifact is not None:
             _emit_hit(request, artifact, "cache")
         return artifact
 
-    def _kernel_directories(self) -> Sequence[KernelDirectory]:
-        return [self._directories.setdefault(path, KernelDirectory(path)) for path in ready_directories()]
-
-    def _build(self, request: AnyRequest, place: str, key: str, described: dict[str, Any], force: bool) -> Artifact:
+    def _build(self, request: AnyRequest, key: str, described: dict[str, Any], force: bool) -> Artifact:
         def build(directory: Path) -> dict[str, Path]:
             start = time.perf_counter()
             if events.listeners:
@@ -197,6 +202,7 @@ class KernelLibrary:
                     seconds = time.perf_counter() - start
                     events.emit(events.BuildFinished(request.name, key, self.backend.name, seconds, failed))
 
+        place = folder(request.design.array.arch, self.backend)
         artifact, new = store.get_or_build(place, request.design.name, key, build, described, force)
         if new and config.jit_verbose:
             print(f"{request.name}: {', '.join(map(str, artifact.files.values()))}", file=sys.stderr)
@@ -208,7 +214,7 @@ def _pending(request: AnyRequest) -> BuildError:
 
 
 def _with(error: BuildError, *reasons: str) -> BuildError:
-    """The error with further reasons behind its text."""
+    """Return a copy of an error with further reasons after its message."""
     return BuildError("; ".join((str(error), *reasons)), transient=error.transient)
 
 

@@ -1,99 +1,198 @@
-"""What is thrown out of the cache: on demand, and when it has grown too large.
+"""The size of the cache: what lies in it, clearing on demand, and eviction of the least recently used entries.
 
     removed = clear(root, "add-*")
     removed = collect(root, limit=500_000_000)
 
-Everything but `clear_everything` removes only what `scan` sees, and leaves alone what somebody is building. A kernel
-that a process uses may be removed: it is in that process's memory.
+Everything but `clear_everything` removes only files with names that the cache itself makes, follows no links, and
+leaves alone what another process is building. Removing a kernel in use is safe: it is in its process's memory.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import json
 import math
 import os
 import re
-import shutil
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from npu_tensor import events
 from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.config import CACHE_CLEARED, config, user_temporary_path
+from npu_tensor.config import CACHE_CLEARED, config
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store.contents import File, Leftover, StoredItem, describe, scan
-from npu_tensor.runtime.store.directories import SCRATCH_PREFIX, writable
-from npu_tensor.runtime.store.files import DAMAGED, LOCKS, locked
+from npu_tensor.runtime.store.directories import writable
+from npu_tensor.runtime.store.files import DESCRIPTION, LOCKS, SUFFIX, TEMPORARY, Damage, locked, read_entry
 
-__all__ = ["Removed", "clear", "clear_everything", "clear_once", "collect", "wrote"]
+__all__ = [
+    "FOLDER",
+    "Removed",
+    "StoredItem",
+    "clear",
+    "clear_everything",
+    "clear_once",
+    "collect",
+    "describe",
+    "scan",
+    "verify",
+    "wrote",
+]
 
-_CHECKED: Final = re.compile(r"checked-[0-9a-f]{16}\.txt")
-"""What `xrt.checked` writes: the kernels whose results were compared with the CPU's."""
+FOLDER: Final = re.compile(r"[a-z0-9]+-[A-Za-z0-9._+-]+")
+"""Names of the folders in a cache: generation of the array or "cpu", and toolchain."""
+_FILE: Final = re.compile(
+    rf"(?P<stem>[A-Za-z0-9._+-]+_(?P<key>[0-9a-f]{{16}}))(?P<suffix>{SUFFIX.pattern})(?P<temporary>{TEMPORARY.pattern})?"
+)
 _LOCK: Final = re.compile(r"([0-9a-f]{16}|upkeep)\.lock")
 _UPKEEP: Final = "upkeep"
-_SCRATCH: Final = re.compile(rf"{SCRATCH_PREFIX}(\d+)-\w+")
 
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
-_LEFTOVER_AGE: Final = _HOUR  # Longer than it takes to write an entry.
-_DAMAGED_AGE: Final = 7 * _DAY  # Long enough for somebody to look at it.
-_SCRATCH_AGE: Final = _DAY  # Longer than any build; where the process lives in another container, its id says nothing.
+_LEFTOVER_AGE: Final = _HOUR  # Longer than writing an entry takes.
 
-_SPARED: Final = 60.0  # What was used this many seconds ago may be about to be opened.
+_SPARED: Final = 60.0
+"""Entries used within these seconds stay: a process may be about to open their files."""
 
 _EVICT_DOWN_TO: Final = 0.9
-_CHECK_AFTER: Final = 1 / 16  # Of the limit: what one process writes before it looks at the size again.
+_CHECK_AFTER: Final = 1 / 16
+"""Fraction of the limit that a process writes before it looks at the size again."""
 
 _written: dict[Path, int] = {}
 _written_lock = new_lock()
 
 
-@dataclass
-class Removed:
-    """What was thrown out. entries: kernels, failed builds and objects; files, and their bytes, also of what was none
-    of these. busy: locks that somebody held, with the files they protect.
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """Files of one stem in a cache: an entry, or what a process that was killed has left of one.
+
+    Attributes:
+        folder: Directory of the files.
+        stem: Start of their names.
+        key: First digits of the key.
+        files: Size and modification time, in seconds since 1970, by path.
+        used: Time of the last use; None without a description.
     """
+
+    folder: Path
+    stem: str
+    key: str
+    files: dict[Path, tuple[int, float]]
+    used: float | None
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(size for size, _ in self.files.values())
+
+    @property
+    def description(self) -> Path:
+        """File of the description."""
+        return self.folder / (self.stem + DESCRIPTION)
+
+    def is_older(self, moment: float) -> bool:
+        """True if no file was written after `moment`."""
+        return all(modified < moment for _, modified in self.files.values())
+
+
+def scan(root: Path) -> tuple[list[StoredItem], list[StoredItem]]:
+    """Return the entries of a cache, the least recently used first, and the leftovers. Raises OSError."""
+    entries: list[StoredItem] = []
+    leftovers: list[StoredItem] = []
+    for folder in _folders(root):
+        groups: defaultdict[tuple[str, str, str], dict[Path, tuple[int, float]]] = defaultdict(dict)
+        for match, path, status in _files(folder):
+            temporary = match["temporary"] or ""
+            groups[match["stem"], match["key"], temporary][path] = status.st_size, status.st_mtime
+        for (stem, key, temporary), files in groups.items():
+            described = files.get(folder / (stem + DESCRIPTION))
+            item = StoredItem(folder, stem, key, files, None if described is None else described[1])
+            (leftovers if temporary or described is None else entries).append(item)
+    entries.sort(key=lambda item: item.used or 0.0)
+    return entries, leftovers
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        with os.scandir(root) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [root / name for name in found if FOLDER.fullmatch(name)]
+
+
+def _files(folder: Path) -> Iterator[tuple[re.Match[str], Path, os.stat_result]]:
+    with suppress(PermissionError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _FILE.fullmatch(entry.name)
+            if match and entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):  # Another process has removed it.
+                    yield match, Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def describe(item: StoredItem) -> dict[str, Any]:
+    """Return the description of an entry without verifying it; only its stem if it cannot be read."""
+    with suppress(OSError, ValueError, RecursionError):
+        described = json.loads(item.description.read_bytes())
+        if isinstance(described, dict) and isinstance(described.get("name"), str):
+            return described
+    return {"name": item.stem}
+
+
+def verify(root: Path, item: StoredItem) -> str | None:
+    """Read all files of an entry; return what is wrong with them, or None. An entry that is gone is not wrong."""
+    try:
+        read_entry(item.folder, item.stem)
+    except Damage:
+        # It may be half of what another process is writing. Without a lock there is no such process.
+        with suppress(OSError), locked(root, item.key):
+            return _damage(item)
+        return _damage(item)
+    return None
+
+
+def _damage(item: StoredItem) -> str | None:
+    try:
+        read_entry(item.folder, item.stem)
+    except Damage as damage:
+        return str(damage)
+    return None
+
+
+@dataclass(slots=True)
+class Removed:
+    """Count of what was removed: entries, files and their bytes. `busy` counts entries whose locks were held."""
 
     entries: int = 0
     files: int = 0
     bytes: int = 0
     busy: int = 0
 
-    def unlink(self, *files: File) -> None:
-        """Remove files; somebody may have been faster. Raises OSError."""
-        for file in files:
-            with suppress(FileNotFoundError):
-                file.path.unlink()
-                self.files += 1
-                self.bytes += file.bytes
+    def unlink(self, path: Path, size: int) -> None:
+        """Remove a file unless another process was faster. Raises OSError."""
+        with suppress(FileNotFoundError):
+            path.unlink()
+            self.files += 1
+            self.bytes += size
 
-    def remove(self, root: Path, item: StoredItem, only_unchanged: bool = False) -> None:
-        """Remove a whole item; with `only_unchanged`, not if it has been used or built anew since it was seen."""
-        if item.is_object:  # One file, and without a lock.
-            self.unlink(*item.files)
-            self.entries += 1
-            return
-        first = item.files[0]
-        try:
-            with locked(root, first.key, wait=False):
-                if not only_unchanged or _modified(first.path) == first.modified:
-                    self.unlink(*item.files)
-                    self.entries += 1
-        except BlockingIOError:
-            self.busy += 1
+    def remove(self, root: Path, item: StoredItem, only_unchanged: bool = True) -> None:
+        """Remove all files of an item.
 
-    def remove_leftover(self, root: Path, leftover: Leftover) -> None:
-        """Remove a file unless it is part of an entry by now."""
-        file, sidecar = leftover
+        With `only_unchanged`, an item stays if it has been used, built or completed since it was seen.
+        """
         try:
-            with locked(root, file.key, wait=False):
-                if _modified(file.path) == file.modified and not (sidecar and sidecar.exists()):
-                    self.unlink(file)
+            with locked(root, item.key, wait=False):
+                temporary = item.used is None and any(TEMPORARY.search(path.name) for path in item.files)
+                if only_unchanged and not temporary and _modified(item.description) != item.used:
+                    return
+                for path, (size, _) in sorted(item.files.items(), key=lambda file: file[0] != item.description):
+                    self.unlink(path, size)
+                self.entries += item.used is not None
         except BlockingIOError:
             self.busy += 1
 
@@ -106,36 +205,36 @@ def _modified(path: Path) -> float | None:
 
 
 def clear(root: Path, pattern: str | None = None) -> Removed:
-    """Remove the kernels and failed builds whose name matches a glob pattern, or all files of the cache.
+    """Remove the entries whose name matches a glob pattern, or everything that the cache has written.
 
-    Raises ArgumentError if nothing is ever cleared in such a directory, OSError if it cannot be written.
+    Raises:
+        ArgumentError: The directory is one that is never cleared.
+        OSError: The directory cannot be written.
     """
     _refuse(root)
-    removed, contents = Removed(), scan(root)
-    for item in contents.items:
-        if pattern is None or fnmatch.fnmatchcase((describe(item) or {}).get("name", ""), pattern):
-            removed.remove(root, item)
+    removed = Removed()
+    entries, leftovers = scan(root)
+    for item in entries:
+        if pattern is None or fnmatch.fnmatchcase(describe(item)["name"], pattern):
+            removed.remove(root, item, only_unchanged=False)
     if pattern is None:
-        for leftover in contents.leftovers:
-            removed.remove_leftover(root, leftover)
-        for path in root.glob("checked-*.txt"):
-            if _CHECKED.fullmatch(path.name):
-                removed.unlink(File(path, "", path.lstat().st_size, 0.0))
+        for item in leftovers:
+            removed.remove(root, item)
         _remove_locks(root, math.inf)
-        for folder in (*contents.folders, root / LOCKS):
+        for folder in (*_folders(root), root / LOCKS):
             with suppress(OSError):  # Not empty.
                 folder.rmdir()
     return removed
 
 
 def clear_everything(root: Path) -> Removed:
-    """Remove whatever is below a directory, whoever made it. Raises as `clear` does."""
+    """Remove all files below a directory, also those of other programs. Raises as `clear` does."""
     _refuse(root)
     removed = Removed()
     for directory, folders, files in os.walk(root, topdown=False):
         for name in files:
             path = Path(directory, name)
-            removed.unlink(File(path, "", path.lstat().st_size, 0.0))
+            removed.unlink(path, path.lstat().st_size)
         for name in folders:
             path = Path(directory, name)
             path.unlink() if path.is_symlink() else path.rmdir()
@@ -157,7 +256,7 @@ def _refuse(root: Path) -> None:
 
 
 def clear_once(root: Path) -> None:
-    """Clear the cache if NPU_TENSOR_CACHE_CLEAR asks for that and neither this process nor its parents did it yet."""
+    """Clear the cache if `NPU_TENSOR_CACHE_CLEAR` is set and neither this process nor its parents did it yet."""
     if not config.cache_clear:
         return
     cleared = os.environ.get(CACHE_CLEARED, "")
@@ -173,10 +272,10 @@ def clear_once(root: Path) -> None:
 
 
 def wrote(root: Path, size: int) -> None:
-    """Count what this process adds to a cache, in bytes, and keep the cache below its limit.
+    """Count bytes that this process adds to a cache, and keep the cache below its limit.
 
-    The size is looked at when that much has been written that it may matter, and once a day for the sake of short
-    processes.
+    The size is looked at when this process has written a noticeable part of the limit, and once a day, which covers
+    short processes.
     """
     limit = config.cache_bytes
     with _written_lock:
@@ -185,73 +284,54 @@ def wrote(root: Path, size: int) -> None:
         if not due and _written[root] <= limit * _CHECK_AFTER:
             return
         _written[root] = 0
-    with suppress(OSError):  # Another process is at it, or nothing can be removed here.
+    with suppress(OSError):  # Another process does the same, or nothing can be removed here.
         collect(root, limit, _SPARED)
 
 
 def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
-    """Remove old leftovers, and the least recently used items if all are larger than `limit`, in bytes.
+    """Remove old leftovers, and the least recently used entries if all together exceed a limit.
 
-    spared: items used within the last so many seconds stay in any case.
+    Args:
+        root: Directory of the cache.
+        limit: Bytes. Entries go until nine tenths of it are left.
+        spared: Entries used within these seconds stay in any case.
 
-    Raises OSError if the directory cannot be written; BlockingIOError, one of these, if another process does the same.
+    Raises:
+        OSError: The directory cannot be written.
+        BlockingIOError: Another process collects at the moment.
     """
     removed = Removed()
     with locked(root, _UPKEEP, wait=False):
         os.utime(root / LOCKS / f"{_UPKEEP}.lock")
-        contents = scan(root)
+        entries, leftovers = scan(root)
         now = time.time()
-        for leftover in contents.leftovers:
-            age = _DAMAGED_AGE if leftover.file.path.name.endswith(DAMAGED) else _LEFTOVER_AGE
-            if leftover.file.modified < now - age:
-                removed.remove_leftover(root, leftover)
-        size = sum(item.bytes for item in contents.items)
+        for item in leftovers:
+            if item.is_older(now - _LEFTOVER_AGE):
+                removed.remove(root, item)
+        size = sum(item.bytes for item in entries)
         if size > limit:
-            _evict(root, contents.items, size - _EVICT_DOWN_TO * limit, now - spared, removed)
+            _evict(root, entries, size - _EVICT_DOWN_TO * limit, now - spared, removed)
         _remove_locks(root, now - _DAY)
-        _remove_scratch(now - _SCRATCH_AGE)
     return removed
 
 
-def _evict(root: Path, items: Iterable[StoredItem], surplus: float, before: float, removed: Removed) -> None:
-    """Remove the first items, in all `surplus` bytes, but none that was used between `before` and now.
-
-    What was used in the future was used before the clock was set back.
-    """
-    entries, size, now = removed.entries, removed.bytes, time.time()
-    for item in items:
+def _evict(root: Path, entries: list[StoredItem], surplus: float, before: float, removed: Removed) -> None:
+    """Remove the first entries, `surplus` bytes in all, but none that was used between `before` and now."""
+    number, size, now = removed.entries, removed.bytes, time.time()
+    for item in entries:
         if removed.bytes - size >= surplus:
             break
-        if before < item.used <= now:  # Those of the future come last.
+        if item.used is not None and before < item.used <= now:  # After now: before the clock was set back.
             continue
-        removed.remove(root, item, only_unchanged=True)
-    if removed.entries > entries:
-        events.emit(events.CacheEvicted(removed.entries - entries, removed.bytes - size))
+        removed.remove(root, item)
+    if removed.entries > number:
+        events.emit(events.CacheEvicted(removed.entries - number, removed.bytes - size))
 
 
 def _remove_locks(root: Path, before: float) -> None:
-    """Remove lock files that nobody holds. A process that has one open sees that it is gone, and makes another."""
+    """Remove lock files that no process holds. A process that has one open sees that it is gone and makes another."""
     for path in (root / LOCKS).glob("*.lock"):
         match = _LOCK.fullmatch(path.name)
         if match and (_modified(path) or before) < before:
             with suppress(BlockingIOError), locked(root, match[1], wait=False):
                 path.unlink(missing_ok=True)
-
-
-def _remove_scratch(before: float) -> None:
-    """Remove directories of builds whose process was killed."""
-    for path in user_temporary_path().parent.glob(f"{SCRATCH_PREFIX}*"):
-        match = _SCRATCH.fullmatch(path.name)
-        modified = _modified(path)
-        if match and modified is not None and modified < before and not _is_alive(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)  # Fails where it belongs to another user; follows no link.
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True

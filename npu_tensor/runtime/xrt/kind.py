@@ -90,7 +90,7 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
     import_whole("npu_tensor.runtime.xrt.xrt_device")
     from npu_tensor.runtime.devices.discovery import select
     from npu_tensor.runtime.devices.logical import LogicalDevice
-    from npu_tensor.runtime.store.ready_kernels import no_kernels
+    from npu_tensor.runtime.store.kernel_directory import no_kernels
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice, library
 
     selected = select(uri)

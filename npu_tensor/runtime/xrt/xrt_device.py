@@ -27,7 +27,8 @@ from npu_tensor.runtime.npu.npu_device import NpuDevice
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact, ProgramRequest
+from npu_tensor.runtime.store.requests import ProgramRequest
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.xrt_driver import XrtDriver

@@ -19,7 +19,7 @@ from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import Discovery, discover
 from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store.ready_kernels import no_kernels
+from npu_tensor.runtime.store.kernel_directory import no_kernels
 from npu_tensor.runtime.xrt.bindings import pyxrt
 
 if TYPE_CHECKING:

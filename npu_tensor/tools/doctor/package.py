@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 from npu_tensor._util.units import size
@@ -17,16 +16,11 @@ __all__ = ["cache_directory", "host_cxx", "simulated_npu"]
 
 def cache_directory(_system: System) -> CheckResult:
     """Whether compiled kernels are kept, and how much space they take."""
-    configured = config.cache_dir
+    directory = config.cache_dir
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            directory = writable(configured)
+        writable(directory)
     except OSError as error:
-        return note(f"nothing can be written to {configured}: {error}", *_NOT_KEPT)
-    if directory != configured:
-        warning_text = next((str(warning.message) for warning in caught), f"{directory} instead of {configured}")
-        return note(warning_text, *_NOT_KEPT)
+        return note(f"nothing can be written to {directory}: {error}", *_NOT_KEPT)
     return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
 
 

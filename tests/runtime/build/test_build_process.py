@@ -79,7 +79,7 @@ def test_a_driver_whose_compiler_met_with_an_accident_may_be_started_again(tmp_p
         "ld.lld: error: section '.text' will not fit in region 'program': overflowed by 96 bytes",
     ],
 )
-def test_what_fails_each_time_is_no_accident(tmp_path: Path, said: str) -> None:
+def test_repeatable_failures_are_not_accidents(tmp_path: Path, said: str) -> None:
     with pytest.raises(BuildError) as caught:
         run(python(f"print({said!r}); raise SystemExit(1)"), tmp_path, tmp_path / "build.log", 60)
     assert not caught.value.transient

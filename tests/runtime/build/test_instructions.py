@@ -281,7 +281,7 @@ def test_a_descriptor(pattern: AccessPattern, itemsize: int, fields: tuple[int, 
         (AccessPattern(0, (1, 1, 0, 4), (0, 0, 8, 1)), 4, r"sizes\[1:\] in words is 0, and can be 1 to 4294967295"),
     ],
 )
-def test_what_a_descriptor_cannot_say(pattern: AccessPattern, itemsize: int, message: str) -> None:
+def test_patterns_beyond_a_descriptor(pattern: AccessPattern, itemsize: int, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         buffer_descriptor(pattern, itemsize, 3)
 
@@ -306,12 +306,12 @@ def test_a_parameter_comes_after_larger_buffers() -> None:
     assert predicted(big) == {"limits": 1024 + 2 * 16416 + 32}
 
 
-def test_what_cannot_be_predicted_is_said() -> None:
+def test_unpredictable_addresses_are_errors() -> None:
     with pytest.raises(BuildError, match="which of two buffers of 8 bytes comes first is not known"):
         predicted(copy(AccessPattern.linear(64), words=2))
 
 
-def test_what_a_run_gives_is_a_marker_and_what_the_sequence_gives_is_written() -> None:
+def test_words_of_a_run_are_markers_and_words_of_the_sequence_are_written() -> None:
     design = copy(AccessPattern.linear(64), words=3, values=(7, 0))
     words = instructions(design, {"limits": 0x7000})
     assert words[[8, 14, 20]].tolist() == [marker(0, 0), 7, 0]

@@ -328,7 +328,7 @@ def test_another_installation(
     assert failure(tmp_path / "work").startswith(said)
 
 
-def test_what_mlir_aie_caches_stays_below_the_directory(
+def test_the_cache_of_mlir_aie_stays_below_the_directory(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, str] = {}

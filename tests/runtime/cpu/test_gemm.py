@@ -32,7 +32,6 @@ from npu_tensor.runtime.cpu.gemm_micro import Blocking, choose_unit, usual_block
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 from npu_tensor.runtime.memory import ALIGNMENT
-from npu_tensor.runtime.store.files import OBJECTS
 
 LEVELS = ["", "avx512bf16,avx512vnni", "avx2", "sse2"]
 FLOAT_DTYPES = ["float32", "bfloat16", "float16"]
@@ -51,7 +50,7 @@ class Machine(NamedTuple):
 def machine(level: str) -> Machine:
     target = host_target(level)
     # Products are dropped at once, and most of them have a structure that another one has had.
-    engine = Engine(target.create_target_machine(), target.feature_string, config.cache_dir / OBJECTS)
+    engine = Engine(target.create_target_machine(), target.feature_string, config.cache_dir)
     return Machine(target, engine, Pool(engine))
 
 

@@ -21,7 +21,6 @@ from npu_tensor.runtime.cpu.quantized_product import (
     round_module,
 )
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.store.files import OBJECTS
 
 ROWS, FEATURES = 5, 512
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -42,7 +41,7 @@ def weights_of(dtype: DType) -> Any:
 
 @cache
 def engine(level: str) -> Engine:
-    return Engine(target(level).create_target_machine(), level, config.cache_dir / OBJECTS)  # used again and again
+    return Engine(target(level).create_target_machine(), level, config.cache_dir)  # used again and again
 
 
 def launch(level: str, text: str, pointers: list[Any], meta: Any, items: int) -> None:

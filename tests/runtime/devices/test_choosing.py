@@ -15,8 +15,7 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.store import ready_kernels
-from npu_tensor.runtime.store.ready_kernels import MANIFEST
+from npu_tensor.runtime.store import kernel_directory
 
 
 @pytest.mark.parametrize("given", [None, 3, ["npu"], b"cpu"])
@@ -66,9 +65,9 @@ def test_an_npu_without_kernels_is_refused_in_strict_mode(
 ) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
     monkeypatch.setattr(IronBackend, "toolchain", lambda _: "none")
-    monkeypatch.setattr(ready_kernels, "BUILTIN", tmp_path / "builtin")
+    monkeypatch.setattr(kernel_directory, "BUILTIN", tmp_path / "builtin")
     (tmp_path / "builtin/aie2").mkdir(parents=True)
-    (tmp_path / "builtin/aie2" / MANIFEST).touch()
+    (tmp_path / "builtin/aie2" / "kernel.json").touch()
     with (
         config.scope(kernel_dirs=(), jit=True, cache_path=str(tmp_path), **setting),
         pytest.raises(nt.DeviceError) as raised,

@@ -25,7 +25,7 @@ from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
 from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Kernel
 
 pytestmark = pytest.mark.usefixtures("less_optimised")

@@ -14,8 +14,8 @@ from npu_tensor import events
 from npu_tensor.config import CACHE_CLEARED, config
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store.background import builds
-from npu_tensor.runtime.store.kernel_cache import Store
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.store import Store
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / "temporary"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
-    monkeypatch.setattr(store_directories, "_writable", {})
+    monkeypatch.setattr(store_directories, "_refusals", {})
     monkeypatch.setattr(store_directories, "_own", {})
     monkeypatch.setattr(store_directories, "_warned", set())
     monkeypatch.delenv(CACHE_CLEARED, raising=False)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.store import Store
 
 FOLDER = "aie2p-host-gcc12.2"
 NAME = "add-1024f32-1024f32-1024f32"
@@ -24,7 +23,7 @@ KEY = key_of("a kernel")
 
 
 class Builder:
-    """Builds kernels with given contents, and counts."""
+    """A build with given contents; counts its calls."""
 
     def __init__(self, content: bytes = b"machine code", log: str = "warning: none\n") -> None:
         self.content, self.log, self.calls = content, log, 0
@@ -39,7 +38,7 @@ class Builder:
 
 
 class Failing(Builder):
-    """Fails as told."""
+    """A build that raises an error."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -51,22 +50,22 @@ class Failing(Builder):
 
 
 def put(store: Store, name: str = NAME, key: str = KEY, content: bytes = b"machine code") -> Path:
-    """A new entry; the path of its sidecar."""
+    """Build a new entry and return the path of its description."""
     entry, built = store.get_or_build(FOLDER, name, key, Builder(content), {"design": "a"})
     assert built
     return entry.files[".so"].with_suffix(".json")
 
 
 def write_by_hand(root: Path, name: str, key: str, content: bytes) -> Path:
-    """An entry as another program would write it that follows the description in store_files."""
+    """Write an entry as the documentation of `store.files` describes it."""
     directory = root / FOLDER
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{name}_{key[:16]}.json"
     path.with_suffix(".so").write_bytes(content)
     rest = {
-        "failure": None,
         "files": {".so": {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}},
         "key": key,
+        "made_from": {},
         "name": name,
         "format": 1,
     }
@@ -86,17 +85,13 @@ def names(directory: Path) -> set[str]:
 
 
 def leftovers(root: Path) -> set[str]:
-    """Names of what is neither an entry's file nor a lock."""
-    return {path.name for path in root.rglob("*") if re.search(r"\.temporary|\.damaged", path.name)}
+    """Names of files that a killed writer has left."""
+    return {path.name for path in root.rglob("*.temporary")}
 
 
 def below_a_file(tmp_path: Path) -> Path:
     (tmp_path / "file").write_text("not a directory")
     return tmp_path / "file" / "cache"
-
-
-def user_directory(temporary: Path) -> Path:
-    return temporary / f"npu_tensor-{os.getuid()}"
 
 
 def run(program: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
@@ -114,7 +109,7 @@ import hashlib, os, random, signal, sys, time
 from pathlib import Path
 from npu_tensor.errors import BuildError
 from npu_tensor.config import config
-from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.store import Store
 FOLDER = "aie2p-host-gcc12.2"
 root, log = Path(sys.argv[1]), sys.argv[2]
 

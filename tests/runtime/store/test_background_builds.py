@@ -21,9 +21,9 @@ from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.background import Builds, builds, finish_builds
-from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import AnyRequest, Artifact, ProgramRequest, Request
+from npu_tensor.runtime.store.requests import AnyRequest, ProgramRequest, Request
+from npu_tensor.runtime.store.store import Artifact, store
 
 pytestmark = pytest.mark.usefixtures("_in_background")
 
@@ -63,7 +63,7 @@ def test_a_program_is_pending_until_it_is_built(backend: HeldBackend, library: K
     assert pending(library, ProgramRequest("neg", other))
 
 
-def test_who_finds_without_preparing_does_not_wait_either(backend: HeldBackend, library: KernelLibrary) -> None:
+def test_find_without_prepare_does_not_wait_either(backend: HeldBackend, library: KernelLibrary) -> None:
     kernel = request()
     assert pending(library, kernel)
     backend.go.set()
@@ -118,7 +118,7 @@ def test_no_more_builds_at_once_than_the_setting_says(
     assert most == 2
 
 
-def test_what_is_there_already_is_not_built(backend: HeldBackend, library: KernelLibrary) -> None:
+def test_existing_kernels_are_not_built(backend: HeldBackend, library: KernelLibrary) -> None:
     backend.go.set()
     with config.scope(jit="wait"):
         library.find(request())
@@ -183,7 +183,7 @@ def test_one_failure_keeps_no_other_kernel_from_being_built(
         library.find(bad)
 
 
-def test_who_waits_gets_the_kernel_of_the_build_that_runs(backend: HeldBackend, library: KernelLibrary) -> None:
+def test_a_waiting_caller_gets_the_kernel_of_the_running_build(backend: HeldBackend, library: KernelLibrary) -> None:
     kernel = request()
     library.prepare([kernel])
     backend.begun.get(timeout=SECONDS)
@@ -230,7 +230,7 @@ def test_a_recompilation_that_is_forced_happens_in_the_background_once(
     assert backend.built == [request().name] * 2
 
 
-def test_what_is_found_keeps_no_design(backend: HeldBackend, library: KernelLibrary) -> None:
+def test_found_kernels_keep_no_design(backend: HeldBackend, library: KernelLibrary) -> None:
     backend.go.set()
     kernel = request()
     alive = weakref.ref(kernel.design)
@@ -279,7 +279,7 @@ def test_the_end_of_the_program_ends_what_runs_and_what_waits(tmp_path: Path) ->
     def compile() -> Artifact:
         begun.set()
         run([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, tmp_path / "build.log", 600)
-        raise AssertionError("nobody ended it")
+        raise AssertionError("the build was not ended")
 
     with config.scope(build_jobs=1):
         running, waiting = own.start("1", compile), own.start("2", compile)

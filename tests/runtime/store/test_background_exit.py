@@ -16,7 +16,7 @@ from npu_tensor.runtime.store.directories import SCRATCH_PREFIX
 
 pytestmark = pytest.mark.usefixtures("_in_background")
 
-# Its compiler writes its process id and that of a process which it starts, and ends when somebody writes into `go`.
+# Its compiler writes its process id and that of a child process, and ends when a test writes into `go`.
 PROGRAM = f"""
 import os, signal, sys
 from pathlib import Path

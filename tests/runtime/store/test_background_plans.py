@@ -181,7 +181,7 @@ def test_a_failure_leaves_it_on_the_cpu_with_one_warning_and_the_reason(compiler
 
 
 @pytest.mark.parametrize("ask", ["forced", "setting"])
-def test_where_the_cpu_must_not_stand_in_the_program_waits(compiler: HeldCompiler, ask: str) -> None:
+def test_the_program_waits_if_the_cpu_must_not_stand_in(compiler: HeldCompiler, ask: str) -> None:
     x = bfloat16(256)
     compiler.go.set()
     ran: list[events.Event] = []

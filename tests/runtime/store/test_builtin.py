@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -12,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from paths import ROOT
 
+from npu_tensor.cli import main
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import config_file
-from npu_tensor.ggml_hsa.__main__ import main
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_backend import HostBackend
-from npu_tensor.runtime.store import ready_kernels
+from npu_tensor.runtime.store import kernel_directory
 from npu_tensor.runtime.store.library import KernelLibrary
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -33,7 +32,7 @@ needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=s
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the package's kernels would lie."""
     path = tmp_path / "builtin_kernels"
-    monkeypatch.setattr(ready_kernels, "BUILTIN", path)
+    monkeypatch.setattr(kernel_directory, "BUILTIN", path)
     return path
 
 
@@ -41,10 +40,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _settings(tmp_path: Path) -> Iterator[None]:
     with config.scope(kernel_dirs=(), kernel_targets=(), jit=True, cache_path=str(tmp_path / "cache")):
         yield
-
-
-def make(*arguments: str, target: str = "host") -> Result:
-    return CliRunner().invoke(main, ["--builtin", "--config", "minimal", "--target", target, *arguments])
 
 
 def wanted(arch: str) -> Entry:
@@ -56,54 +51,19 @@ def wanted(arch: str) -> Entry:
 
 @needs_compiler
 def test_kernels_of_the_package_are_found_without_a_compiler(place: Path, tmp_path: Path) -> None:
-    done = make()
-    assert done.exit_code == 0, done.output
-    assert done.stdout == f"{place}: 2 of 2 kernels for aie2, aie2p\n"
-    with config.scope(jit=False, cache_path=str(tmp_path / "empty")):
-        for arch in ("aie2", "aie2p"):
-            result = KernelLibrary(HostBackend()).find(wanted(arch).request()[-1])
-            assert result.origin == "precompiled"
-            assert result.files[".so"].parent == place / arch
-
-
-@needs_compiler
-def test_directories_of_the_user_come_first(place: Path, tmp_path: Path) -> None:
-    assert make().exit_code == 0
-    shutil.copytree(place, tmp_path / "mine")
-    with config.scope(kernel_dirs=(tmp_path / "mine",), jit=False):
-        result = KernelLibrary(HostBackend()).find(wanted("aie2").request()[-1])
-    assert result.files[".so"].parent == tmp_path / "mine" / "aie2"
-
-
-@needs_compiler
-def test_targets_are_those_of_the_setting_and_replace_what_was_there(place: Path) -> None:
-    assert make().exit_code == 0
     with config.scope(kernel_targets=("AIE2P",)):
-        assert make().exit_code == 0
-    assert [path.name for path in place.iterdir()] == ["aie2p"]
-    assert ready_kernels.builtin_targets() == ("aie2p",)
-
-
-def test_a_configuration_without_a_target_replaces_nothing(place: Path, tmp_path: Path) -> None:
-    place.mkdir()
-    path = tmp_path / "one.json"
-    minimal = json.loads((ROOT / "share" / "npu_tensor" / "examples" / "minimal-kernel-config.json").read_text())
-    minimal["kernels"] = [kernel for kernel in minimal["kernels"] if kernel["arch"] == "aie2"]
-    path.write_text(json.dumps(minimal))
-    done = make("--config", str(path))
-    assert done.exit_code == 1
-    assert f"{path} has no kernels for aie2p" in done.stderr
-    assert place.is_dir()
-    assert CliRunner().invoke(main, []).exit_code == 2
-
-
-def test_without_a_compiler_nothing_is_replaced(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.mkdir()
-    monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
-    done = make(target="iron")
-    assert done.exit_code == 1
-    assert "Error: no compiler: no mlir-aie" in done.stderr
-    assert place.is_dir()
+        done = CliRunner().invoke(main, ["gen-kernels", "minimal", "--output-dir", str(place), "--target", "host"])
+    assert done.exit_code == 0, done.output
+    assert kernel_directory.builtin_targets() == ("aie2p",)
+    shutil.copytree(place, tmp_path / "mine")
+    with config.scope(jit=False, cache_path=str(tmp_path / "empty")):
+        request = wanted("aie2p").request()[-1]
+        result = KernelLibrary(HostBackend()).find(request)
+        assert result.origin == "precompiled"
+        assert result.files[".so"].parent == place / "aie2p"
+        with config.scope(kernel_dirs=(tmp_path / "mine",)):  # comes first
+            result = KernelLibrary(HostBackend()).find(request)
+        assert result.files[".so"].parent == tmp_path / "mine" / "aie2p"
 
 
 # --- whether there can be kernels
@@ -112,7 +72,7 @@ def test_without_a_compiler_nothing_is_replaced(place: Path, monkeypatch: pytest
 def add_targets(place: Path, *archs: str) -> None:
     for arch in archs:
         (place / arch).mkdir(parents=True)
-        (place / arch / "manifest.json").write_text('{"format": 1, "kernels": {}}')
+        (place / arch / "kernel.json").write_text("{}")
 
 
 NO_COMPILER = "no compiler: No module named 'aie' (mlir-aie)"
@@ -127,10 +87,10 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_compiler")
 def test_an_array_without_kernels_and_without_a_compiler(place: Path) -> None:
     sentence = f"no kernels for `aie2p`: built-in targets are {{}}; set GGML_HSA_KERNEL_DIR or {{}} ({NO_COMPILER})"
-    assert ready_kernels.no_kernels("aie2p", IronBackend()) == sentence.format("none", "install mlir-aie")
+    assert kernel_directory.no_kernels("aie2p", IronBackend()) == sentence.format("none", "install mlir-aie")
     add_targets(place, "aie2")
-    assert ready_kernels.no_kernels("aie2p", IronBackend()) == sentence.format("aie2", "install mlir-aie")
-    assert ready_kernels.no_kernels("aie2", IronBackend()) is None
+    assert kernel_directory.no_kernels("aie2p", IronBackend()) == sentence.format("aie2", "install mlir-aie")
+    assert kernel_directory.no_kernels("aie2", IronBackend()) is None
 
 
 @pytest.mark.usefixtures("_no_compiler")
@@ -139,17 +99,17 @@ def test_kernels_that_are_there_suffice(place: Path, tmp_path: Path, kind: str) 
     made = {"ready": tmp_path / "ready" / "aie2p", "cached": tmp_path / "cache" / "aie2p-none"}[kind]
     (tmp_path / "ready").mkdir()
     with config.scope(kernel_dirs=(tmp_path / "ready",)):
-        assert ready_kernels.no_kernels("aie2p", IronBackend()) is not None
+        assert kernel_directory.no_kernels("aie2p", IronBackend()) is not None
         made.mkdir(parents=True)
-        assert ready_kernels.no_kernels("aie2p", IronBackend()) is None
-        assert ready_kernels.no_kernels("aie2", IronBackend()) is not None
+        assert kernel_directory.no_kernels("aie2p", IronBackend()) is None
+        assert kernel_directory.no_kernels("aie2", IronBackend()) is not None
 
 
 def test_a_compiler_suffices_unless_building_is_off(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: None)
-    assert ready_kernels.no_kernels("aie2p", IronBackend()) is None
+    assert kernel_directory.no_kernels("aie2p", IronBackend()) is None
     with config.scope(jit=False):
-        reason = str(ready_kernels.no_kernels("aie2p", IronBackend()))
+        reason = str(kernel_directory.no_kernels("aie2p", IronBackend()))
         assert reason.endswith("or set NPU_TENSOR_JIT=wait, so that they are built")
 
 
@@ -184,4 +144,4 @@ def test_a_wheel_brings_the_kernels_that_are_there(tmp_path: Path, archs: tuple[
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         brought = [name for name in file.namelist() if "builtin_kernels" in name]
-    assert brought == [f"npu_tensor/builtin_kernels/{arch}/manifest.json" for arch in archs]
+    assert brought == [f"npu_tensor/builtin_kernels/{arch}/kernel.json" for arch in archs]

@@ -21,7 +21,7 @@ from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build import bundle
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 

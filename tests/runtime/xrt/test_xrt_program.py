@@ -17,7 +17,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.runtime.xrt.xrt_device import driver_identity
 from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_program
 

@@ -1,0 +1,250 @@
+"""The cache on disk: compiled files by key, verified when they are read, shared by all processes.
+
+    artifact, built = store.get_or_build("aie2p-host-gcc12.2", "add-1024bf16-1024bf16-1024bf16", key, build, made_from)
+    artifact.files[".so"]
+
+Any number of processes and threads may ask for the same entry: one builds it, the others wait. A process that ends in
+the middle of a build or of writing leaves nothing that is loaded later. `files` describes the format on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from npu_tensor import events
+from npu_tensor._util.version import VERSION
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.runtime.store.directories import process_directory, readable, scratch_directory, warn_once, writable
+from npu_tensor.runtime.store.files import (
+    DESCRIPTION,
+    LOG,
+    SUFFIX,
+    Damage,
+    file_stem,
+    locked,
+    read_entry,
+    write_entry,
+)
+from npu_tensor.runtime.store.upkeep import FOLDER, clear_once, wrote
+
+__all__ = ["Artifact", "Origin", "Store", "store"]
+
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+_LONGEST_LOG: Final = 1 << 20
+
+Origin = Literal["memory", "precompiled", "cache", "built"]
+"""Place that a kernel came from, in the order of the search."""
+
+Build = Callable[[Path], Mapping[str, Path]]
+"""Function that makes the files of an entry in an empty directory and returns them by suffix.
+
+It writes the output of compilers to build.log there.
+"""
+
+
+class Artifact(NamedTuple):
+    """The verified files of an entry.
+
+    Attributes:
+        name: Name of the kernel's configuration.
+        key: 64 hexadecimal digits.
+        files: Files by suffix, such as ".so", ".xclbin", "_insts.bin" or ".elf". Another process may evict cached files
+            at any time: if one cannot be opened, ask for the kernel again.
+        origin: Place that the kernel came from.
+        description: The JSON description.
+    """
+
+    name: str
+    key: str
+    files: Mapping[str, Path]
+    origin: Origin
+    description: Mapping[str, Any]
+
+
+class Store:
+    """One cache directory. Safe to use from several threads and processes.
+
+    Every method that finds or makes an entry takes its folder (generation of the array or "cpu", a dash, and the
+    toolchain), its name (any text), and its key: 64 hexadecimal digits of a SHA-256 of everything that its files
+    depend on.
+
+    If the directory cannot be written, entries live in a temporary directory until the process ends.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
+        self._renewed: set[str] = set()
+        self._failures: dict[tuple[Path, str], str] = {}
+
+    @property
+    def root(self) -> Path:
+        """The directory, by default that of the settings; cleared if `NPU_TENSOR_CACHE_CLEAR` is set."""
+        root = (config.cache_dir if self._root is None else self._root).absolute()
+        clear_once(root)
+        return root
+
+    def get(self, folder: str, name: str, key: str) -> Artifact | None:
+        """Return an entry whose files have just been read and verified, or None."""
+        if _KEY.fullmatch(key) is None:
+            raise ArgumentError(f"the key {key!r} is not 64 hexadecimal digits")
+        if FOLDER.fullmatch(folder) is None:
+            raise ArgumentError(f"the folder {folder!r} is not of the form aie2p-toolchain")
+        for root in readable(self.root):
+            try:
+                artifact = self._load(root, folder, name, key)
+            except Damage:
+                artifact = self._load_again(root, folder, name, key)
+            if artifact is not None:
+                return artifact
+        return None
+
+    def put(
+        self,
+        folder: str,
+        name: str,
+        key: str,
+        contents: Mapping[str, bytes],
+        made_from: Mapping[str, Any],
+        build_seconds: float = 0.0,
+    ) -> Artifact:
+        """Write an entry and return it.
+
+        Args:
+            folder, name, key: See the class.
+            contents: Files by suffix. Callers that might write other bytes under the same key hold its lock.
+            made_from: Ingredients of the files, as JSON.
+            build_seconds: Duration of the build.
+
+        Raises:
+            ArgumentError: A suffix is not allowed.
+            OSError: Neither the cache nor a temporary directory can be written.
+        """
+        for suffix in contents:
+            if SUFFIX.fullmatch(suffix) is None or suffix == DESCRIPTION:
+                raise ArgumentError(f"a build must not return a file {suffix!r}")
+        fields = {
+            "name": name,
+            "key": key,
+            "made_from": made_from,
+            "build_seconds": round(build_seconds, 3),
+            "package": VERSION,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        stem, root = file_stem(name, key), self.root
+        try:
+            directory = writable(root) / folder
+            description, size = write_entry(directory, stem, contents, fields)
+            wrote(root, size)
+        except OSError as error:
+            _not_kept(root, error)
+            directory = process_directory() / folder
+            description, _ = write_entry(directory, stem, contents, fields)
+        self._renewed.add(key)
+        return _artifact(directory, stem, description)
+
+    def get_or_build(
+        self, folder: str, name: str, key: str, build: Build, made_from: Mapping[str, Any], force: bool = False
+    ) -> tuple[Artifact, bool]:
+        """Return an entry, and True if it was built by this call.
+
+        Args:
+            folder, name, key: See the class.
+            build: Makes the files.
+            made_from: Ingredients of the files, as JSON.
+            force: Build even if there is an entry.
+
+        Raises:
+            BuildError: The build fails. Unless the error is transient, later calls in this process fail at once.
+        """
+        artifact = None if force else self.get(folder, name, key)
+        if artifact is not None:
+            return artifact, False
+        failure = self._failures.get((self.root, key))
+        if failure is not None and not force and not config.force_recompile:
+            raise BuildError(failure)
+        try:
+            with ExitStack() as stack:
+                root = self._lock(key, stack)
+                with suppress(Damage):
+                    # Another process may have been faster.
+                    artifact = None if force else self._load(root, folder, name, key)
+                    if artifact is not None:
+                        return artifact, False
+                start = time.perf_counter()
+                contents = _built(build)
+                return self.put(folder, name, key, contents, made_from, time.perf_counter() - start), True
+        except OSError as error:
+            raise BuildError(f"{name} could not be built or written: {error}", transient=True) from error
+        except BuildError as error:
+            if not error.transient:
+                self._failures[self.root, key] = str(error)
+            raise
+
+    def _load(self, root: Path, folder: str, name: str, key: str) -> Artifact | None:
+        if config.force_recompile and key not in self._renewed:
+            return None
+        directory, stem = root / folder, file_stem(name, key)
+        entry = read_entry(directory, stem)
+        if entry is None or (entry[0]["name"], entry[0]["key"]) != (name, key):
+            return None
+        with suppress(OSError):  # A read-only directory has no order of eviction.
+            os.utime(directory / (stem + DESCRIPTION))
+        return _artifact(directory, stem, entry[0])
+
+    def _load_again(self, root: Path, folder: str, name: str, key: str) -> Artifact | None:
+        """Load an entry that may be damaged, or only half of what another process is writing."""
+        try:
+            with ExitStack() as stack:
+                with suppress(OSError):  # No process writes to a read-only directory.
+                    stack.enter_context(locked(root, key))
+                return self._load(root, folder, name, key)
+        except Damage as damage:
+            path = root / folder / (file_stem(name, key) + DESCRIPTION)
+            events.emit(events.CacheDamaged(name, str(path), str(damage)))
+            return None
+
+    def _lock(self, key: str, stack: ExitStack) -> Path:
+        """Enter the lock of a key, and return the directory that it protects."""
+        root = self.root
+        try:
+            stack.enter_context(locked(writable(root), key))
+        except OSError as error:
+            _not_kept(root, error)
+            root = process_directory()
+            stack.enter_context(locked(root, key))
+        return root
+
+
+def _built(build: Build) -> dict[str, bytes]:
+    with scratch_directory() as scratch:
+        contents = {suffix: path.read_bytes() for suffix, path in build(scratch).items()}
+        log = scratch / "build.log"
+        if log.exists():
+            contents[LOG] = log.read_bytes()[-_LONGEST_LOG:]
+    return contents
+
+
+def _artifact(directory: Path, stem: str, description: Mapping[str, Any]) -> Artifact:
+    files = {suffix: directory / (stem + suffix) for suffix in description["files"] if suffix != LOG}
+    return Artifact(description["name"], description["key"], MappingProxyType(files), "cache", description)
+
+
+def _not_kept(root: Path, error: OSError) -> None:
+    warn_once(
+        root,
+        f"compiled kernels are not kept in {root}, where nothing can be written ({error}); set NPU_TENSOR_CACHE_DIR to "
+        "a directory of yours",
+    )
+
+
+store: Final = Store()
+"""Cache of this process, in `config.cache_dir`."""
