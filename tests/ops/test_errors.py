@@ -370,7 +370,10 @@ def test_messages_name_op_operands_and_line() -> None:
             lambda: nt.stack([np.zeros(2, np.float32), V]),
             "stack([array float32[2], float32[4]]): shapes differ: [[2], [4]]",
         ),
-        (lambda: nt.cat([X, nt.zeros(3, 4)]), "cat([float32[2, 3], float32[3, 4]]): shapes differ in another"),
+        (
+            lambda: nt.cat([X, nt.zeros(3, 4)]),
+            "cat([float32[2, 3], float32[3, 4]]): shapes differ in a dimension other",
+        ),
         (lambda: nt.embedding(nt.tensor([9]), X), "embedding(int64[1], float32[2, 3]): index 9 is out of range for"),
         (lambda: nt.nll_loss(X, nt.tensor([0, -1])), "nll_loss(float32[2, 3], int64[2]): class -1 is out of range for"),
         (lambda: nt.one_hot(nt.tensor([4]), 4), "one_hot(int64[1], 4): index 4 is out of range for extent 4"),

@@ -193,7 +193,7 @@ def test_what_does_not_fit() -> None:
         nt.quantize(nt.arange(32), nt.q4_0)
     with pytest.raises(nt.DTypeError, match="takes a quantized tensor, not one of float32"):
         x.dequantize()
-    with pytest.raises(nt.ShapeError, match="rows of q8_0 cannot be cut or joined"):
+    with pytest.raises(nt.ShapeError, match="rows of q8_0 cannot be split or joined"):
         weights.reshape(10, 256)
     with pytest.raises(nt.ShapeError, match="blocks of 32"):
         nt.from_numpy(np.zeros((), nt.q8_0.numpy))

@@ -97,7 +97,7 @@ def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str
 
     body.__name__ = name
     before = {*registry.PUBLIC}, {*vars(nt.Tensor)}
-    with pytest.raises(ValueError, match=r"is public already|is declared twice|is that of another op|given twice"):
+    with pytest.raises(ValueError, match=r"is public already|is declared twice|belongs to another op|appears twice"):
         op(kind="map", rule=rules.floating, **declaration)(body)
     assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
 
