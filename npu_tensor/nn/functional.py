@@ -1,4 +1,4 @@
-"""The functions of npu_tensor that PyTorch has in torch.nn.functional.
+"""The functions of npu_tensor that torch.nn.functional also has.
 
 They are the same objects, except that activations also take PyTorch's `inplace=True`.
 """
@@ -15,7 +15,7 @@ from npu_tensor.errors import no_such_name
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor
 
-# All of torch.nn.functional, so that a function that npu_tensor gains is here without being named again.
+# All names of torch.nn.functional. A new function of npu_tensor appears here without another entry.
 _PYTORCH: Final = (
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
@@ -144,7 +144,7 @@ def _with_inplace(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         result = function(input, *args, **kwargs)
         return input._assign(result) if inplace else result
 
-    activation.__module__ = __name__  # by which it is pickled
+    activation.__module__ = __name__  # Pickle finds it by this name.
     signature = inspect.signature(function)
     inplace = inspect.Parameter("inplace", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
     activation.__signature__ = signature.replace(  # type: ignore[attr-defined]

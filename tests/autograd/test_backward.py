@@ -231,9 +231,9 @@ def test_what_is_refused() -> None:
         nt.tensor([1, 2], requires_grad=True)
     with pytest.raises(GradientError, match="does not require a gradient"):
         nt.ones(()).backward()
-    with pytest.raises(GradientError, match="must be given"):
+    with pytest.raises(GradientError, match="needs the argument gradient"):
         (x * 2).backward()
-    with pytest.raises(ArgumentError, match=r"float32\[2, 3\] has no gradient float32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"the gradient of float32\[2, 3\] cannot be float32\[3\]"):
         (x * 2).backward(nt.ones(3))
     with pytest.raises(GradientError, match="leaves alone"):
         (x * 2).requires_grad_(False)

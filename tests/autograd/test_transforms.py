@@ -225,7 +225,7 @@ def test_vjp_of_several_results() -> None:
     np.testing.assert_allclose(results[0].numpy(), 2 * X)
     with pytest.raises(ArgumentError, match="structure of the result"):
         pull_back(nt.from_numpy(X))
-    with pytest.raises(ArgumentError, match=r"vjp: .*float64\[3\] has no gradient float32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"vjp: .*the gradient of float64\[3\] cannot be float32\[3\]"):
         pull_back((nt.ones(3), {"s": nt.tensor(3.0, dtype=nt.float64)}))
 
 

@@ -113,7 +113,7 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"general.architecture": "mamba"}, "the architecture is 'mamba'; there is a decoder for llama, qwen2, qwen3"),
+        ({"general.architecture": "mamba"}, "the architecture is 'mamba'; supported are llama, qwen2, qwen3"),
         ({"general.architecture": None}, "the file has no general.architecture"),
         ({"general.architecture": ["llama"]}, "general.architecture must be a string, not ['llama']"),
         ({"llama.block_count": None}, "the file has no llama.block_count"),
@@ -126,7 +126,7 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
         ({"llama.rope.freq_base": float("inf")}, "llama.rope.freq_base must be a positive number, not inf"),
         ({"llama.rope.scaling.type": 2}, "llama.rope.scaling.type must be a string, not 2"),
         ({"llama.block_count": 1}, 'Unexpected key(s) in state_dict: "blk.1.attn_norm.weight"'),
-        ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; none, linear and yarn are known"),
+        ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; supported are none, linear and yarn"),
         ({"llama.feed_forward_length": 64}, "size mismatch for blk.0.ffn_gate.weight"),
     ],
 )
@@ -210,7 +210,7 @@ def test_two_texts_at_once(model: tuple[dict[str, Any], dict[str, np.ndarray], D
     first = iter(Generation(decoder, TEXT, 6))
     next(first)
     next(iter(Generation(decoder, TEXT, 6)))
-    with pytest.raises(nt.ArgumentError, match="the decoder has begun another text"):
+    with pytest.raises(nt.ArgumentError, match="the decoder has started another text"):
         next(first)
 
 

@@ -97,7 +97,7 @@ def test_tokens_that_are_ruled_out() -> None:
 
 
 def test_the_temperature_0_has_no_probabilities() -> None:
-    with pytest.raises(nt.ArgumentError, match="with the temperature 0 there are no probabilities"):
+    with pytest.raises(nt.ArgumentError, match="temperature 0 has no probabilities"):
         Sampling().probabilities(LOGITS)
 
 

@@ -172,7 +172,7 @@ def test_other_dtypes() -> None:
     assert {each.dtype for each in model.double().parameters()} == {nt.float64}
     assert {each.dtype for each in model.half().parameters()} == {nt.float16}
     assert {each.dtype for each in model.float().parameters()} == {nt.float32}
-    with pytest.raises(DTypeError, match="do not become int32"):
+    with pytest.raises(DTypeError, match="must be floats, not int32"):
         model.to(nt.int32)
     assert nn.Linear(2, 3, dtype=nt.float64).weight.dtype is nt.float64
 
