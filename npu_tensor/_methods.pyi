@@ -180,7 +180,7 @@ class Methods:
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
 
-        GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN."""
+        GGML's ARGMAX takes the last of equal elements, and starts again after a NaN."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
     def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:

@@ -55,7 +55,7 @@ def amin(input, /, dim=(), keepdim: bool = False):
 def argmax(input, /, dim=None, keepdim: bool = False):
     """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
 
-    GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN.
+    GGML's ARGMAX takes the last of equal elements, and starts again after a NaN.
     """
     return row_argmax(input)
 

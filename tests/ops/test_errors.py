@@ -514,7 +514,7 @@ def test_as_many_dimensions_as_numpy_has() -> None:
     ],
 )
 def test_more_bytes_than_can_be_counted(call: Callable[[], Any]) -> None:
-    with pytest.raises(nt.ShapeError, match=r" \d+\.\d EB, more than 64 bits can count \(recorded at test_errors"):
+    with pytest.raises(nt.ShapeError, match=r" \d+\.\d EB, more than 64 bits can address \(recorded at test_errors"):
         call()
 
 
