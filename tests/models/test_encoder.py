@@ -1,4 +1,4 @@
-"""The encoder of the BERT class against PyTorch's."""
+"""BERT encoders against PyTorch's."""
 
 import json
 import re
@@ -28,7 +28,7 @@ LENGTHS = (7, 3)
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of an encoder with random weights, and a pooler that is not used."""
+    """Return the folder of an encoder with random weights and an unused pooler."""
     random = np.random.default_rng(0)
     state = {
         name: nt.from_numpy(random.standard_normal(each.shape).astype(np.float32) / 4)

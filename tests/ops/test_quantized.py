@@ -18,13 +18,13 @@ X: Any = GOLDEN["x"]
 MADE = (nt.q8_0, nt.q4_0, nt.q4_1, nt.q5_0, nt.q5_1)
 
 NMSE = 5e-4
-"""The largest error that ggml's own tests allow in a product."""
+"""Largest error that ggml's own tests allow in a product."""
 
 each_type = pytest.mark.parametrize("dtype", QUANTIZED, ids=lambda dtype: dtype.name)
 
 
 def golden(dtype: DType) -> nt.Tensor:
-    """Weights (5, 512) that ggml has quantized."""
+    """Return weights (5, 512) that ggml quantized."""
     return nt.from_numpy(GOLDEN[f"{dtype.name}/bytes"].view(dtype.numpy))
 
 

@@ -1,4 +1,4 @@
-"""What a declaration makes public, also when a program declares an op or a function while it runs."""
+"""Public names of declarations, also of ops and functions that a program declares at run time."""
 
 import inspect
 import pickle
@@ -30,7 +30,7 @@ def _nothing_is_added() -> Iterator[None]:
 def declare() -> Any:
     @op(kind="map", rule=rules.numeric, aliases=("tripled",), ufunc=np.spacing)
     def triple(input, /, plus: float = 0.0):  # type: ignore[no-untyped-def]
-        """3 * input + plus."""
+        """Return 3 * input + plus."""
         return input * 3 + plus
 
     return triple
