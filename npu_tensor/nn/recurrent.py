@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.shape import cat, stack
@@ -64,6 +65,15 @@ class _Recurrent(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
+    def _first_states(self, hx: Any, shape: tuple[int, ...], dtype: DType) -> State:
+        """Return the given states, or zeros, as a tuple. Raises ShapeError unless they have this shape."""
+        states = (zeros(*shape, dtype=dtype),) * self.states if hx is None else hx
+        states = (states,) if isinstance(states, Tensor) else tuple(states)
+        for each in states:
+            if each.shape != shape:
+                raise ShapeError(f"Expected hidden size {list(shape)}, got {list(each.shape)}")
+        return states
+
     def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
         """Return the next states (batch, hidden) from the products of the input (batch, gates * hidden)."""
         raise NotImplementedError
@@ -86,11 +96,7 @@ class _Recurrent(Module):
         x = input if not has_batch else input.transpose(0, 1) if self.batch_first else input
         count = self.num_layers * len(self._suffixes())
         expected = (count, *x.shape[1:-1], self.hidden_size)
-        first = (zeros(*expected, dtype=input.dtype),) * self.states if hx is None else hx
-        first = (first,) if isinstance(first, Tensor) else first
-        for each in first:
-            if each.shape != expected:
-                raise ShapeError(f"Expected hidden size {list(expected)}, got {list(each.shape)}")
+        first = self._first_states(hx, expected, input.dtype)
         last: list[State] = []
         for layer in range(self.num_layers):
             results = []
@@ -223,11 +229,7 @@ class _Cell(_Recurrent):
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
             raise ShapeError(f"needs (batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
         expected = (*input.shape[:-1], self.hidden_size)
-        states = (zeros(*expected, dtype=input.dtype),) * self.states if hx is None else hx
-        states = (states,) if isinstance(states, Tensor) else tuple(states)
-        for each in states:
-            if each.shape != expected:
-                raise ShapeError(f"Expected hidden size {list(expected)}, got {list(each.shape)}")
+        states = self._first_states(hx, expected, input.dtype)
         after = self._step(F.linear(input, self.weight_ih, self.bias_ih), self.weight_hh, self.bias_hh, states)
         return after if self.states > 1 else after[0]
 
