@@ -66,7 +66,7 @@ def test_architectures(variant: str, tmp_path: Path) -> None:
 
 
 def test_attention_of_many_tokens_is_computed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder_module, "TOGETHER", 2)
+    monkeypatch.setattr(decoder_module, "ATTENTION_TOKENS", 2)
     metadata, weights = saved(tmp_path / "model.gguf", "llama")
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
     end = CONTEXT - len(TEXT)  # The last tokens fill the window, so that an omission in any part shows.
