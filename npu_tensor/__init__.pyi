@@ -106,11 +106,11 @@ pi: builtins.float
 newaxis: None
 
 def abs(input: Operand) -> Tensor:
-    """Absolute value; the smallest integer wraps to itself."""
+    """Return the absolute value; the smallest integer wraps to itself."""
 def abs_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `abs`: the result is written to this tensor, and so to its views."""
 def absolute(input: Operand) -> Tensor:
-    """Absolute value; the smallest integer wraps to itself."""
+    """Return the absolute value; the smallest integer wraps to itself."""
 def absolute_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `absolute`: the result is written to this tensor, and so to its views."""
 def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
@@ -118,11 +118,11 @@ def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...])
 
     >>> nt.acc(nt.ones(2, 3), nt.ones(1, 2), (1, 1))"""
 def acos(input: Operand) -> Tensor:
-    """Inverse cosine in radians; NaN beyond -1 and 1."""
+    """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
 def acos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `acos`: the result is written to this tensor, and so to its views."""
 def acosh(input: Operand) -> Tensor:
-    """Inverse hyperbolic cosine; NaN below 1."""
+    """Compute the inverse hyperbolic cosine; NaN below 1."""
 def acosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
@@ -150,7 +150,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.in
 
     >>> nt.adaptive_max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-    """input + alpha * other."""
+    """Return input + alpha * other."""
 def add1(input: Tensor, other: Tensor) -> Tensor:
     """input + the one element of other.
 
@@ -210,59 +210,59 @@ def affine_grid(theta: Tensor, size: Sequence[builtins.int], align_corners: buil
 
     >>> nt.affine_grid(nt.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))"""
 def all(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Whether every element over dim is true (not zero)."""
+    """Return True if every element over dim is true (not zero)."""
 def allclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether all elements are close. Reads the value."""
 def alpha_dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
     """If training, each element is what selu saturates to with probability p; scaled to keep mean and variance."""
 def amax(input: Operand, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
-    """Largest element over dim (empty = all); NaN wins."""
+    """Return the largest element over dim (empty = all); NaN wins."""
 def amin(input: Operand, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
-    """Smallest element over dim (empty = all); NaN wins."""
+    """Return the smallest element over dim (empty = all); NaN wins."""
 def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Smallest and largest element over dim (None = all)."""
 def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Whether some element over dim is true (not zero)."""
+    """Return True if any element over dim is true (not zero)."""
 def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
 
     As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too."""
 def arccos(input: Operand) -> Tensor:
-    """Inverse cosine in radians; NaN beyond -1 and 1."""
+    """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
 def arccos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arccos`: the result is written to this tensor, and so to its views."""
 def arccosh(input: Operand) -> Tensor:
-    """Inverse hyperbolic cosine; NaN below 1."""
+    """Compute the inverse hyperbolic cosine; NaN below 1."""
 def arccosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arccosh`: the result is written to this tensor, and so to its views."""
 def arcsin(input: Operand) -> Tensor:
-    """Inverse sine in radians; NaN beyond -1 and 1."""
+    """Compute the inverse sine in radians; NaN beyond -1 and 1."""
 def arcsin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arcsin`: the result is written to this tensor, and so to its views."""
 def arcsinh(input: Operand) -> Tensor:
-    """Inverse hyperbolic sine."""
+    """Compute the inverse hyperbolic sine."""
 def arcsinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arcsinh`: the result is written to this tensor, and so to its views."""
 def arctan(input: Operand) -> Tensor:
-    """Inverse tangent in radians."""
+    """Compute the inverse tangent in radians."""
 def arctan2(input: Operand, other: Operand) -> Tensor:
-    """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+    """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
 def arctan2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arctan2`: the result is written to this tensor, and so to its views."""
 def arctan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arctan`: the result is written to this tensor, and so to its views."""
 def arctanh(input: Operand) -> Tensor:
-    """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def arctanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
 def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+    """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
 
-    GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN."""
+    GGML's ARGMAX takes the last of equal elements, and starts again after a NaN."""
 def argmin(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+    """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
 def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
-    """Indices that sort along dim, always stable; NaN counts as the largest."""
+    """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
 def argwhere(input: Tensor) -> Tensor:
     """Positions of elements that are not zero, one row each. Reads the value."""
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -270,23 +270,23 @@ def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, require
 def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builtins.bool | None = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """As `as_tensor`; copy=True never returns the tensor itself, copy=False refuses data that has to be copied."""
 def asin(input: Operand) -> Tensor:
-    """Inverse sine in radians; NaN beyond -1 and 1."""
+    """Compute the inverse sine in radians; NaN beyond -1 and 1."""
 def asin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `asin`: the result is written to this tensor, and so to its views."""
 def asinh(input: Operand) -> Tensor:
-    """Inverse hyperbolic sine."""
+    """Compute the inverse hyperbolic sine."""
 def asinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `asinh`: the result is written to this tensor, and so to its views."""
 def atan(input: Operand) -> Tensor:
-    """Inverse tangent in radians."""
+    """Compute the inverse tangent in radians."""
 def atan2(input: Operand, other: Operand) -> Tensor:
-    """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+    """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
 def atan2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `atan2`: the result is written to this tensor, and so to its views."""
 def atan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `atan`: the result is written to this tensor, and so to its views."""
 def atanh(input: Operand) -> Tensor:
-    """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def atanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
 def atleast_1d(*tensors: Any) -> Any:
@@ -353,27 +353,27 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
     >>> nt.binomial(nt.tensor([10.0, 20.0]), nt.tensor([0.5, 0.1]))"""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
-    """input & other."""
+    """Return the bitwise input & other."""
 def bitwise_and_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_and`: the result is written to this tensor, and so to its views."""
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
-    """input << other."""
+    """Shift bits to the left: input << other."""
 def bitwise_left_shift_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_left_shift`: the result is written to this tensor, and so to its views."""
 def bitwise_not(input: Operand) -> Tensor:
-    """~input."""
+    """Return the bitwise complement, ~input."""
 def bitwise_not_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_not`: the result is written to this tensor, and so to its views."""
 def bitwise_or(input: Operand, other: Operand) -> Tensor:
-    """input | other."""
+    """Return the bitwise input | other."""
 def bitwise_or_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_or`: the result is written to this tensor, and so to its views."""
 def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
-    """input >> other; the sign is kept."""
+    """Shift bits to the right: input >> other. The sign is kept."""
 def bitwise_right_shift_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_right_shift`: the result is written to this tensor, and so to its views."""
 def bitwise_xor(input: Operand, other: Operand) -> Tensor:
-    """input ^ other."""
+    """Return the bitwise input ^ other."""
 def bitwise_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
 def blackman_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -415,11 +415,11 @@ def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
 def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0) -> Tensor:
     """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
 def ceil(input: Operand) -> Tensor:
-    """The smallest integer not below input."""
+    """Round up to an integer."""
 def ceil_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `ceil`: the result is written to this tensor, and so to its views."""
 def celu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
-    """max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
+    """Return max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
 def celu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `celu`: the result is written to this tensor, and so to its views."""
 def channel_shuffle(input: Tensor, groups: builtins.int) -> Tensor:
@@ -516,17 +516,17 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 
     >>> nt.conv_transpose3d(nt.ones(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))"""
 def copysign(input: Operand, other: Operand) -> Tensor:
-    """The magnitude of input with the sign of other, which may be that of a zero."""
+    """Return the magnitude of input with the sign of other, also that of a zero."""
 def copysign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
 def corrcoef(input: Tensor) -> Tensor:
     """Correlations of the rows of a matrix, whose columns are samples."""
 def cos(input: Operand) -> Tensor:
-    """Cosine of radians."""
+    """Compute the cosine of an angle in radians."""
 def cos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cos`: the result is written to this tensor, and so to its views."""
 def cosh(input: Operand) -> Tensor:
-    """Hyperbolic cosine."""
+    """Compute the hyperbolic cosine."""
 def cosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cosh`: the result is written to this tensor, and so to its views."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
@@ -536,7 +536,7 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
     """Cosine of the angle between x1 and x2 over dim."""
 def count_equal(input: Operand, other: Operand) -> Tensor:
-    """How many elements are equal, as int64."""
+    """Count the equal elements, as int64."""
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements over dim are not zero, as int64."""
 def cov(input: Tensor, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -568,11 +568,11 @@ def cummax(input: Tensor, dim: builtins.int) -> ValuesIndices:
 def cummin(input: Tensor, dim: builtins.int) -> ValuesIndices:
     """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
 def cumprod(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
-    """Running product along dim; integers give int64."""
+    """Compute the running product along dim; integers give int64."""
 def cumprod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cumprod`: the result is written to this tensor, and so to its views."""
 def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
-    """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+    """Compute the running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
 def cumsum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
@@ -580,11 +580,11 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.flo
 
     >>> nt.cumulative_trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
 def deg2rad(input: Operand) -> Tensor:
-    """Degrees as radians."""
+    """Convert degrees to radians."""
 def deg2rad_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
 def dequantize(input: Operand) -> Tensor:
-    """The numbers that a quantized tensor stands for, as float32.
+    """Convert a quantized tensor to float32.
 
     >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
 def det(A: Tensor) -> Tensor:
@@ -606,7 +606,7 @@ def diag_mask_zero(input: Tensor, n_past: builtins.int) -> Tensor:
 def diagflat(input: Tensor, offset: builtins.int = 0) -> Tensor:
     """The matrix with all elements of input on a diagonal."""
 def diagonal(input: Operand, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
-    """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+    """Return the elements (i, i + offset) of dimensions dim1 and dim2 as the last dimension."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
     """input with a diagonal replaced by src.
 
@@ -614,7 +614,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1:
 def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
     """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
 def digamma(input: Operand) -> Tensor:
-    """Derivative of lgamma; infinite at 0, NaN at negative integers."""
+    """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
 def digamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
 def dist(input: Tensor, other: Tensor, p: builtins.float = 2.0) -> Tensor:
@@ -653,7 +653,7 @@ def einsum(equation: builtins.str, *operands: Any) -> Tensor:
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))"""
 def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
-    """input where positive, else alpha * (exp(input) - 1)."""
+    """Return input where positive, else alpha * (exp(input) - 1)."""
 def elu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `elu`: the result is written to this tensor, and so to its views."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
@@ -677,37 +677,39 @@ def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, re
 def enable_grad(function: Any = None) -> Any:
     """A context and decorator: what is recorded inside counts again, as outside of `no_grad`."""
 def eq(input: Operand, other: Operand) -> Tensor:
-    """input == other."""
+    """Compare: input == other."""
 def eq_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `eq`: the result is written to this tensor, and so to its views."""
 def equal(input: Tensor, other: Tensor) -> builtins.bool:
     """Whether shape and all elements are equal. Reads the value."""
 def erf(input: Operand) -> Tensor:
-    """The error function."""
+    """Compute the error function."""
 def erf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `erf`: the result is written to this tensor, and so to its views."""
 def erfc(input: Operand) -> Tensor:
-    """1 - erf(input), with all digits where that is small."""
+    """Compute 1 - erf(input), with full relative precision where it is small."""
 def erfc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `erfc`: the result is written to this tensor, and so to its views."""
 def erfinv(input: Operand) -> Tensor:
-    """x with erf(x) = input; infinite at -1 and 1, NaN beyond. Giles' approximation and a step of Halley's method."""
+    """Return x with erf(x) = input; infinite at -1 and 1, NaN beyond.
+
+    Computed by Giles' approximation and a step of Halley's method."""
 def erfinv_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `erfinv`: the result is written to this tensor, and so to its views."""
 def exp(input: Operand) -> Tensor:
-    """e to the power of input."""
+    """Raise e to the power of input."""
 def exp2(input: Operand) -> Tensor:
-    """2 to the power of input."""
+    """Raise 2 to the power of input."""
 def exp2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `exp2`: the result is written to this tensor, and so to its views."""
 def exp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `exp`: the result is written to this tensor, and so to its views."""
 def expand(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+    """Repeat dimensions of extent 1 to the given extents without copying; -1 keeps an extent.
 
     >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
 def expm1(input: Operand) -> Tensor:
-    """exp(input) - 1, accurate near zero."""
+    """Compute exp(input) - 1, accurate near zero."""
 def expm1_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
 def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -715,7 +717,7 @@ def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None,
 def finfo(type: Any = None) -> FloatLimits:
     """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
 def fix(input: Operand) -> Tensor:
-    """The integer part, toward zero."""
+    """Round toward zero to an integer."""
 def fix_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `fix`: the result is written to this tensor, and so to its views."""
 def flash_attn_ext(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, logit_softcap: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
@@ -736,23 +738,23 @@ def flipud(input: Tensor) -> Tensor:
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """input to the power of exponent, in float64."""
 def floor(input: Operand) -> Tensor:
-    """The largest integer not above input."""
+    """Round down to an integer."""
 def floor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `floor`: the result is written to this tensor, and so to its views."""
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
+    """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
 def floor_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
 def fmax(input: Operand, other: Operand) -> Tensor:
-    """The larger of the two; the other one if one is NaN."""
+    """Return the larger of two elements, or the other one if one is NaN."""
 def fmax_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `fmax`: the result is written to this tensor, and so to its views."""
 def fmin(input: Operand, other: Operand) -> Tensor:
-    """The smaller of the two; the other one if one is NaN."""
+    """Return the smaller of two elements, or the other one if one is NaN."""
 def fmin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `fmin`: the result is written to this tensor, and so to its views."""
 def fmod(input: Operand, other: Operand) -> Tensor:
-    """What division rounded toward zero leaves; has the sign of input."""
+    """Return the remainder of division rounded toward zero, with the sign of input."""
 def fmod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `fmod`: the result is written to this tensor, and so to its views."""
 def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
@@ -760,7 +762,7 @@ def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes 
 
     >>> nt.fold(nt.ones(1, 4, 4), 3, 2)"""
 def frac(input: Operand) -> Tensor:
-    """input - trunc(input)."""
+    """Return the fraction, input - trunc(input)."""
 def frac_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `frac`: the result is written to this tensor, and so to its views."""
 def frexp(input: Tensor) -> MantissaExponent:
@@ -807,11 +809,11 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: builtins
 
     >>> nt.gaussian_nll_loss(nt.zeros(2), nt.ones(2), nt.ones(2))"""
 def gcd(input: Operand, other: Operand) -> Tensor:
-    """Greatest common divisor."""
+    """Compute the greatest common divisor."""
 def gcd_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `gcd`: the result is written to this tensor, and so to its views."""
 def ge(input: Operand, other: Operand) -> Tensor:
-    """input >= other."""
+    """Compare: input >= other."""
 def ge_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `ge`: the result is written to this tensor, and so to its views."""
 def geglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
@@ -823,11 +825,11 @@ def geglu_quick(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.
 def gelu(input: Tensor, approximate: builtins.str = 'none') -> Tensor:
     """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
 def gelu_erf(input: Operand) -> Tensor:
-    """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
+    """Compute the exact Gaussian error linear unit: 0.5 x (1 + erf(x / sqrt(2)))."""
 def gelu_erf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `gelu_erf`: the result is written to this tensor, and so to its views."""
 def gelu_quick(input: Operand) -> Tensor:
-    """input * sigmoid(1.702 * input)."""
+    """Return input * sigmoid(1.702 * input)."""
 def gelu_quick_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
@@ -855,11 +857,11 @@ def gradient(input: Tensor, *, spacing: Operand | Sequence[Operand] = 1, dim: bu
 
     spacing: the distance of samples, or their coordinates as a vector; one for all dimensions or one for each."""
 def greater(input: Operand, other: Operand) -> Tensor:
-    """input > other."""
+    """Compare: input > other."""
 def greater_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `greater`: the result is written to this tensor, and so to its views."""
 def greater_equal(input: Operand, other: Operand) -> Tensor:
-    """input >= other."""
+    """Compare: input >= other."""
 def greater_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `greater_equal`: the result is written to this tensor, and so to its views."""
 def grid_sample(input: Tensor, grid: Tensor, mode: builtins.str = 'bilinear', padding_mode: builtins.str = 'zeros', align_corners: builtins.bool | None = None) -> Tensor:
@@ -874,7 +876,7 @@ def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = 
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)"""
 def gt(input: Operand, other: Operand) -> Tensor:
-    """input > other."""
+    """Compare: input > other."""
 def gt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `gt`: the result is written to this tensor, and so to its views."""
 def gumbel_softmax(logits: Tensor, tau: builtins.float = 1.0, hard: builtins.bool = False, eps: builtins.float = 1e-10, dim: builtins.int = -1) -> Tensor:
@@ -892,23 +894,23 @@ def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, 
 
     >>> nt.hann_window(4)"""
 def hardshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
-    """input where it is outside [-lambd, lambd], else zero."""
+    """Return input where it is outside [-lambd, lambd], else zero."""
 def hardshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hardshrink`: the result is written to this tensor, and so to its views."""
 def hardsigmoid(input: Operand) -> Tensor:
-    """min(max(input + 3, 0), 6) / 6."""
+    """Return min(max(input + 3, 0), 6) / 6."""
 def hardsigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hardsigmoid`: the result is written to this tensor, and so to its views."""
 def hardswish(input: Operand) -> Tensor:
-    """input * min(max(input + 3, 0), 6) / 6."""
+    """Return input * min(max(input + 3, 0), 6) / 6."""
 def hardswish_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hardswish`: the result is written to this tensor, and so to its views."""
 def hardtanh(input: Operand, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
-    """input limited to [min_val, max_val]."""
+    """Limit input to [min_val, max_val]."""
 def hardtanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hardtanh`: the result is written to this tensor, and so to its views."""
 def heaviside(input: Operand, values: Operand) -> Tensor:
-    """0 where input < 0, 1 where input > 0, values where it is 0.
+    """Return 0 where input < 0, 1 where input > 0, and values where it is 0.
 
     >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)"""
 def heaviside_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -933,7 +935,7 @@ def hstack(tensors: Sequence[Operand]) -> Tensor:
 def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', delta: builtins.float = 1.0) -> Tensor:
     """Half the squared distance up to delta, beyond it delta times the distance minus half of delta."""
 def hypot(input: Operand, other: Operand) -> Tensor:
-    """sqrt(input^2 + other^2), without overflow."""
+    """Compute sqrt(input^2 + other^2) without overflow."""
 def hypot_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
 def iinfo(type: Any) -> IntegerLimits:
@@ -1024,7 +1026,7 @@ def is_tensor(obj: builtins.object) -> builtins.bool:
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
 def isfinite(input: Operand) -> Tensor:
-    """Whether input is neither infinite nor NaN."""
+    """Return True where input is neither infinite nor NaN."""
 def isfinite_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isfinite`: the result is written to this tensor, and so to its views."""
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
@@ -1032,19 +1034,19 @@ def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.b
 
     >>> nt.isin(nt.tensor([1, 2, 3]), nt.tensor([2, 5]))"""
 def isinf(input: Operand) -> Tensor:
-    """Whether input is plus or minus infinity."""
+    """Return True where input is plus or minus infinity."""
 def isinf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isinf`: the result is written to this tensor, and so to its views."""
 def isnan(input: Operand) -> Tensor:
-    """Whether input is NaN."""
+    """Return True where input is NaN."""
 def isnan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isnan`: the result is written to this tensor, and so to its views."""
 def isneginf(input: Operand) -> Tensor:
-    """Whether input is minus infinity."""
+    """Return True where input is minus infinity."""
 def isneginf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isneginf`: the result is written to this tensor, and so to its views."""
 def isposinf(input: Operand) -> Tensor:
-    """Whether input is plus infinity."""
+    """Return True where input is plus infinity."""
 def isposinf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
 def kaiser_window(window_length: builtins.int, periodic: builtins.bool = True, beta: builtins.float = 12.0, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -1062,41 +1064,41 @@ def kthvalue(input: Tensor, k: builtins.int, dim: builtins.int = -1, keepdim: bu
 def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
     """|input - target|: their mean, their sum, or all of them."""
 def l2_norm(input: Operand, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
-    """input / max(sqrt(sum(input^2)), eps) over dim."""
+    """Return input / max(sqrt(sum(input^2)), eps) over dim."""
 def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
     """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
 def lcm(input: Operand, other: Operand) -> Tensor:
-    """Least common multiple."""
+    """Compute the least common multiple."""
 def lcm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lcm`: the result is written to this tensor, and so to its views."""
 def ldexp(input: Operand, other: Operand) -> Tensor:
-    """input * 2^other."""
+    """Return input * 2^other."""
 def ldexp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `ldexp`: the result is written to this tensor, and so to its views."""
 def le(input: Operand, other: Operand) -> Tensor:
-    """input <= other."""
+    """Compare: input <= other."""
 def le_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `le`: the result is written to this tensor, and so to its views."""
 def leaky_relu(input: Operand, negative_slope: builtins.float = 0.01) -> Tensor:
-    """input where positive, else negative_slope * input."""
+    """Return input where positive, else negative_slope * input."""
 def leaky_relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
 def lerp(input: Operand, end: Operand, weight: Operand) -> Tensor:
-    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+    """Interpolate: input + weight * (end - input), computed from the nearer end so that a weight of 1 gives end.
 
     >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
 def lerp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
 def less(input: Operand, other: Operand) -> Tensor:
-    """input < other."""
+    """Compare: input < other."""
 def less_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `less`: the result is written to this tensor, and so to its views."""
 def less_equal(input: Operand, other: Operand) -> Tensor:
-    """input <= other."""
+    """Compare: input <= other."""
 def less_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `less_equal`: the result is written to this tensor, and so to its views."""
 def lgamma(input: Operand) -> Tensor:
-    """Natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
+    """Compute the natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
 def lgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lgamma`: the result is written to this tensor, and so to its views."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -1115,57 +1117,57 @@ def local_response_norm(input: Tensor, size: builtins.int, alpha: builtins.float
 
     >>> nt.local_response_norm(nt.ones(1, 3, 2), 2)"""
 def log(input: Operand) -> Tensor:
-    """Natural logarithm; negative numbers give NaN."""
+    """Compute the natural logarithm; negative numbers give NaN."""
 def log10(input: Operand) -> Tensor:
-    """Logarithm to base 10, exact for powers of ten."""
+    """Compute the logarithm to base 10, exact for powers of ten."""
 def log10_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `log10`: the result is written to this tensor, and so to its views."""
 def log1p(input: Operand) -> Tensor:
-    """log(1 + input), accurate near zero."""
+    """Compute log(1 + input), accurate near zero."""
 def log1p_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `log1p`: the result is written to this tensor, and so to its views."""
 def log2(input: Operand) -> Tensor:
-    """Logarithm to base 2, exact for powers of two."""
+    """Compute the logarithm to base 2, exact for powers of two."""
 def log2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `log2`: the result is written to this tensor, and so to its views."""
 def log_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `log`: the result is written to this tensor, and so to its views."""
 def log_softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
-    """log(softmax(input)) over dim, without overflow."""
+    """Compute log(softmax(input)) over dim without overflow."""
 def logaddexp(input: Operand, other: Operand) -> Tensor:
-    """log(exp(input) + exp(other)), without overflow."""
+    """Compute log(exp(input) + exp(other)) without overflow."""
 def logaddexp2(input: Operand, other: Operand) -> Tensor:
-    """log2(2^input + 2^other), without overflow."""
+    """Compute log2(2^input + 2^other) without overflow."""
 def logaddexp2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logaddexp2`: the result is written to this tensor, and so to its views."""
 def logaddexp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logaddexp`: the result is written to this tensor, and so to its views."""
 def logcumsumexp(input: Operand, dim: Dims) -> Tensor:
-    """Logarithm of the running sum of exp(input) along dim, without overflow."""
+    """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
 def logdet(input: Tensor) -> Tensor:
     """Logarithm of the determinant of square matrices; NaN where it is negative."""
 def logical_and(input: Operand, other: Operand) -> Tensor:
-    """Both are true (not zero)."""
+    """Return True where both elements are true (not zero)."""
 def logical_and_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logical_and`: the result is written to this tensor, and so to its views."""
 def logical_not(input: Operand) -> Tensor:
-    """input is false (zero)."""
+    """Return True where input is false (zero)."""
 def logical_not_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logical_not`: the result is written to this tensor, and so to its views."""
 def logical_or(input: Operand, other: Operand) -> Tensor:
-    """Either is true."""
+    """Return True where either element is true."""
 def logical_or_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logical_or`: the result is written to this tensor, and so to its views."""
 def logical_xor(input: Operand, other: Operand) -> Tensor:
-    """Exactly one is true."""
+    """Return True where exactly one element is true."""
 def logical_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logical_xor`: the result is written to this tensor, and so to its views."""
 def logit(input: Operand, eps: builtins.float | None = None) -> Tensor:
-    """log(input / (1 - input)), of input limited to [eps, 1 - eps] where eps is given."""
+    """Compute log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given."""
 def logit_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logit`: the result is written to this tensor, and so to its views."""
 def logsigmoid(input: Operand) -> Tensor:
-    """log(sigmoid(input)), without overflow."""
+    """Compute log(sigmoid(input)) without overflow."""
 def logsigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
 def logspace(start: builtins.float, end: builtins.float, steps: builtins.int, base: builtins.float = 10.0, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -1173,7 +1175,7 @@ def logspace(start: builtins.float, end: builtins.float, steps: builtins.int, ba
 
     >>> nt.logspace(0.0, 2.0, 3)"""
 def logsumexp(input: Operand, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
-    """log(sum(exp(input))) over dim, without overflow."""
+    """Compute log(sum(exp(input))) over dim without overflow."""
 def lp_pool1d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
     """The sum of a power of the elements of each window of (batch, channels, width), to the inverse power.
 
@@ -1187,7 +1189,7 @@ def lp_pool3d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stri
 
     >>> nt.lp_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, 2, stride=1)"""
 def lt(input: Operand, other: Operand) -> Tensor:
-    """input < other."""
+    """Compare: input < other."""
 def lt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lt`: the result is written to this tensor, and so to its views."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
@@ -1260,11 +1262,11 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Siz
 
     >>> nt.max_unpool3d(nt.arange(27.0).reshape(1, 3, 3, 3), nt.arange(27.0).reshape(1, 3, 3, 3).long(), 1)"""
 def maximum(input: Operand, other: Operand) -> Tensor:
-    """The larger of the two; NaN if either is NaN."""
+    """Return the larger of two elements, or NaN if either is NaN."""
 def maximum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `maximum`: the result is written to this tensor, and so to its views."""
 def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-    """Arithmetic mean over dim (None = all)."""
+    """Compute the arithmetic mean over dim (None = all)."""
 def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
     """The lower median of all elements, or (values, indices) along dim. NaN wins.
 
@@ -1276,11 +1278,11 @@ def meshgrid(*tensors: Tensor, indexing: builtins.str = 'ij') -> builtins.tuple[
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
 def minimum(input: Operand, other: Operand) -> Tensor:
-    """The smaller of the two; NaN if either is NaN."""
+    """Return the smaller of two elements, or NaN if either is NaN."""
 def minimum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `minimum`: the result is written to this tensor, and so to its views."""
 def mish(input: Operand) -> Tensor:
-    """input * tanh(softplus(input))."""
+    """Return input * tanh(softplus(input))."""
 def mish_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `mish`: the result is written to this tensor, and so to its views."""
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -1296,7 +1298,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') ->
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension."""
 def mul(input: Operand, other: Operand) -> Tensor:
-    """input * other."""
+    """Return input * other."""
 def mul_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `mul`: the result is written to this tensor, and so to its views."""
 def mul_mat(a: Tensor, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
@@ -1334,7 +1336,7 @@ def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.
 
     >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
 def multiply(input: Operand, other: Operand) -> Tensor:
-    """input * other."""
+    """Return input * other."""
 def multiply_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
@@ -1362,19 +1364,19 @@ def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builti
 
     >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
 def ne(input: Operand, other: Operand) -> Tensor:
-    """input != other."""
+    """Compare: input != other."""
 def ne_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `ne`: the result is written to this tensor, and so to its views."""
 def neg(input: Operand) -> Tensor:
-    """-input."""
+    """Return -input."""
 def neg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `neg`: the result is written to this tensor, and so to its views."""
 def negative(input: Operand) -> Tensor:
-    """-input."""
+    """Return -input."""
 def negative_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `negative`: the result is written to this tensor, and so to its views."""
 def nextafter(input: Operand, other: Operand) -> Tensor:
-    """The next number after input toward other."""
+    """Return the next number after input toward other."""
 def nextafter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean') -> Tensor:
@@ -1394,7 +1396,7 @@ def nonzero_static(input: Tensor, *, size: builtins.int, fill_value: builtins.in
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
     """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
 def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
+    """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
 def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
 
@@ -1404,7 +1406,7 @@ def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, si
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
 def not_equal(input: Operand, other: Operand) -> Tensor:
-    """input != other."""
+    """Compare: input != other."""
 def not_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
 def numel(input: Tensor) -> builtins.int:
@@ -1436,7 +1438,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: builtins.float = 2.0, eps: buil
 def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
     """p-norms of the differences of all pairs of rows of a matrix: those of rows 0 and 1, 0 and 2, ..., 1 and 2, ..."""
 def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """Dimensions in another order."""
+    """Reorder the dimensions."""
 def pinverse(input: Tensor, rcond: builtins.float = 1e-15) -> Tensor:
     """The pseudoinverse of matrices; singular values up to rcond times the largest count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: builtins.int) -> Tensor:
@@ -1464,7 +1466,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
     >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))"""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-    """Product over dim (None = all); integers give int64."""
+    """Multiply the elements over dim (None = all); integers give int64."""
 def promote_types(type1: Any, type2: Any) -> DType:
     """The dtype of a result of tensors of these two dtypes.
 
@@ -1483,11 +1485,13 @@ def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tenso
     interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
     ArgumentError, and in a tensor a DimensionError where the value is read."""
 def quantize(input: Operand, dtype: Any) -> Tensor:
-    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does.
+    """Convert input to q8_0, q4_0, q4_1, q5_0 or q5_1.
+
+    Each 32 elements of a row share a scale. Rounding is that of ggml.
 
     >>> nt.quantize(nt.ones(2, 32), "q8_0").dtype"""
 def rad2deg(input: Operand) -> Tensor:
-    """Radians as degrees."""
+    """Convert radians to degrees."""
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
 def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -1517,21 +1521,21 @@ def range(start: builtins.float, end: builtins.float, step: builtins.float = 1, 
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
 def reciprocal(input: Operand) -> Tensor:
-    """1 / input."""
+    """Return 1 / input."""
 def reciprocal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
 def reglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
     """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
 def relu(input: Operand) -> Tensor:
-    """max(input, 0); NaN stays NaN, as in PyTorch (GGML gives 0)."""
+    """Return max(input, 0). NaN stays NaN, as in PyTorch (GGML gives 0)."""
 def relu6(input: Operand) -> Tensor:
-    """min(max(input, 0), 6)."""
+    """Return min(max(input, 0), 6)."""
 def relu6_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `relu6`: the result is written to this tensor, and so to its views."""
 def relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `relu`: the result is written to this tensor, and so to its views."""
 def remainder(input: Operand, other: Operand) -> Tensor:
-    """What floor division leaves; has the sign of the divisor, as a zero that of input."""
+    """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
 def remainder_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
 def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
@@ -1543,7 +1547,7 @@ def renorm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
     """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
 def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
+    """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:
     """The dtype of a result of these two operands: those without dimensions count less, and Python numbers least."""
 def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, eps: builtins.float | None = None) -> Tensor:
@@ -1551,7 +1555,7 @@ def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.i
 
     eps defaults to the machine epsilon of the type it is computed in."""
 def rms_norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
-    """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
+    """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
 def roll(input: Tensor, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
 def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *, n_dims: builtins.int | None = None, mode: builtins.str = 'normal', freq_base: builtins.float = 10000.0, freq_scale: builtins.float = 1.0, n_ctx_orig: builtins.int = 0, ext_factor: builtins.float = 0.0, attn_factor: builtins.float = 1.0, beta_fast: builtins.float = 32.0, beta_slow: builtins.float = 1.0, sections: Sequence[builtins.int] = ()) -> Tensor:
@@ -1572,7 +1576,7 @@ def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
 def round_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `round`: the result is written to this tensor, and so to its views."""
 def round_half_away(input: Operand) -> Tensor:
-    """The nearest integer, halves away from zero: GGML's ROUND."""
+    """Round to the nearest integer, halves away from zero, as GGML's ROUND."""
 def round_half_away_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
 def row_stack(tensors: Sequence[Operand]) -> Tensor:
@@ -1582,7 +1586,7 @@ def rrelu(input: Tensor, lower: builtins.float = 0.125, upper: builtins.float = 
 def rrelu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
 def rsqrt(input: Operand) -> Tensor:
-    """1 / sqrt(input)."""
+    """Return 1 / sqrt(input)."""
 def rsqrt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
 def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
@@ -1606,7 +1610,7 @@ def scalar_tensor(s: builtins.float, dtype: DTypeLike = None, device: Any = None
 
     >>> nt.scalar_tensor(2.5)"""
 def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
-    """input * s + b.
+    """Return input * s + b.
 
     >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
 def scale_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1651,7 +1655,7 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins
 def seed() -> builtins.int:
     """Start the default generator anew from a seed of the operating system, and return that."""
 def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
-    """The slice at `index` along dim, without it.
+    """Return the slice at `index` along dim, without that dimension.
 
     >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
 def select_scatter(input: Tensor, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -1659,7 +1663,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: builtins.int, index: builtin
 
     >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)"""
 def selu(input: Operand) -> Tensor:
-    """Scaled elu with the constants of Klambauer et al., 2017."""
+    """Compute the scaled elu with the constants of Klambauer et al., 2017."""
 def selu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `selu`: the result is written to this tensor, and so to its views."""
 def set(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
@@ -1684,37 +1688,37 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
 
     >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
 def sgn(input: Operand) -> Tensor:
-    """The same as sign, under the name that it has in GGML."""
+    """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
 def sgn_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sgn`: the result is written to this tensor, and so to its views."""
 def sigmoid(input: Operand) -> Tensor:
-    """1 / (1 + exp(-input))."""
+    """Return 1 / (1 + exp(-input))."""
 def sigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sigmoid`: the result is written to this tensor, and so to its views."""
 def sign(input: Operand) -> Tensor:
-    """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
+    """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
 def sign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sign`: the result is written to this tensor, and so to its views."""
 def signbit(input: Operand) -> Tensor:
-    """Whether the sign is minus, which -0.0 has too."""
+    """Return True where the sign is minus, also for -0.0."""
 def signbit_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `signbit`: the result is written to this tensor, and so to its views."""
 def silu(input: Operand) -> Tensor:
-    """input * sigmoid(input)."""
+    """Return input * sigmoid(input)."""
 def silu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `silu`: the result is written to this tensor, and so to its views."""
 def silu_back(grad: Tensor, input: Tensor) -> Tensor:
     """grad times the derivative of silu at input."""
 def sin(input: Operand) -> Tensor:
-    """Sine of radians."""
+    """Compute the sine of an angle in radians."""
 def sin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sin`: the result is written to this tensor, and so to its views."""
 def sinc(input: Operand) -> Tensor:
-    """sin(pi * input) / (pi * input); 1 at 0."""
+    """Compute sin(pi * input) / (pi * input); 1 at 0."""
 def sinc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sinc`: the result is written to this tensor, and so to its views."""
 def sinh(input: Operand) -> Tensor:
-    """Hyperbolic sine."""
+    """Compute the hyperbolic sine."""
 def sinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
 def slice_scatter(input: Tensor, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
@@ -1735,19 +1739,19 @@ def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.floa
     The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
     per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column."""
 def softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
-    """exp(input) / sum(exp(input)) over dim, without overflow."""
+    """Compute exp(input) / sum(exp(input)) over dim without overflow."""
 def softmin(input: Tensor, dim: builtins.int, dtype: Any = None) -> Tensor:
     """softmax(-input) over dim."""
 def softplus(input: Operand, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
-    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
+    """Return log(1 + exp(beta * input)) / beta, or input where beta * input > threshold."""
 def softplus_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `softplus`: the result is written to this tensor, and so to its views."""
 def softshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
-    """input moved toward zero by lambd; zero in between."""
+    """Move input toward zero by lambd; elements within [-lambd, lambd] become zero."""
 def softshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `softshrink`: the result is written to this tensor, and so to its views."""
 def softsign(input: Operand) -> Tensor:
-    """input / (1 + |input|)."""
+    """Return input / (1 + |input|)."""
 def softsign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
 def solve_tri(a: Tensor, b: Tensor, left: builtins.bool = True, lower: builtins.bool = True, unit_diagonal: builtins.bool = False) -> Tensor:
@@ -1765,11 +1769,11 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[builtins.int], dim: bu
 
     >>> nt.split_with_sizes(nt.arange(4), (1, 3))"""
 def sqrt(input: Operand) -> Tensor:
-    """Square root; negative numbers give NaN."""
+    """Compute the square root; negative numbers give NaN."""
 def sqrt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sqrt`: the result is written to this tensor, and so to its views."""
 def square(input: Operand) -> Tensor:
-    """input * input."""
+    """Return input * input."""
 def square_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `square`: the result is written to this tensor, and so to its views."""
 def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
@@ -1795,19 +1799,19 @@ def std(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, 
 def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Standard deviation and mean over dim."""
 def step(input: Operand) -> Tensor:
-    """1 where input > 0, else 0."""
+    """Return 1 where input > 0, else 0."""
 def step_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `step`: the result is written to this tensor, and so to its views."""
 def sub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-    """input - alpha * other."""
+    """Return input - alpha * other."""
 def sub_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sub`: the result is written to this tensor, and so to its views."""
 def subtract(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-    """input - alpha * other."""
+    """Return input - alpha * other."""
 def subtract_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `subtract`: the result is written to this tensor, and so to its views."""
 def sum(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-    """Sum over dim (None = all); integers give int64. float32 partial sums."""
+    """Sum over dim (None = all). Integers give int64; partial sums of floats are float32."""
 def sum_rows(input: Tensor) -> Tensor:
     """Sum over the last dimension, which is kept with extent 1."""
 def svd(input: Tensor, some: builtins.bool = True) -> builtins.tuple[Tensor, Tensor, Tensor]:
@@ -1831,15 +1835,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: builtins.int | None = No
 
     >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
 def tan(input: Operand) -> Tensor:
-    """Tangent of radians."""
+    """Compute the tangent of an angle in radians."""
 def tan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tan`: the result is written to this tensor, and so to its views."""
 def tanh(input: Operand) -> Tensor:
-    """Hyperbolic tangent."""
+    """Compute the hyperbolic tangent."""
 def tanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tanh`: the result is written to this tensor, and so to its views."""
 def tanhshrink(input: Operand) -> Tensor:
-    """input - tanh(input)."""
+    """Return input - tanh(input)."""
 def tanhshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -1856,7 +1860,7 @@ def tensor_split(input: Tensor, indices_or_sections: builtins.int | Sequence[bui
 def tensordot(a: Tensor, b: Tensor, dims: builtins.int | Sequence[Sequence[builtins.int]] = 2) -> Tensor:
     """Sums of products over as many dimensions of a and b: the last and the first `dims`, or those that are named."""
 def threshold(input: Operand, threshold: builtins.float, value: builtins.float) -> Tensor:
-    """input where it is above the threshold, else value.
+    """Return input where it is above the threshold, else value.
 
     >>> nt.threshold(nt.tensor([0.5, 2.0]), 1.0, 0.0)"""
 def threshold_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1888,7 +1892,7 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: bu
 
     >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
 def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
-    """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
+    """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
 def tril_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tril`: the result is written to this tensor, and so to its views."""
 def tril_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
@@ -1904,7 +1908,7 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
 
     >>> nt.triplet_margin_with_distance_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))"""
 def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
-    """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
+    """Keep the elements of the last two dimensions on and above the diagonal; the others become zero."""
 def triu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `triu`: the result is written to this tensor, and so to its views."""
 def triu_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
@@ -1914,7 +1918,7 @@ def true_divide(input: Operand, other: Operand) -> Tensor:
 def true_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
 def trunc(input: Operand) -> Tensor:
-    """The integer part, toward zero."""
+    """Round toward zero to an integer."""
 def trunc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
 def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -1976,7 +1980,7 @@ def win_unpart(input: Tensor, width: builtins.int, height: builtins.int, window:
 
     >>> nt.win_unpart(nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2), 3, 2, 2).shape"""
 def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
-    """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
+    """Compute GGML's xIELU; alpha_n and alpha_p are the values after GGML's softplus.
 
     alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
 
@@ -1984,7 +1988,7 @@ def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta
 def xielu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
 def xlogy(input: Operand, other: Operand) -> Tensor:
-    """input * log(other); 0 where input is 0, unless other is NaN."""
+    """Compute input * log(other); 0 where input is 0, unless other is NaN."""
 def xlogy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
 def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:

@@ -80,23 +80,23 @@ class Methods:
     def __truediv__(self, other: Any) -> Tensor: ...
     def __xor__(self, other: Any) -> Tensor: ...
     def abs(self) -> Tensor:
-        """Absolute value; the smallest integer wraps to itself."""
+        """Return the absolute value; the smallest integer wraps to itself."""
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `abs`: the result is written to this tensor, and so to its views."""
     def absolute(self) -> Tensor:
-        """Absolute value; the smallest integer wraps to itself."""
+        """Return the absolute value; the smallest integer wraps to itself."""
     def absolute_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `absolute`: the result is written to this tensor, and so to its views."""
     def acos(self) -> Tensor:
-        """Inverse cosine in radians; NaN beyond -1 and 1."""
+        """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
     def acos_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `acos`: the result is written to this tensor, and so to its views."""
     def acosh(self) -> Tensor:
-        """Inverse hyperbolic cosine; NaN below 1."""
+        """Compute the inverse hyperbolic cosine; NaN below 1."""
     def acosh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-        """input + alpha * other."""
+        """Return input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
         """input + the one element of other.
 
@@ -138,73 +138,73 @@ class Methods:
     def addr_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addr`: the result is written to this tensor, and so to its views."""
     def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Whether every element over dim is true (not zero)."""
+        """Return True if every element over dim is true (not zero)."""
     def allclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
         """Whether all elements are close. Reads the value."""
     def amax(self, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
-        """Largest element over dim (empty = all); NaN wins."""
+        """Return the largest element over dim (empty = all); NaN wins."""
     def amin(self, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
-        """Smallest element over dim (empty = all); NaN wins."""
+        """Return the smallest element over dim (empty = all); NaN wins."""
     def aminmax(self, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Smallest and largest element over dim (None = all)."""
     def any(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Whether some element over dim is true (not zero)."""
+        """Return True if any element over dim is true (not zero)."""
     def arccos(self) -> Tensor:
-        """Inverse cosine in radians; NaN beyond -1 and 1."""
+        """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
     def arccos_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arccos`: the result is written to this tensor, and so to its views."""
     def arccosh(self) -> Tensor:
-        """Inverse hyperbolic cosine; NaN below 1."""
+        """Compute the inverse hyperbolic cosine; NaN below 1."""
     def arccosh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arccosh`: the result is written to this tensor, and so to its views."""
     def arcsin(self) -> Tensor:
-        """Inverse sine in radians; NaN beyond -1 and 1."""
+        """Compute the inverse sine in radians; NaN beyond -1 and 1."""
     def arcsin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arcsin`: the result is written to this tensor, and so to its views."""
     def arcsinh(self) -> Tensor:
-        """Inverse hyperbolic sine."""
+        """Compute the inverse hyperbolic sine."""
     def arcsinh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arcsinh`: the result is written to this tensor, and so to its views."""
     def arctan(self) -> Tensor:
-        """Inverse tangent in radians."""
+        """Compute the inverse tangent in radians."""
     def arctan2(self, other: Operand) -> Tensor:
-        """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+        """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
     def arctan2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arctan2`: the result is written to this tensor, and so to its views."""
     def arctan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arctan`: the result is written to this tensor, and so to its views."""
     def arctanh(self) -> Tensor:
-        """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+        """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def arctanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+        """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
 
-        GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN."""
+        GGML's ARGMAX takes the last of equal elements, and starts again after a NaN."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+        """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
     def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
-        """Indices that sort along dim, always stable; NaN counts as the largest."""
+        """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
     def argwhere(self) -> Tensor:
         """Positions of elements that are not zero, one row each. Reads the value."""
     def asin(self) -> Tensor:
-        """Inverse sine in radians; NaN beyond -1 and 1."""
+        """Compute the inverse sine in radians; NaN beyond -1 and 1."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `asin`: the result is written to this tensor, and so to its views."""
     def asinh(self) -> Tensor:
-        """Inverse hyperbolic sine."""
+        """Compute the inverse hyperbolic sine."""
     def asinh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `asinh`: the result is written to this tensor, and so to its views."""
     def atan(self) -> Tensor:
-        """Inverse tangent in radians."""
+        """Compute the inverse tangent in radians."""
     def atan2(self, other: Operand) -> Tensor:
-        """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+        """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
     def atan2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `atan2`: the result is written to this tensor, and so to its views."""
     def atan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `atan`: the result is written to this tensor, and so to its views."""
     def atanh(self) -> Tensor:
-        """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+        """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def atanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
     def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool = False) -> None:
@@ -229,27 +229,27 @@ class Methods:
 
         >>> nt.bincount(nt.tensor([0, 1, 1, 3]))"""
     def bitwise_and(self, other: Operand) -> Tensor:
-        """input & other."""
+        """Return the bitwise input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_and`: the result is written to this tensor, and so to its views."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
-        """input << other."""
+        """Shift bits to the left: input << other."""
     def bitwise_left_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_left_shift`: the result is written to this tensor, and so to its views."""
     def bitwise_not(self) -> Tensor:
-        """~input."""
+        """Return the bitwise complement, ~input."""
     def bitwise_not_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_not`: the result is written to this tensor, and so to its views."""
     def bitwise_or(self, other: Operand) -> Tensor:
-        """input | other."""
+        """Return the bitwise input | other."""
     def bitwise_or_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_or`: the result is written to this tensor, and so to its views."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
-        """input >> other; the sign is kept."""
+        """Shift bits to the right: input >> other. The sign is kept."""
     def bitwise_right_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_right_shift`: the result is written to this tensor, and so to its views."""
     def bitwise_xor(self, other: Operand) -> Tensor:
-        """input ^ other."""
+        """Return the bitwise input ^ other."""
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
     def bmm(self, mat2: Tensor) -> Tensor:
@@ -267,11 +267,11 @@ class Methods:
     def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
         """Random numbers of a Cauchy distribution with a median and a half width at half maximum, in place of the value."""
     def ceil(self) -> Tensor:
-        """The smallest integer not below input."""
+        """Round up to an integer."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ceil`: the result is written to this tensor, and so to its views."""
     def celu(self, alpha: builtins.float = 1.0) -> Tensor:
-        """max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
+        """Return max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
     def celu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `celu`: the result is written to this tensor, and so to its views."""
     def char(self) -> Tensor:
@@ -317,21 +317,21 @@ class Methods:
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
         """The value of src, broadcast and converted, in place of the own one."""
     def copysign(self, other: Operand) -> Tensor:
-        """The magnitude of input with the sign of other, which may be that of a zero."""
+        """Return the magnitude of input with the sign of other, also that of a zero."""
     def copysign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
     def corrcoef(self) -> Tensor:
         """Correlations of the rows of a matrix, whose columns are samples."""
     def cos(self) -> Tensor:
-        """Cosine of radians."""
+        """Compute the cosine of an angle in radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `cos`: the result is written to this tensor, and so to its views."""
     def cosh(self) -> Tensor:
-        """Hyperbolic cosine."""
+        """Compute the hyperbolic cosine."""
     def cosh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `cosh`: the result is written to this tensor, and so to its views."""
     def count_equal(self, other: Operand) -> Tensor:
-        """How many elements are equal, as int64."""
+        """Count the equal elements, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
         """How many elements over dim are not zero, as int64."""
     def cov(self, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -347,19 +347,19 @@ class Methods:
     def cummin(self, dim: builtins.int) -> ValuesIndices:
         """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
     def cumprod(self, dim: Dims, *, dtype: Any = None) -> Tensor:
-        """Running product along dim; integers give int64."""
+        """Compute the running product along dim; integers give int64."""
     def cumprod_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `cumprod`: the result is written to this tensor, and so to its views."""
     def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
-        """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+        """Compute the running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
     def cumsum_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
     def deg2rad(self) -> Tensor:
-        """Degrees as radians."""
+        """Convert degrees to radians."""
     def deg2rad_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
     def dequantize(self) -> Tensor:
-        """The numbers that a quantized tensor stands for, as float32.
+        """Convert a quantized tensor to float32.
 
         >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
     def det(self) -> Tensor:
@@ -377,7 +377,7 @@ class Methods:
     def diagflat(self, offset: builtins.int = 0) -> Tensor:
         """The matrix with all elements of input on a diagonal."""
     def diagonal(self, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
-        """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+        """Return the elements (i, i + offset) of dimensions dim1 and dim2 as the last dimension."""
     def diagonal_scatter(self, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
         """input with a diagonal replaced by src.
 
@@ -385,7 +385,7 @@ class Methods:
     def diff(self, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
         """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
     def digamma(self) -> Tensor:
-        """Derivative of lgamma; infinite at 0, NaN at negative integers."""
+        """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
     def digamma_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
     def dist(self, other: Tensor, p: builtins.float = 2.0) -> Tensor:
@@ -409,43 +409,45 @@ class Methods:
 
         >>> nt.dsplit(nt.ones(2, 2, 2), 2)"""
     def elu(self, alpha: builtins.float = 1.0) -> Tensor:
-        """input where positive, else alpha * (exp(input) - 1)."""
+        """Return input where positive, else alpha * (exp(input) - 1)."""
     def elu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `elu`: the result is written to this tensor, and so to its views."""
     def eq(self, other: Operand) -> Tensor:
-        """input == other."""
+        """Compare: input == other."""
     def eq_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `eq`: the result is written to this tensor, and so to its views."""
     def equal(self, other: Tensor) -> builtins.bool:
         """Whether shape and all elements are equal. Reads the value."""
     def erf(self) -> Tensor:
-        """The error function."""
+        """Compute the error function."""
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `erf`: the result is written to this tensor, and so to its views."""
     def erfc(self) -> Tensor:
-        """1 - erf(input), with all digits where that is small."""
+        """Compute 1 - erf(input), with full relative precision where it is small."""
     def erfc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `erfc`: the result is written to this tensor, and so to its views."""
     def erfinv(self) -> Tensor:
-        """x with erf(x) = input; infinite at -1 and 1, NaN beyond. Giles' approximation and a step of Halley's method."""
+        """Return x with erf(x) = input; infinite at -1 and 1, NaN beyond.
+
+        Computed by Giles' approximation and a step of Halley's method."""
     def erfinv_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `erfinv`: the result is written to this tensor, and so to its views."""
     def exp(self) -> Tensor:
-        """e to the power of input."""
+        """Raise e to the power of input."""
     def exp2(self) -> Tensor:
-        """2 to the power of input."""
+        """Raise 2 to the power of input."""
     def exp2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `exp2`: the result is written to this tensor, and so to its views."""
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `exp`: the result is written to this tensor, and so to its views."""
     def expand(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+        """Repeat dimensions of extent 1 to the given extents without copying; -1 keeps an extent.
 
         >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to the shape of other."""
     def expm1(self) -> Tensor:
-        """exp(input) - 1, accurate near zero."""
+        """Compute exp(input) - 1, accurate near zero."""
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
     def exponential_(self, lambd: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
@@ -455,7 +457,7 @@ class Methods:
     def fill_diagonal_(self, fill_value: builtins.float, wrap: builtins.bool = False) -> Tensor:
         """The elements with equal indices in all dimensions become fill_value; wrap: also further down a tall matrix."""
     def fix(self) -> Tensor:
-        """The integer part, toward zero."""
+        """Round toward zero to an integer."""
     def fix_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `fix`: the result is written to this tensor, and so to its views."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
@@ -471,27 +473,27 @@ class Methods:
     def float_power(self, exponent: Operand) -> Tensor:
         """input to the power of exponent, in float64."""
     def floor(self) -> Tensor:
-        """The largest integer not above input."""
+        """Round down to an integer."""
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor`: the result is written to this tensor, and so to its views."""
     def floor_divide(self, other: Operand) -> Tensor:
-        """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
+        """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
     def fmax(self, other: Operand) -> Tensor:
-        """The larger of the two; the other one if one is NaN."""
+        """Return the larger of two elements, or the other one if one is NaN."""
     def fmax_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `fmax`: the result is written to this tensor, and so to its views."""
     def fmin(self, other: Operand) -> Tensor:
-        """The smaller of the two; the other one if one is NaN."""
+        """Return the smaller of two elements, or the other one if one is NaN."""
     def fmin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `fmin`: the result is written to this tensor, and so to its views."""
     def fmod(self, other: Operand) -> Tensor:
-        """What division rounded toward zero leaves; has the sign of input."""
+        """Return the remainder of division rounded toward zero, with the sign of input."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `fmod`: the result is written to this tensor, and so to its views."""
     def frac(self) -> Tensor:
-        """input - trunc(input)."""
+        """Return the fraction, input - trunc(input)."""
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `frac`: the result is written to this tensor, and so to its views."""
     def frexp(self) -> MantissaExponent:
@@ -501,11 +503,11 @@ class Methods:
 
         >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
     def gcd(self, other: Operand) -> Tensor:
-        """Greatest common divisor."""
+        """Compute the greatest common divisor."""
     def gcd_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gcd`: the result is written to this tensor, and so to its views."""
     def ge(self, other: Operand) -> Tensor:
-        """input >= other."""
+        """Compare: input >= other."""
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ge`: the result is written to this tensor, and so to its views."""
     def geglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
@@ -517,11 +519,11 @@ class Methods:
     def gelu(self, approximate: builtins.str = 'none') -> Tensor:
         """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
     def gelu_erf(self) -> Tensor:
-        """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
+        """Compute the exact Gaussian error linear unit: 0.5 x (1 + erf(x / sqrt(2)))."""
     def gelu_erf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gelu_erf`: the result is written to this tensor, and so to its views."""
     def gelu_quick(self) -> Tensor:
-        """input * sigmoid(1.702 * input)."""
+        """Return input * sigmoid(1.702 * input)."""
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
     def geometric_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
@@ -539,37 +541,37 @@ class Methods:
     def glu(self, dim: builtins.int = -1) -> Tensor:
         """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
     def greater(self, other: Operand) -> Tensor:
-        """input > other."""
+        """Compare: input > other."""
     def greater_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `greater`: the result is written to this tensor, and so to its views."""
     def greater_equal(self, other: Operand) -> Tensor:
-        """input >= other."""
+        """Compare: input >= other."""
     def greater_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `greater_equal`: the result is written to this tensor, and so to its views."""
     def gt(self, other: Operand) -> Tensor:
-        """input > other."""
+        """Compare: input > other."""
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gt`: the result is written to this tensor, and so to its views."""
     def half(self) -> Tensor:
         """As float16."""
     def hardshrink(self, lambd: builtins.float = 0.5) -> Tensor:
-        """input where it is outside [-lambd, lambd], else zero."""
+        """Return input where it is outside [-lambd, lambd], else zero."""
     def hardshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardshrink`: the result is written to this tensor, and so to its views."""
     def hardsigmoid(self) -> Tensor:
-        """min(max(input + 3, 0), 6) / 6."""
+        """Return min(max(input + 3, 0), 6) / 6."""
     def hardsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardsigmoid`: the result is written to this tensor, and so to its views."""
     def hardswish(self) -> Tensor:
-        """input * min(max(input + 3, 0), 6) / 6."""
+        """Return input * min(max(input + 3, 0), 6) / 6."""
     def hardswish_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardswish`: the result is written to this tensor, and so to its views."""
     def hardtanh(self, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
-        """input limited to [min_val, max_val]."""
+        """Limit input to [min_val, max_val]."""
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardtanh`: the result is written to this tensor, and so to its views."""
     def heaviside(self, values: Operand) -> Tensor:
-        """0 where input < 0, 1 where input > 0, values where it is 0.
+        """Return 0 where input < 0, 1 where input > 0, and values where it is 0.
 
         >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)"""
     def heaviside_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -588,7 +590,7 @@ class Methods:
 
         >>> nt.hsplit(nt.ones(2, 2, 2), 2)"""
     def hypot(self, other: Operand) -> Tensor:
-        """sqrt(input^2 + other^2), without overflow."""
+        """Compute sqrt(input^2 + other^2) without overflow."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
@@ -646,23 +648,23 @@ class Methods:
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
     def isfinite(self) -> Tensor:
-        """Whether input is neither infinite nor NaN."""
+        """Return True where input is neither infinite nor NaN."""
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isfinite`: the result is written to this tensor, and so to its views."""
     def isinf(self) -> Tensor:
-        """Whether input is plus or minus infinity."""
+        """Return True where input is plus or minus infinity."""
     def isinf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isinf`: the result is written to this tensor, and so to its views."""
     def isnan(self) -> Tensor:
-        """Whether input is NaN."""
+        """Return True where input is NaN."""
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isnan`: the result is written to this tensor, and so to its views."""
     def isneginf(self) -> Tensor:
-        """Whether input is minus infinity."""
+        """Return True where input is minus infinity."""
     def isneginf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isneginf`: the result is written to this tensor, and so to its views."""
     def isposinf(self) -> Tensor:
-        """Whether input is plus infinity."""
+        """Return True where input is plus infinity."""
     def isposinf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
     def kron(self, other: Tensor) -> Tensor:
@@ -670,53 +672,53 @@ class Methods:
     def kthvalue(self, k: builtins.int, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
         """The k-th smallest element of each row along dim, counted from 1, and where it was."""
     def l2_norm(self, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
-        """input / max(sqrt(sum(input^2)), eps) over dim."""
+        """Return input / max(sqrt(sum(input^2)), eps) over dim."""
     def lcm(self, other: Operand) -> Tensor:
-        """Least common multiple."""
+        """Compute the least common multiple."""
     def lcm_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lcm`: the result is written to this tensor, and so to its views."""
     def ldexp(self, other: Operand) -> Tensor:
-        """input * 2^other."""
+        """Return input * 2^other."""
     def ldexp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ldexp`: the result is written to this tensor, and so to its views."""
     def le(self, other: Operand) -> Tensor:
-        """input <= other."""
+        """Compare: input <= other."""
     def le_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `le`: the result is written to this tensor, and so to its views."""
     def leaky_relu(self, negative_slope: builtins.float = 0.01) -> Tensor:
-        """input where positive, else negative_slope * input."""
+        """Return input where positive, else negative_slope * input."""
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+        """Interpolate: input + weight * (end - input), computed from the nearer end so that a weight of 1 gives end.
 
         >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
     def less(self, other: Operand) -> Tensor:
-        """input < other."""
+        """Compare: input < other."""
     def less_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `less`: the result is written to this tensor, and so to its views."""
     def less_equal(self, other: Operand) -> Tensor:
-        """input <= other."""
+        """Compare: input <= other."""
     def less_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `less_equal`: the result is written to this tensor, and so to its views."""
     def lgamma(self) -> Tensor:
-        """Natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
+        """Compute the natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
     def lgamma_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lgamma`: the result is written to this tensor, and so to its views."""
     def log(self) -> Tensor:
-        """Natural logarithm; negative numbers give NaN."""
+        """Compute the natural logarithm; negative numbers give NaN."""
     def log10(self) -> Tensor:
-        """Logarithm to base 10, exact for powers of ten."""
+        """Compute the logarithm to base 10, exact for powers of ten."""
     def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log10`: the result is written to this tensor, and so to its views."""
     def log1p(self) -> Tensor:
-        """log(1 + input), accurate near zero."""
+        """Compute log(1 + input), accurate near zero."""
     def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log1p`: the result is written to this tensor, and so to its views."""
     def log2(self) -> Tensor:
-        """Logarithm to base 2, exact for powers of two."""
+        """Compute the logarithm to base 2, exact for powers of two."""
     def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log2`: the result is written to this tensor, and so to its views."""
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -724,49 +726,49 @@ class Methods:
     def log_normal_(self, mean: builtins.float = 1.0, std: builtins.float = 2.0, *, generator: Generator | None = None) -> Tensor:
         """Random numbers whose logarithms are normal with this mean and standard deviation, in place of the value."""
     def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
-        """log(softmax(input)) over dim, without overflow."""
+        """Compute log(softmax(input)) over dim without overflow."""
     def logaddexp(self, other: Operand) -> Tensor:
-        """log(exp(input) + exp(other)), without overflow."""
+        """Compute log(exp(input) + exp(other)) without overflow."""
     def logaddexp2(self, other: Operand) -> Tensor:
-        """log2(2^input + 2^other), without overflow."""
+        """Compute log2(2^input + 2^other) without overflow."""
     def logaddexp2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logaddexp2`: the result is written to this tensor, and so to its views."""
     def logaddexp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logaddexp`: the result is written to this tensor, and so to its views."""
     def logcumsumexp(self, dim: Dims) -> Tensor:
-        """Logarithm of the running sum of exp(input) along dim, without overflow."""
+        """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
     def logdet(self) -> Tensor:
         """Logarithm of the determinant of square matrices; NaN where it is negative."""
     def logical_and(self, other: Operand) -> Tensor:
-        """Both are true (not zero)."""
+        """Return True where both elements are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_and`: the result is written to this tensor, and so to its views."""
     def logical_not(self) -> Tensor:
-        """input is false (zero)."""
+        """Return True where input is false (zero)."""
     def logical_not_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_not`: the result is written to this tensor, and so to its views."""
     def logical_or(self, other: Operand) -> Tensor:
-        """Either is true."""
+        """Return True where either element is true."""
     def logical_or_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_or`: the result is written to this tensor, and so to its views."""
     def logical_xor(self, other: Operand) -> Tensor:
-        """Exactly one is true."""
+        """Return True where exactly one element is true."""
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_xor`: the result is written to this tensor, and so to its views."""
     def logit(self, eps: builtins.float | None = None) -> Tensor:
-        """log(input / (1 - input)), of input limited to [eps, 1 - eps] where eps is given."""
+        """Compute log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given."""
     def logit_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logit`: the result is written to this tensor, and so to its views."""
     def logsigmoid(self) -> Tensor:
-        """log(sigmoid(input)), without overflow."""
+        """Compute log(sigmoid(input)) without overflow."""
     def logsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
     def logsumexp(self, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
-        """log(sum(exp(input))) over dim, without overflow."""
+        """Compute log(sum(exp(input))) over dim without overflow."""
     def long(self) -> Tensor:
         """As int64."""
     def lt(self, other: Operand) -> Tensor:
-        """input < other."""
+        """Compare: input < other."""
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lt`: the result is written to this tensor, and so to its views."""
     def masked_fill(self, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
@@ -796,11 +798,11 @@ class Methods:
     def max(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
         """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
     def maximum(self, other: Operand) -> Tensor:
-        """The larger of the two; NaN if either is NaN."""
+        """Return the larger of two elements, or NaN if either is NaN."""
     def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `maximum`: the result is written to this tensor, and so to its views."""
     def mean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-        """Arithmetic mean over dim (None = all)."""
+        """Compute the arithmetic mean over dim (None = all)."""
     def median(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
         """The lower median of all elements, or (values, indices) along dim. NaN wins.
 
@@ -808,11 +810,11 @@ class Methods:
     def min(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
         """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
     def minimum(self, other: Operand) -> Tensor:
-        """The smaller of the two; NaN if either is NaN."""
+        """Return the smaller of two elements, or NaN if either is NaN."""
     def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `minimum`: the result is written to this tensor, and so to its views."""
     def mish(self) -> Tensor:
-        """input * tanh(softplus(input))."""
+        """Return input * tanh(softplus(input))."""
     def mish_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mish`: the result is written to this tensor, and so to its views."""
     def mm(self, mat2: Tensor) -> Tensor:
@@ -826,7 +828,7 @@ class Methods:
     def msort(self) -> Tensor:
         """Sorted along the first dimension."""
     def mul(self, other: Operand) -> Tensor:
-        """input * other."""
+        """Return input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mul`: the result is written to this tensor, and so to its views."""
     def mul_mat(self, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
@@ -846,7 +848,7 @@ class Methods:
 
         >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
     def multiply(self, other: Operand) -> Tensor:
-        """input * other."""
+        """Return input * other."""
     def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
     def mv(self, vec: Tensor) -> Tensor:
@@ -876,15 +878,15 @@ class Methods:
     def ndimension(self) -> builtins.int:
         """Number of dimensions."""
     def ne(self, other: Operand) -> Tensor:
-        """input != other."""
+        """Compare: input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ne`: the result is written to this tensor, and so to its views."""
     def neg(self) -> Tensor:
-        """-input."""
+        """Return -input."""
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `neg`: the result is written to this tensor, and so to its views."""
     def negative(self) -> Tensor:
-        """-input."""
+        """Return -input."""
     def negative_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `negative`: the result is written to this tensor, and so to its views."""
     def nelement(self) -> builtins.int:
@@ -900,7 +902,7 @@ class Methods:
     def new_zeros(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input."""
     def nextafter(self, other: Operand) -> Tensor:
-        """The next number after input toward other."""
+        """Return the next number after input toward other."""
     def nextafter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
     def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
@@ -912,11 +914,11 @@ class Methods:
     def norm(self, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
         """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
     def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
-        """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
+        """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Normal random numbers in place of the value."""
     def not_equal(self, other: Operand) -> Tensor:
-        """input != other."""
+        """Compare: input != other."""
     def not_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
     def out_prod(self, b: Tensor) -> Tensor:
@@ -926,7 +928,7 @@ class Methods:
 
         >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def permute(self, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Dimensions in another order."""
+        """Reorder the dimensions."""
     def pinverse(self, rcond: builtins.float = 1e-15) -> Tensor:
         """The pseudoinverse of matrices; singular values up to rcond times the largest count as 0."""
     def positive(self) -> Tensor:
@@ -940,7 +942,7 @@ class Methods:
 
         >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))"""
     def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-        """Product over dim (None = all); integers give int64."""
+        """Multiply the elements over dim (None = all); integers give int64."""
     def put(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """input with elements at positions among all elements replaced by those of source, or increased by them.
 
@@ -955,11 +957,13 @@ class Methods:
         interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
         ArgumentError, and in a tensor a DimensionError where the value is read."""
     def quantize(self, dtype: Any) -> Tensor:
-        """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does.
+        """Convert input to q8_0, q4_0, q4_1, q5_0 or q5_1.
+
+        Each 32 elements of a row share a scale. Rounding is that of ggml.
 
         >>> nt.quantize(nt.ones(2, 32), "q8_0").dtype"""
     def rad2deg(self) -> Tensor:
-        """Radians as degrees."""
+        """Convert radians to degrees."""
     def rad2deg_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
     def random_(self, from_: builtins.int = 0, to: builtins.int | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -967,21 +971,21 @@ class Methods:
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     def reciprocal(self) -> Tensor:
-        """1 / input."""
+        """Return 1 / input."""
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
     def reglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
     def relu(self) -> Tensor:
-        """max(input, 0); NaN stays NaN, as in PyTorch (GGML gives 0)."""
+        """Return max(input, 0). NaN stays NaN, as in PyTorch (GGML gives 0)."""
     def relu6(self) -> Tensor:
-        """min(max(input, 0), 6)."""
+        """Return min(max(input, 0), 6)."""
     def relu6_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `relu6`: the result is written to this tensor, and so to its views."""
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `relu`: the result is written to this tensor, and so to its views."""
     def remainder(self, other: Operand) -> Tensor:
-        """What floor division leaves; has the sign of the divisor, as a zero that of input."""
+        """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
     def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
@@ -997,11 +1001,11 @@ class Methods:
     def repeat_interleave(self, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
         """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
+        """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """The elements under the shape of other."""
     def rms_norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
-        """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
+        """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
     def roll(self, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
     def rot90(self, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
@@ -1011,7 +1015,7 @@ class Methods:
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round`: the result is written to this tensor, and so to its views."""
     def round_half_away(self) -> Tensor:
-        """The nearest integer, halves away from zero: GGML's ROUND."""
+        """Round to the nearest integer, halves away from zero, as GGML's ROUND."""
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
     def rrelu(self, lower: builtins.float = 0.125, upper: builtins.float = 0.3333333333333333, training: builtins.bool = False) -> Tensor:
@@ -1019,13 +1023,13 @@ class Methods:
     def rrelu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
     def rsqrt(self) -> Tensor:
-        """1 / sqrt(input)."""
+        """Return 1 / sqrt(input)."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """other - alpha * input."""
     def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
-        """input * s + b.
+        """Return input * s + b.
 
         >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1054,7 +1058,7 @@ class Methods:
     def scatter_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter_reduce`: the result is written to this tensor, and so to its views."""
     def select(self, dim: Dims, index: builtins.int) -> Tensor:
-        """The slice at `index` along dim, without it.
+        """Return the slice at `index` along dim, without that dimension.
 
         >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
     def select_scatter(self, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -1062,7 +1066,7 @@ class Methods:
 
         >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)"""
     def selu(self) -> Tensor:
-        """Scaled elu with the constants of Klambauer et al., 2017."""
+        """Compute the scaled elu with the constants of Klambauer et al., 2017."""
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `selu`: the result is written to this tensor, and so to its views."""
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
@@ -1072,39 +1076,39 @@ class Methods:
 
         >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
     def sgn(self) -> Tensor:
-        """The same as sign, under the name that it has in GGML."""
+        """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sgn`: the result is written to this tensor, and so to its views."""
     def short(self) -> Tensor:
         """As int16."""
     def sigmoid(self) -> Tensor:
-        """1 / (1 + exp(-input))."""
+        """Return 1 / (1 + exp(-input))."""
     def sigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sigmoid`: the result is written to this tensor, and so to its views."""
     def sign(self) -> Tensor:
-        """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
+        """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sign`: the result is written to this tensor, and so to its views."""
     def signbit(self) -> Tensor:
-        """Whether the sign is minus, which -0.0 has too."""
+        """Return True where the sign is minus, also for -0.0."""
     def signbit_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `signbit`: the result is written to this tensor, and so to its views."""
     def silu(self) -> Tensor:
-        """input * sigmoid(input)."""
+        """Return input * sigmoid(input)."""
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `silu`: the result is written to this tensor, and so to its views."""
     def silu_back(self, input: Tensor) -> Tensor:
         """grad times the derivative of silu at input."""
     def sin(self) -> Tensor:
-        """Sine of radians."""
+        """Compute the sine of an angle in radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sin`: the result is written to this tensor, and so to its views."""
     def sinc(self) -> Tensor:
-        """sin(pi * input) / (pi * input); 1 at 0."""
+        """Compute sin(pi * input) / (pi * input); 1 at 0."""
     def sinc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sinc`: the result is written to this tensor, and so to its views."""
     def sinh(self) -> Tensor:
-        """Hyperbolic sine."""
+        """Compute the hyperbolic sine."""
     def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
     def slice_scatter(self, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
@@ -1121,17 +1125,17 @@ class Methods:
         The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
         per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column."""
     def softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
-        """exp(input) / sum(exp(input)) over dim, without overflow."""
+        """Compute exp(input) / sum(exp(input)) over dim without overflow."""
     def softplus(self, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
-        """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
+        """Return log(1 + exp(beta * input)) / beta, or input where beta * input > threshold."""
     def softplus_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softplus`: the result is written to this tensor, and so to its views."""
     def softshrink(self, lambd: builtins.float = 0.5) -> Tensor:
-        """input moved toward zero by lambd; zero in between."""
+        """Move input toward zero by lambd; elements within [-lambd, lambd] become zero."""
     def softshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softshrink`: the result is written to this tensor, and so to its views."""
     def softsign(self) -> Tensor:
-        """input / (1 + |input|)."""
+        """Return input / (1 + |input|)."""
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
     def sort(self, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
@@ -1143,11 +1147,11 @@ class Methods:
 
         >>> nt.split_with_sizes(nt.arange(4), (1, 3))"""
     def sqrt(self) -> Tensor:
-        """Square root; negative numbers give NaN."""
+        """Compute the square root; negative numbers give NaN."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sqrt`: the result is written to this tensor, and so to its views."""
     def square(self) -> Tensor:
-        """input * input."""
+        """Return input * input."""
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `square`: the result is written to this tensor, and so to its views."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
@@ -1159,7 +1163,7 @@ class Methods:
     def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Standard deviation and mean over dim."""
     def step(self) -> Tensor:
-        """1 where input > 0, else 0."""
+        """Return 1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `step`: the result is written to this tensor, and so to its views."""
     def stride(self, dim: builtins.int | None = None) -> Any:
@@ -1167,15 +1171,15 @@ class Methods:
 
         That of a dimension of extent 1 has no meaning. Results of ops are row-major, whatever their operands are."""
     def sub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-        """input - alpha * other."""
+        """Return input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sub`: the result is written to this tensor, and so to its views."""
     def subtract(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-        """input - alpha * other."""
+        """Return input - alpha * other."""
     def subtract_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `subtract`: the result is written to this tensor, and so to its views."""
     def sum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-        """Sum over dim (None = all); integers give int64. float32 partial sums."""
+        """Sum over dim (None = all). Integers give int64; partial sums of floats are float32."""
     def sum_rows(self) -> Tensor:
         """Sum over the last dimension, which is kept with extent 1."""
     def sum_to_size(self, *size: Any) -> Tensor:
@@ -1207,15 +1211,15 @@ class Methods:
 
         >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
     def tan(self) -> Tensor:
-        """Tangent of radians."""
+        """Compute the tangent of an angle in radians."""
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tan`: the result is written to this tensor, and so to its views."""
     def tanh(self) -> Tensor:
-        """Hyperbolic tangent."""
+        """Compute the hyperbolic tangent."""
     def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tanh`: the result is written to this tensor, and so to its views."""
     def tanhshrink(self) -> Tensor:
-        """input - tanh(input)."""
+        """Return input - tanh(input)."""
     def tanhshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
     def tensor_split(self, indices_or_sections: builtins.int | Sequence[builtins.int] | Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -1223,7 +1227,7 @@ class Methods:
 
         >>> nt.tensor_split(nt.arange(5), 2)"""
     def threshold(self, threshold: builtins.float, value: builtins.float) -> Tensor:
-        """input where it is above the threshold, else value.
+        """Return input where it is above the threshold, else value.
 
         >>> nt.threshold(nt.tensor([0.5, 2.0]), 1.0, 0.0)"""
     def threshold_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1250,11 +1254,11 @@ class Methods:
     def transpose_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `transpose`: this tensor is that view of its memory from now on."""
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
-        """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
+        """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tril`: the result is written to this tensor, and so to its views."""
     def triu(self, diagonal: builtins.int = 0) -> Tensor:
-        """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
+        """Keep the elements of the last two dimensions on and above the diagonal; the others become zero."""
     def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `triu`: the result is written to this tensor, and so to its views."""
     def true_divide(self, other: Operand) -> Tensor:
@@ -1262,7 +1266,7 @@ class Methods:
     def true_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
     def trunc(self) -> Tensor:
-        """The integer part, toward zero."""
+        """Round toward zero to an integer."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
     def type(self, dtype: Any = None) -> Any:
@@ -1315,7 +1319,7 @@ class Methods:
     def where(self, condition: Tensor, other: Operand) -> Any:
         """This tensor where condition, else other."""
     def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
-        """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
+        """Compute GGML's xIELU; alpha_n and alpha_p are the values after GGML's softplus.
 
         alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x.
 
@@ -1323,7 +1327,7 @@ class Methods:
     def xielu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
     def xlogy(self, other: Operand) -> Tensor:
-        """input * log(other); 0 where input is 0, unless other is NaN."""
+        """Compute input * log(other); 0 where input is 0, unless other is NaN."""
     def xlogy_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
     def zero_(self) -> Tensor:

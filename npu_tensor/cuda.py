@@ -1,4 +1,4 @@
-"""What PyTorch programs ask of CUDA before they choose a device: there is none here."""
+"""Functions by which PyTorch programs look for CUDA devices. There are none."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["device_count", "is_available"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def device_count() -> int:
-    """0."""
+    """Return 0."""
     return 0

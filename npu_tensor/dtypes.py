@@ -1,7 +1,7 @@
 """Element types: names, NumPy and GGML counterparts, promotion.
 
-bfloat16 and float16 are stored in two bytes and computed in float32, rounded once to nearest even when stored;
-subnormals are kept. Promotion follows PyTorch 2.x: Python numbers and zero-dimensional tensors are weak.
+bfloat16 and float16 are stored in two bytes, computed in float32, and rounded once to nearest even when stored.
+Subnormals are kept. Promotion follows PyTorch 2.x: Python numbers and zero-dimensional tensors are weak.
 """
 
 from __future__ import annotations
@@ -51,21 +51,27 @@ __all__ = [
 
 
 class Category(IntEnum):
-    """Kinds of dtypes, in the order in which they win in promotion."""
+    """Categories of dtypes, in ascending order of precedence in promotion."""
 
     BOOL = 0
     INTEGER = 1
     FLOAT = 2
-    QUANTIZED = 3  # never promoted: no op but those declared for it takes it
+    QUANTIZED = 3  # Never promoted: only ops that are declared for it take it.
 
 
 class DType:
     """An element type. There is one object per type; compare with `is` or `==`.
 
-    Attributes: `name` ("bfloat16"), `short` ("bf16", GGML's name, also in kernel names), `numpy` (np.dtype),
-    `ggml_type` (its number in GGML's enum ggml_type, None without one), `npu` (what an NPU makes of it, in words),
-    `category` (bool, integer, float or quantized), `register` (name of the type it is computed in), `block` (how many
-    elements are stored together, 1 but for quantized types), `itemsize` (bytes of so many).
+    Attributes:
+        name: Name, such as "bfloat16".
+        short: GGML's name, such as "bf16", which kernel names use.
+        numpy: NumPy's dtype.
+        ggml_type: Number in GGML's enum ggml_type, or None.
+        npu: Support on an NPU, in words.
+        category: Bool, integer, float or quantized.
+        register: Name of the type that it is computed in.
+        block: Number of elements that are stored together; 1 except for quantized types.
+        itemsize: Size of a block in bytes.
     """
 
     __slots__ = ("block", "category", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
@@ -99,26 +105,26 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As `numpy`: where NumPy and pandas look when they are given something else than a type of theirs."""
+        """NumPy's dtype, as `numpy`. NumPy and pandas read this attribute of foreign types."""
         return self.numpy
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether it is a float type."""
+        """True if it is a float type."""
         return self.category is Category.FLOAT
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer type; bool is none."""
+        """True if it is an integer type; bool is not one."""
         return self.category is Category.INTEGER
 
     @property
     def is_quantized(self) -> bool:
-        """Whether its elements are stored in blocks with common scales."""
+        """True if its elements are stored in blocks with common scales."""
         return self.category is Category.QUANTIZED
 
     def nbytes(self, elements: int) -> int:
-        """Bytes of so many elements, of whole blocks."""
+        """Return the size of elements in bytes; they must be whole blocks."""
         return elements // self.block * self.itemsize
 
 
@@ -143,7 +149,7 @@ def _quantized(name: str, ggml_type: int, block: int, *fields: tuple[Any, ...], 
 
 
 _WEIGHTS: Final = "as weights of products"
-# The blocks of ggml-common.h. d: scale. m: the value of code 0. qs: low bits of the codes. qh: high bits.
+# The blocks of ggml-common.h. d: scale. m: value of code 0. qs: low bits of the codes. qh: high bits.
 _D, _M, _NIBBLES, _FIFTH = ("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16), ("qh", "u1", 4)
 _K_SCALES = (_D, ("dmin", "<f2"), ("scales", "u1", 12))
 q4_0 = _quantized("q4_0", 2, 32, _D, _NIBBLES, npu=_WEIGHTS)
@@ -158,11 +164,11 @@ iq4_nl = _quantized("iq4_nl", 20, 32, _D, ("indices", "u1", 16))
 mxfp4 = _quantized("mxfp4", 39, 32, ("e", "u1"), ("qs", "u1", 16))
 
 QUANTIZED: Final = (q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, iq4_nl, mxfp4)
-"""The dtypes of weights in blocks with common scales, in ggml's formats; see `npu_tensor.ops.quantized`."""
+"""Quantized dtypes: weights in blocks with common scales, in ggml's formats; see `npu_tensor.ops.quantized`."""
 
 
 def stored_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
-    """The shape of an array of what is stored: of a quantized tensor, the last dimension counts blocks."""
+    """Return the shape of the stored array. The last dimension of a quantized tensor counts blocks."""
     return shape if dtype.block == 1 else (*shape[:-1], shape[-1] // dtype.block)
 
 
@@ -172,21 +178,24 @@ _LOOKUP: dict[Any, DType] = {
     **{dtype.numpy: dtype for dtype in DTYPES},
     **{dtype: dtype for dtype in DTYPES},
     **{key: dtype for dtype in QUANTIZED for key in (dtype, dtype.name, dtype.numpy)},
-    float: float64,  # as in PyTorch and NumPy, although Python floats become float32
-    "float": float32,  # as the type of that name; NumPy would say float64
+    float: float64,  # As in PyTorch and NumPy, although Python floats become float32.
+    "float": float32,  # The C type of that name; NumPy's "float" is float64.
     int: int64,
     bool: bool_,
 }
 
-# What a Python number becomes where no tensor decides.
 _NUMBER = {bool: bool_, int: int64, float: float32}
+"""Dtypes of Python numbers without tensor operands."""
 
 
 def as_dtype(value: Any) -> DType:
-    """The DType meant by a DType, a name ("bf16", "float32"), a NumPy dtype or type, or float, int, bool.
+    """Return the DType for a DType, a name ("bf16", "float32"), a NumPy dtype or type, or float, int, bool.
 
-    The order of the bytes does not count, as tensors have the processor's.
-    As in PyTorch, Python's float is float64; the name "float" is float32. Raises DTypeError for anything else.
+    The byte order is ignored, because tensors have the processor's. As in PyTorch, Python's float is float64; the name
+    "float" is float32.
+
+    Raises:
+        DTypeError: The value is none of these.
     """
     try:
         return _LOOKUP[value]
@@ -194,13 +203,13 @@ def as_dtype(value: Any) -> DType:
         pass
     try:
         return _LOOKUP[np.dtype(value).newbyteorder("=")]
-    except (KeyError, TypeError, ValueError):  # the last where NumPy looks into it for a dtype
+    except (KeyError, TypeError, ValueError):  # ValueError comes from objects that NumPy inspects for a dtype.
         names = ", ".join(dtype.name for dtype in (*DTYPES, *QUANTIZED))
         raise DTypeError(f"{value!r} is not a dtype of npu_tensor; choose one of {names}") from None
 
 
 def dtypes_table() -> str:
-    """All dtypes with their names in GGML and what an NPU makes of them, as a Markdown table."""
+    """Return all dtypes, with their GGML names and their support on an NPU, as a Markdown table."""
     lines = ["| dtype | GGML | number | on an NPU |", "|---|---|---|---|"]
     for dtype in (*DTYPES, *QUANTIZED):
         name, ggml, number, npu = dtype.name, f"GGML_TYPE_{dtype.short.upper()}", dtype.ggml_type, dtype.npu
@@ -209,12 +218,12 @@ def dtypes_table() -> str:
 
 
 def default_dtype(number: type) -> DType:
-    """The dtype that a bare Python bool, int or float becomes."""
+    """Return the dtype of a Python bool, int or float without tensor operands."""
     return _NUMBER[number]
 
 
 def set_default_float(dtype: DType) -> None:
-    """Let bare floats become `dtype` from now on. What was found for operands before must be forgotten."""
+    """Set the dtype of Python floats. The caller must drop cached calls."""
     _NUMBER[float] = dtype
 
 
@@ -223,7 +232,7 @@ _FLOAT_ORDER = (bfloat16, float16, float32, float64)
 
 
 def promote_pair(a: DType, b: DType) -> DType:
-    """The dtype of results of two tensors with dimensions."""
+    """Return the result dtype of two tensors with dimensions."""
     if a is b:
         return a
     if a.category != b.category:
@@ -238,10 +247,17 @@ def promote_pair(a: DType, b: DType) -> DType:
 
 
 def promote(tensors: Iterable[tuple[DType, int]], numbers: Iterable[type] = ()) -> DType:
-    """The dtype of a result over tensors, given as (dtype, number of dimensions), and Python number types.
+    """Return the result dtype of tensors and Python numbers.
 
-    Tensors with dimensions decide; zero-dimensional ones and numbers count only where their category (bool, integer,
+    Tensors with dimensions decide. Zero-dimensional tensors and numbers count only if their category (bool, integer,
     float) is higher, as in torch.result_type.
+
+    Args:
+        tensors: Dtype and number of dimensions of each tensor.
+        numbers: Types of the Python numbers.
+
+    Raises:
+        DTypeError: There are no operands.
     """
     strong: DType | None = None
     zero_dimensional: DType | None = None

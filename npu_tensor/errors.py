@@ -1,20 +1,21 @@
-"""Every exception the package raises on purpose.
+"""The exceptions of the package.
 
     NpuTensorError          (RuntimeError)
-    ├── ShapeError      (ValueError)    operands whose shapes do not fit
-    ├── DTypeError      (TypeError)     a dtype the op does not take
-    ├── DimensionError  (IndexError)    a dimension or index out of range
+    ├── ShapeError      (ValueError)    shapes do not fit
+    ├── DTypeError      (TypeError)     the op does not support a dtype
+    ├── DimensionError  (IndexError)    a dimension or index is out of range
     ├── DivisionError   (ZeroDivisionError) an integer was divided by zero
-    ├── OutOfMemoryError (MemoryError)  there is no memory left for a value
-    ├── ArgumentError   (ValueError)    any other bad argument value
-    ├── DeviceError                     a device that does not exist or cannot be used
-    ├── BuildError                      a kernel that could not be compiled
-    ├── FileError       (OSError)       a file that could not be written, as on a full disk
-    ├── LaunchError                     a kernel that failed while it ran
-    │   └── LaunchTimeout               a kernel that did not end
-    └── CaptureError                    a value was asked for while `jit` captures
+    ├── OutOfMemoryError (MemoryError)  no memory is left for a value
+    ├── ArgumentError   (ValueError)    an argument has another invalid value
+    ├── DeviceError                     a device does not exist or cannot be used
+    ├── BuildError                      a kernel could not be compiled
+    ├── FileError       (OSError)       a file could not be written, for example to a full disk
+    ├── GradientError                   a gradient does not exist
+    ├── LaunchError                     a kernel failed while it ran
+    │   └── LaunchTimeout               a kernel did not end
+    └── CaptureError                    a value was read while `jit` captures
 
-Each is also the built-in exception that NumPy users catch, and RuntimeError, which PyTorch raises nearly always.
+Each is also the built-in exception that NumPy users catch, and RuntimeError, which PyTorch raises in most cases.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ __all__ = [
 
 
 class NpuTensorError(RuntimeError):
-    """The base of all exceptions of the package.
+    """Base of all exceptions of the package.
 
-    call: the op that failed while it ran, where there is one. recorded_at: the line that recorded it, as "file.py:12";
-    the message ends in it. reason: the message without the name and the operands of a function, and without the line;
-    "" where the message has neither.
+    Attributes:
+        call: The op that failed while it ran, or None.
+        recorded_at: Line that recorded it, such as "file.py:12", which ends the message; "" if there is none.
+        reason: Message without function, operands and line; "" if the message has none of these.
     """
 
     call: object = None
@@ -57,11 +59,11 @@ class NpuTensorError(RuntimeError):
 
 
 class ShapeError(NpuTensorError, ValueError):
-    """Shapes do not fit the op; the message names both."""
+    """Shapes do not fit the op. The message names them."""
 
 
 class DTypeError(NpuTensorError, TypeError):
-    """The op does not take this dtype."""
+    """The op does not support a dtype."""
 
 
 class DimensionError(NpuTensorError, IndexError):
@@ -73,18 +75,19 @@ class DivisionError(NpuTensorError, ZeroDivisionError):
 
 
 class OutOfMemoryError(NpuTensorError, MemoryError):
-    """There is no memory left; names the op and the size of its result."""
+    """No memory is left. The message names the op and the size of its result."""
 
 
 class ArgumentError(NpuTensorError, ValueError):
-    """An argument has a value that the op does not take."""
+    """An argument has an invalid value."""
 
 
 class DeviceError(NpuTensorError):
     """The device does not exist on this machine or cannot be used.
 
-    code: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE or INCOMPATIBLE where a device was asked for; UNAVAILABLE if it
-    exists and cannot be used.
+    Attributes:
+        code: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE or INCOMPATIBLE for a requested device; UNAVAILABLE if it exists
+            but cannot be used.
     """
 
     def __init__(self, message: str, code: str = "UNAVAILABLE") -> None:
@@ -107,19 +110,19 @@ class BuildError(NpuTensorError):
 
 
 class FileError(NpuTensorError, OSError):
-    """A file could not be written completely, as on a full disk."""
+    """A file could not be written completely, for example to a full disk."""
 
 
 class LaunchError(NpuTensorError):
-    """A kernel failed while it ran; names the op, its specs and the line that recorded it."""
+    """A kernel failed while it ran. The message names the op, its specs and the line that recorded it."""
 
 
 class GradientError(NpuTensorError):
-    """There is no gradient: an op on the way has no derivative, or the result is not one float."""
+    """A gradient does not exist: an op on the way has no derivative, or the result is not a single float."""
 
 
 class LaunchTimeout(LaunchError):
-    """A kernel did not end; of a simulated one the message says who waits for what."""
+    """A kernel did not end. For a simulated kernel, the message lists the blocked waits."""
 
 
 class CaptureError(NpuTensorError):
@@ -143,29 +146,29 @@ E = TypeVar("E", bound=Exception)
 
 
 def reworded(error: E, text: str) -> E:
-    """The same error in other words, with its class and its attributes. Raise it from the cause of the first."""
-    other = copy.copy(error)
-    other.args = (text,)
-    return other
+    """Copy an error with another message. Raise the copy from the cause of the original."""
+    result = copy.copy(error)
+    result.args = (text,)
+    return result
 
 
 def no_such_name(place: str, name: str, names: Iterable[str], hint: str = "") -> AttributeError:
-    """The error for a name that a module does not have, with the hint, or the name that it has and that is similar."""
+    """Make the error for a missing name of a module, with a hint or the most similar name."""
     import difflib
 
-    near = [] if hint else difflib.get_close_matches(name, names, 1, 0.75)  # Less similar short names are not meant.
+    near = [] if hint else difflib.get_close_matches(name, names, 1, 0.75)  # Less similar names mislead.
     advice = f": {hint}" if hint else "".join(f"; did you mean {each!r}?" for each in near)
-    # With an `obj` of its own, Python adds no guess to the traceback.
+    # With an explicit `obj`, Python adds no suggestion to the traceback.
     return AttributeError(f"{place} has no attribute {name!r}{advice}", name=name, obj=None)
 
 
 @contextmanager
 def written(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in what goes wrong while the block writes it: an OSError of no particular kind is a FileError."""
+    """Convert a plain OSError of the block, which writes a file, to a FileError that names the file."""
     try:
         yield
     except OSError as error:
         if type(error) is not OSError:  # Such as FileNotFoundError.
             raise
-        # NumPy's own has no number, and says that not all could be written.
+        # NumPy's own error has no number and says that not all could be written.
         raise FileError(f"{os.fspath(path)!r} could not be written: {error.strerror or error}") from error

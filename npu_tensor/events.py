@@ -1,4 +1,4 @@
-"""One stream of events. Whatever has an effect emits one; logs, profiles, progress bars and tests listen.
+"""Events of the package. Logs, profiles, progress bars and tests listen to them.
 
 with events.listen(print):
     y.realize()
@@ -42,16 +42,20 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Event:
-    """The base of all events. when, thread: where it was made, by time.perf_counter and threading.get_ident.
+    """Base of all events.
 
-    An NPU's events may be emitted later, and in another thread. Those of planning are emitted under its lock: a
-    listener must not wait for other threads.
+    Events of an NPU may be emitted later and in another thread. Events of planning are emitted under the planning
+    lock, so a listener must not wait for other threads.
+
+    Attributes:
+        when: Time of creation, by time.perf_counter.
+        thread: Thread of creation, by threading.get_ident.
     """
 
     when: float = field(default_factory=time.perf_counter, kw_only=True, repr=False, compare=False)
     thread: int = field(default_factory=threading.get_ident, kw_only=True, repr=False, compare=False)
 
-    # Written once for all events: a dataclass would compile these methods for every class at import.
+    # Defined once for all events: a dataclass would compile these methods for every class at import.
 
     def __repr__(self) -> str:
         shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr]
@@ -69,7 +73,7 @@ class Event:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Part(Event):
-    """A part of a larger event, which carries it. It is emitted on its own only outside of any such event."""
+    """Part of a larger event, which carries it. Outside of such an event, it is emitted by itself."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -83,10 +87,16 @@ class KernelBuilt(Part):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PlanBuilt(Event):
-    """A graph of a new structure was planned. `plan` is the finished Plan.
+    """A graph of a new structure was planned.
 
-    seconds: in all. compile_seconds: of them, until every kernel was found or compiled. kernels: one per step. graph:
-    what was planned, a networkx.DiGraph that nothing else keeps.
+    Attributes:
+        nodes: Number of nodes of the graph.
+        steps: Number of steps of the plan.
+        seconds: Total time.
+        plan: The finished Plan.
+        compile_seconds: Part of the time until every kernel was found or compiled.
+        kernels: One entry per step.
+        graph: Planned graph, a networkx.DiGraph that only this event holds.
     """
 
     nodes: int
@@ -100,9 +110,14 @@ class PlanBuilt(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class BuildStarted(Event):
-    """A back end starts to compile a kernel. key: 64 hexadecimal digits, as in the kernel's Artifact.
+    """A back end starts to compile a kernel.
 
-    It comes from a thread of the build, as BuildFinished does; with NPU_TENSOR_JIT=background at any time.
+    A thread of the build emits this event and BuildFinished; with NPU_TENSOR_JIT=background at any time.
+
+    Attributes:
+        kernel: Name of the kernel.
+        key: 64 hexadecimal digits, as in the kernel's Artifact.
+        backend: Name of the back end.
     """
 
     kernel: str
@@ -112,7 +127,15 @@ class BuildStarted(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class BuildFinished(Event):
-    """A compilation that was started has ended. error: what the compiler says; empty if it went well."""
+    """A compilation has ended.
+
+    Attributes:
+        kernel: Name of the kernel.
+        key: 64 hexadecimal digits, as in the kernel's Artifact.
+        backend: Name of the back end.
+        seconds: Duration.
+        error: Message of the compiler; empty after a success.
+    """
 
     kernel: str
     key: str
@@ -123,7 +146,13 @@ class BuildFinished(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CodeGenerated(Event):
-    """Code of kernels for the processor was generated. language: of `text`. name: of the functions in it."""
+    """Code of kernels for the processor was generated.
+
+    Attributes:
+        language: Language of the code.
+        name: Name of its functions.
+        text: The code.
+    """
 
     language: str
     name: str
@@ -132,7 +161,7 @@ class CodeGenerated(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CacheHit(Event):
-    """A kernel was found and needed no compilation. where: "memory", "precompiled" or "cache"."""
+    """A kernel was found and needs no compilation. `where` is "memory", "precompiled" or "cache"."""
 
     kernel: str
     key: str
@@ -150,7 +179,12 @@ class CacheDamaged(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CacheEvicted(Event):
-    """Kernels left the cache on disk, to make room or because it was cleared. nbytes: what they took."""
+    """Kernels were removed from the cache on disk to free space, or because it was cleared.
+
+    Attributes:
+        entries: Number of kernels.
+        nbytes: Freed bytes.
+    """
 
     entries: int
     nbytes: int
@@ -158,12 +192,15 @@ class CacheEvicted(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Phase(Part):
-    """What a device did for a step in the `seconds` until `when`. Part of KernelRan.
+    """Phase of a step on a device, which ended at `when`. Part of KernelRan.
 
-    On its own: a thread fetched a result from another device.
+    By itself, it is the transfer of a result from another device by a thread.
 
-    name: "convert", between the order of a tensor and that of a kernel; "sync", between caches or memories;
-    "dispatch", until the device was asked; "run", until it was done.
+    Attributes:
+        name: "convert" between the layouts of a tensor and a kernel, "sync" between caches or memories, "dispatch"
+            until the device has the request, or "run" until the device is done.
+        device: URI of the device.
+        seconds: Duration.
     """
 
     name: Literal["convert", "sync", "dispatch", "run"]
@@ -173,11 +210,18 @@ class Phase(Part):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class KernelSimulated(Part):
-    """What a simulated array counted while it ran a design. Part of KernelRan.
+    """Counters of a simulated array for one run of a design. Part of KernelRan.
 
-    cycles: of the busiest core. stream_bytes: through the busiest DMA channel. ddr_bytes: between host memory and
-    array. seconds: predicted for the real array; limit: what that time follows from. timeline: what every tile did
-    when, in this run or the first one of its design, a `runtime.sim.timeline.Timeline`, if somebody records them.
+    Attributes:
+        kernel: Name of the kernel.
+        device: URI of the device.
+        cycles: Cycles of the busiest core.
+        stream_bytes: Bytes through the busiest DMA channel.
+        ddr_bytes: Bytes between host memory and array.
+        seconds: Predicted time on the real array.
+        limit: Resource that determines this time.
+        timeline: Activity of every tile in this run or the first one of its design, a `runtime.sim.timeline.Timeline`;
+            None unless timelines are recorded.
     """
 
     kernel: str
@@ -192,11 +236,19 @@ class KernelSimulated(Part):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class KernelRan(Event):
-    """Kernel number `step` of `plan`, a Plan, has just ended.
+    """A kernel has ended.
 
-    seconds: from launch to the end of its work. lines: where its ops were recorded. phases: where the time went, as
-    far as the device says. simulated: what a simulated array counted. kernels: how many, where an NPU had several in
-    one launch and does not say what each took.
+    Attributes:
+        kernel: Name of the kernel.
+        device: URI of the device.
+        out: Spec of the result.
+        seconds: Time from launch to the end of its work.
+        plan: The Plan, or None.
+        step: Number of the kernel in the plan.
+        lines: Lines that recorded its ops.
+        phases: Phases of the time that the device reports.
+        simulated: Counters of a simulated array, or None.
+        kernels: Number of kernels, if an NPU ran several in one launch without separate times.
     """
 
     kernel: str
@@ -212,17 +264,17 @@ class KernelRan(Event):
 
     @property
     def start(self) -> float:
-        """When it began, by time.perf_counter."""
+        """Start time, by time.perf_counter."""
         return self.when - self.seconds
 
     @property
     def placed(self) -> Sequence[Any]:
-        """The task and the kernel of each; nothing without a plan."""
+        """Task and kernel of each; empty without a plan."""
         plan: Any = self.plan
         return plan.placed[self.step : self.step + self.kernels] if plan is not None else ()
 
     def phase(self, name: str) -> float:
-        """Return the seconds of one phase. A kernel on the CPU has those of NPUs that it reads from, then it runs."""
+        """Return the seconds of one phase. A CPU kernel has phases of the NPUs that it reads from before it runs."""
         if name == "run" and all(phase.device != self.device for phase in self.phases):
             return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
         return sum(phase.seconds for phase in self.phases if phase.name == name)
@@ -230,7 +282,7 @@ class KernelRan(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PlanRan(Event):
-    """All steps of `plan`, a Plan, have ended. `seconds` is for all of them and what is between them."""
+    """All steps of a plan have ended. `seconds` includes the time between the steps."""
 
     seconds: float
     plan: object = field(default=None, repr=False, compare=False)
@@ -238,7 +290,7 @@ class PlanRan(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ContextOpened(Event):
-    """A kernel was loaded into a hardware context of an NPU. contexts: how many this process has there now."""
+    """A kernel was loaded into a hardware context of an NPU. `contexts` counts those of this process."""
 
     kernel: str
     device: str
@@ -247,7 +299,7 @@ class ContextOpened(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ContextClosed(Event):
-    """A hardware context was given up to make room. contexts: how many this process has left there."""
+    """A hardware context was closed to make room. `contexts` counts the remaining ones of this process."""
 
     kernel: str
     device: str
@@ -256,9 +308,13 @@ class ContextClosed(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class DeviceFault(Event):
-    """A launch on an NPU failed, and the CPU computes `launches` launches that it has taken along, or raises if strict.
+    """A launch on an NPU failed. The CPU repeats the affected launches, or an error is raised in strict mode.
 
-    kernel: the one that failed, as far as is known.
+    Attributes:
+        kernel: The kernel that failed, if it is known.
+        device: URI of the device.
+        cause: Cause, in words.
+        launches: Number of affected launches.
     """
 
     kernel: str
@@ -269,7 +325,7 @@ class DeviceFault(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Fallback(Event):
-    """An op was not taken by the preferred kernel; `reason` says why."""
+    """The preferred kernel refused an op, with a reason."""
 
     op: str
     device: str
@@ -278,7 +334,13 @@ class Fallback(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LaunchDivided(Event):
-    """Kernels that could be one launch are launched one by one; `reason` says why. kernels: their ops."""
+    """Kernels that could share a launch are launched one by one.
+
+    Attributes:
+        kernels: Ops of the kernels.
+        device: URI of the device.
+        reason: Reason, in words.
+    """
 
     kernels: str
     device: str
@@ -292,7 +354,7 @@ listeners: list[Listener] = []
 
 
 def emit(event: Event) -> None:
-    """Hand `event` to every listener, in the order in which they subscribed."""
+    """Pass `event` to every listener, in the order of subscription."""
     for listener in tuple(listeners):
         listener(event)
 
@@ -301,15 +363,15 @@ P = TypeVar("P", bound=Part)
 
 
 class Parts(list[Part]):
-    """What `collect_parts` has collected."""
+    """Parts of an event, collected by `collect_parts`."""
 
     def of(self, kind: type[P]) -> tuple[P, ...]:
-        """The parts of one kind, in order."""
+        """Return the parts of one class, in order."""
         return tuple(part for part in self if isinstance(part, kind))
 
 
 class _Collector(threading.local):
-    """The parts of the event that is under way in a thread; None if there is none."""
+    """Parts of the current event of a thread, or None."""
 
     parts: Parts | None = None
 
@@ -319,7 +381,7 @@ _collector = _Collector()
 
 @contextmanager
 def collect_parts() -> Iterator[Parts]:
-    """Collect the parts that this thread emits in a with block, for the event that is emitted afterwards."""
+    """Collect the parts that this thread emits in a with block, for an event that is emitted after it."""
     outer = _collector.parts
     parts = _collector.parts = Parts()
     try:
@@ -329,7 +391,7 @@ def collect_parts() -> Iterator[Parts]:
 
 
 def collected(part: Event) -> bool:
-    """Add a part to the event that is under way in this thread. Returns whether there is one."""
+    """Add a part to the current event of this thread, and return True if there is one."""
     if _collector.parts is None or not isinstance(part, Part):
         return False
     _collector.parts.append(part)
@@ -337,13 +399,13 @@ def collected(part: Event) -> bool:
 
 
 def emit_part(part: Part) -> None:
-    """Add a part to the event that is under way in this thread, or emit it on its own."""
+    """Add a part to the current event of this thread, or emit it by itself."""
     if not collected(part):
         emit(part)
 
 
 def keep_listening(listener: Listener, wanted: bool) -> bool:
-    """Subscribe `listener` or unsubscribe it, unless it is so already. Returns whether this call has subscribed it."""
+    """Subscribe or unsubscribe `listener` if needed, and return True if this call subscribed it."""
     listens = listener in listeners
     if wanted and not listens:
         listeners.append(listener)

@@ -1,4 +1,4 @@
-"""Spec: the shape and dtype of a tensor, known before its data. Interned, so equal specs are the same object."""
+"""Spec: shape and dtype of a tensor, known before its data. Specs are interned: equal ones are the same object."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Size", "Spec", "broadcast_shapes", "contiguous_strides"]
 
 
 MOST_DIMENSIONS: Final = 64
-"""As in NumPy, which computes what has no compiled form."""
+"""Upper bound on dimensions: that of NumPy, which computes ops without a compiled form."""
 
 MOST_BYTES: Final = 2**63 - 1
-"""What strides and sizes of 64 bits can count."""
+"""Upper bound on sizes: that of 64-bit strides."""
 
 
 class Size(tuple[int, ...]):
-    """A shape: a tuple that can tell its number of elements."""
+    """Shape of a tensor: a tuple with a method for the number of elements."""
 
     __slots__ = ()
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return math.prod(self)
 
 
@@ -45,7 +45,11 @@ class Spec:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: DType) -> Spec:
-        """The one Spec of this shape and dtype. ShapeError for more dimensions or bytes than there can be."""
+        """Return the Spec of a shape and dtype.
+
+        Raises:
+            ShapeError: There are too many dimensions or bytes, or the blocks of the dtype do not divide the rows.
+        """
         key = (shape, dtype)
         spec = cls._interned.get(key)
         if spec is None:
@@ -61,7 +65,7 @@ class Spec:
 
     @property
     def ne(self) -> tuple[int, int, int, int]:
-        """GGML's four extents, innermost first, padded with ones. ShapeError above four dimensions."""
+        """GGML's four extents, innermost first, padded with ones. Raises ShapeError above four dimensions."""
         if self.ndim > 4:
             raise ShapeError(f"GGML tensors have at most 4 dimensions, {self} has {self.ndim}")
         padded = (*reversed(self.shape), 1, 1, 1, 1)
@@ -77,11 +81,11 @@ def _require_countable(shape: tuple[int, ...], dtype: DType) -> None:
         )
     nbytes = dtype.nbytes(math.prod(max(extent, 1) for extent in shape))
     if nbytes > MOST_BYTES:
-        raise ShapeError(f"{dtype.name} of shape {list(shape)} needs {size(nbytes)}, more than 64 bits can count")
+        raise ShapeError(f"{dtype.name} of shape {list(shape)} needs {size(nbytes)}, more than 64 bits can address")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy's broadcasting rule. ShapeError names all shapes if they do not fit."""
+    """Broadcast shapes by NumPy's rule. Raises ShapeError, which names all shapes, if they do not fit."""
     ndim = max(map(len, shapes), default=0)
     result = [1] * ndim
     for shape in shapes:
@@ -95,7 +99,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
+    """Return row-major strides in elements."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)

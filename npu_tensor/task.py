@@ -1,7 +1,7 @@
-"""The interface of the planner and the devices.
+"""The interface between the planner and the devices.
 
-The planner cuts a graph into `Task`s, each the work of one kernel. A device answers `claim(task)` with a `Kernel`
-or a `Refusal` that says why not. Claiming is a look-up and must not raise; a kernel is compiled when it is bound.
+The planner cuts a graph into `Task`s, each the work of one kernel. `claim(task)` of a device returns a `Kernel`, or a
+`Refusal` with the reason. Claiming is a lookup and must not raise; a kernel is compiled when it is bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,13 @@ Step = Callable[[list[Any]], None]
 
 
 class PlannedLaunch(NamedTuple):
-    """What a step of a plan runs at once. kernels: how many. pending: whether it will be more when that is built."""
+    """A step of a plan.
+
+    Attributes:
+        kernels: Number of kernels that the step runs.
+        step: Bound step.
+        pending: True if the step will run more kernels once a background build has finished.
+    """
 
     kernels: int
     step: Step
@@ -51,9 +57,10 @@ class PlannedLaunch(NamedTuple):
 class Input(NamedTuple):
     """An operand.
 
-    item: its number in the plan.
-    dtype: of its elements; None for a number.
-    layout: how it lies over the task's shape; None for a number.
+    Attributes:
+        item: Number in the plan.
+        dtype: Dtype of the elements; None for a number.
+        layout: Layout over the task's shape; None for a number.
     """
 
     item: int
@@ -64,11 +71,12 @@ class Input(NamedTuple):
 class Output(NamedTuple):
     """A result.
 
-    item: its number in the plan.
-    dtype: of its elements.
-    layout: how it lies over the task's shape; stride 0 along reduced dimensions.
-    nbytes: of its elements.
-    donor: an operand whose buffer the result takes over, or None for a new buffer.
+    Attributes:
+        item: Number in the plan.
+        dtype: Dtype of the elements.
+        layout: Layout over the task's shape, with stride 0 along reduced dimensions.
+        nbytes: Size in bytes.
+        donor: Operand whose buffer the result takes over, or None for a new buffer.
     """
 
     item: int
@@ -79,11 +87,12 @@ class Output(NamedTuple):
 
 
 class Prologue(NamedTuple):
-    """A program that computes an operand of a matrix product, which then has no memory of its own.
+    """A program that computes an operand of a matrix product on the fly, without storing it.
 
-    program: element-wise, with one result; slot i is input i of the operand.
-    inputs: how many inputs of the task belong to it.
-    dtype: what every element is rounded to once, as if the operand had been stored.
+    Attributes:
+        program: Element-wise program with one result; slot i is input i of the operand.
+        inputs: Number of inputs of the task that belong to it.
+        dtype: Dtype to which every element is rounded once, as if the operand had been stored.
     """
 
     program: Program
@@ -94,24 +103,25 @@ class Prologue(NamedTuple):
 class Task(NamedTuple):
     """The work of one kernel.
 
-    kind: what a kernel for it looks like.
-    items: numbers of the ops that it covers, in order.
-    ops: their names.
-    inputs: operands, see below for matrix products.
-    outputs: results.
-    shape: the iteration domain.
-    rows: how many trailing dimensions of `shape` are one row; of row tasks.
-    program: what is computed per element from the inputs.
-    call: the op of a matmul or data task.
-    prologues: of the operands A and B of a matrix product.
-    calls: those of all ops, in order; for a copy, the view that it makes real. Kernels are named after them. Nothing is
-        computed from them that the other fields do not say.
-
     The inputs of a matmul task are in this order: the inputs of operand A; the inputs of operand B, laid out over the
     batch and B's own rows and columns; the inputs of the program, whose slot 0 is the sum of products and slot i its
-    own input i. An operand is its one input, or what its prologue computes from several; `split` tells them apart.
-    An operand without a prologue may lie over several dimensions in place of each of batch, rows and columns, whose
-    extents are their products: what windows of an image meet is no matrix with strides. See `ops.layouts.factored`.
+    own input i. An operand is a single input, or is computed from several inputs by its prologue; `split` separates
+    them. An operand without a prologue may have several dimensions in place of batch, rows or columns, because windows
+    of an image are not a matrix with strides. See `ops.layouts.factored`.
+
+    Attributes:
+        kind: Structure of its kernel.
+        items: Numbers of the ops that it covers, in order.
+        ops: Names of these ops.
+        inputs: Operands.
+        outputs: Results.
+        shape: Iteration domain.
+        rows: Number of trailing dimensions of `shape` that form a row, for row tasks.
+        program: Program per element.
+        call: The op of a matmul or data task.
+        prologues: Prologues of the operands A and B of a matrix product.
+        calls: Calls of all ops, in order; for a copy, the view that it materializes. They determine the names of
+            kernels and add no information to the other fields.
     """
 
     kind: Literal["map", "row", "matmul", "data"]
@@ -127,13 +137,13 @@ class Task(NamedTuple):
     calls: tuple[Call, ...] = ()
 
     def split(self, values: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-        """The inputs of a matmul task, or what stands for each: for A, for B and for the program."""
+        """Split one value per input of a matmul task into those of A, of B and of the program."""
         a, b = (1 if prologue is None else prologue.inputs for prologue in self.prologues)
         return values[:a], values[a : a + b], values[a + b :]
 
     @property
     def depth(self) -> int:
-        """How many products each sum of a matmul task has; 0 for other kinds."""
+        """Number of products in each sum of a matmul task; 0 for other kinds."""
         if self.kind != "matmul":
             return 0
         assert self.call is not None
@@ -143,24 +153,25 @@ class Task(NamedTuple):
 
     @property
     def macs(self) -> int:
-        """Multiplications of a matmul task, each with an addition; 0 for other kinds."""
+        """Number of multiply-adds of a matmul task; 0 for other kinds."""
         return math.prod(self.shape) * self.depth
 
     @property
     def name(self) -> str:
-        """The covered ops as one word, shortened in the middle."""
+        """Names of the covered ops as one word, shortened in the middle."""
         ops = self.ops if len(self.ops) <= 5 else (*self.ops[:3], f"{len(self.ops) - 4} more", self.ops[-1])
         return "+".join(ops)
 
 
 class Fusion(NamedTuple):
-    """How much of a graph one kernel of a device can take.
+    """Limits on the part of a graph that one kernel of a device can compute.
 
-    inputs: the most tensors that it reads.
-    streams: of these, in a kernel that reduces rows, the most that may differ from row to row.
-    prologues: whether operands of a matrix product may be computed on the way.
-    residuals: whether what follows a product may read other tensors than vectors along its rows or columns.
-    arguments: the most operands and results together; every view of a tensor is an operand of its own.
+    Attributes:
+        inputs: Maximum number of tensors that it reads.
+        streams: Maximum number of these that differ from row to row, in a kernel that reduces rows.
+        prologues: True if operands of a matrix product may be computed on the fly.
+        residuals: True if the epilogue of a product may read tensors other than vectors along its rows or columns.
+        arguments: Maximum number of operands and results together; every view of a tensor is a separate operand.
     """
 
     inputs: int = 24
@@ -171,18 +182,24 @@ class Fusion(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a device does not take a task. pending: it will, when its kernel is built."""
+    """Refusal of a task.
+
+    Attributes:
+        reason: Reason, in words.
+        pending: True if the device will take the task once its kernel is built.
+    """
 
     reason: str
     pending: bool = False
 
 
 class Expense(NamedTuple):
-    """What something is predicted to take.
+    """Predicted cost.
 
-    seconds: until it is done.
-    processor_seconds: of all cores of this machine together.
-    joules: of everything.
+    Attributes:
+        seconds: Elapsed time.
+        processor_seconds: Time of all cores of this machine together.
+        joules: Total energy.
     """
 
     seconds: float
@@ -191,11 +208,12 @@ class Expense(NamedTuple):
 
 
 class Move(NamedTuple):
-    """How a value gets from the processor's memory to where a kernel reads it, or back from where one has left it.
+    """Transfer of a value between the processor's memory and the memory of a kernel.
 
-    expense: of the move.
-    form: equal for readers that share one copy in a device's memory; None if it is the tensor's own bytes in their
-        order. What a kernel has left in form None is read in form None on the same device without any move.
+    Attributes:
+        expense: Cost of the transfer.
+        form: Key that is equal for readers that share one copy in a device's memory; None for the tensor's own bytes
+            in order. A result in form None is read in form None on the same device without a transfer.
     """
 
     expense: Expense
@@ -203,13 +221,14 @@ class Move(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one run of a kernel is predicted to take, and what moving its operands and results takes besides.
+    """Predicted cost of one run of a kernel, and of the transfers of its operands and results.
 
-    expense: of the run, in a launch.
-    nbytes: read and written in the memory that processor and NPU share.
-    context: kernels of a device with equal contexts follow each other without a switch; None on the processor.
-    reads: one per input of the task; empty on the processor, which reads values where they were computed.
-    writes: one per output of the task; empty on the processor.
+    Attributes:
+        expense: Cost of the run, without the launch.
+        nbytes: Bytes read and written in the memory that processor and NPU share.
+        context: Key of the context. Kernels with equal contexts follow each other without a switch. None on the CPU.
+        reads: Transfer of each input; empty on the processor, which reads values where they were computed.
+        writes: Transfer of each output; empty on the processor.
     """
 
     expense: Expense
@@ -220,13 +239,14 @@ class Cost(NamedTuple):
 
 
 class Kernel(Protocol):
-    """A device's answer to a task it takes.
+    """A device's implementation of a task.
 
-    name: the kernel family.
-    device: URI.
-    reason: why this kernel, in words.
-    origin: once it is bound, where its code came from: "precompiled", "cache", "memory" or "built"; "none" if it has no
-        code of its own.
+    Attributes:
+        name: Kernel family.
+        device: URI of the device.
+        reason: Reason for the choice of this kernel, in words.
+        origin: Source of the code of a bound kernel: "precompiled", "cache", "memory" or "built"; "none" if it has no
+            code of its own.
     """
 
     name: str
@@ -236,7 +256,7 @@ class Kernel(Protocol):
 
     @property
     def cost(self) -> Cost:
-        """What a run is predicted to take. Asking may take milliseconds the first time; it builds nothing."""
+        """Predicted cost of a run. The first access may take milliseconds; it builds nothing."""
         ...
 
     def bind(self) -> Step:
@@ -245,22 +265,27 @@ class Kernel(Protocol):
 
 
 class Device(Protocol):
-    """Where tasks run. `fusion` bounds what the scheduler joins for it."""
+    """A device that runs tasks.
+
+    Attributes:
+        uri: URI.
+        fusion: Limits on the tasks that the scheduler forms for it.
+    """
 
     uri: str
     fusion: Fusion
 
     def claim(self, task: Task) -> Kernel | Refusal:
-        """A kernel for the task, or why there is none."""
+        """Return a kernel for the task, or a refusal."""
         ...
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Do for all these kernels of its own what takes long in `bind`, several at once. Fails as `bind` will."""
+        """Do the slow part of `bind` for several kernels of this device at once. Errors are those of `bind`."""
         ...
 
 
 class Accelerator(Device, Protocol):
-    """A device with memory of its own, besides this machine's processor."""
+    """A device with its own memory, other than this machine's processor."""
 
     @property
     def launch_cost(self) -> Expense:
@@ -329,11 +354,11 @@ class AsynchronousDevice(Device, Protocol):
     """A device whose steps return before their work is done. Reading a result waits for it."""
 
     def submit(self) -> None:
-        """Begin with everything that its steps have asked for."""
+        """Start all pending work of its steps."""
         ...
 
     def synchronize(self) -> None:
-        """Return when all of that has ended. Raises what went wrong."""
+        """Wait for all started work. Raises the error of a failed launch."""
         ...
 
 
@@ -343,14 +368,14 @@ class HostDevice(Device, Protocol):
     def launches(
         self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
     ) -> list[PlannedLaunch]:
-        """Bound kernels of the processor, which follow each other, in as few calls as it can; see `Accelerator`."""
+        """Combine consecutive bound kernels into as few calls as possible; see `Accelerator.launches`."""
         ...
 
     @property
     def threads(self) -> int:
-        """How many threads work on large tasks."""
+        """Number of threads that work on large tasks."""
         ...
 
     def set_threads(self, threads: int) -> None:
-        """Change that number; 0 means all cores of the process."""
+        """Set the number of threads; 0 means all cores of the process."""
         ...

@@ -75,6 +75,10 @@ def _described(text: str) -> Iterator[str]:
                 yield from (f"## {section}", "")
         elif not section:
             yield without_html(line)
+        elif line.startswith("     ") and section != "Example":
+            yield f"  {without_html(line.strip())}"
+        elif section == "Returns" and line:
+            yield without_html(line.strip())
         elif section != "Example" and line:
             parameter, _, words = line.strip().partition(": ")
             yield f"- `{parameter}`: {without_html(words)}"

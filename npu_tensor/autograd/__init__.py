@@ -1,4 +1,4 @@
-"""Gradients: derivatives of programs, rules of the other ops, and functions that differentiate functions."""
+"""Gradients: derivatives of programs, rules for other ops, and function transforms."""
 
 from npu_tensor.autograd.backward import backward
 from npu_tensor.autograd.transforms import grad, value_and_grad, vjp

@@ -1,7 +1,7 @@
-"""The derivative of an op's program is a program: one reverse pass over its instructions.
+"""Derivatives of programs. They are programs themselves, recorded by one reverse pass over the instructions.
 
-Every primitive has a rule for what its operands get of the gradient of its result. A value that does not vary along the
-row, as a mean, gets the sum over the row of what its readers give.
+Every primitive has a rule that maps the gradient of its result to the gradients of its operands. The gradient of a
+value that is constant along the row, such as a mean, is summed over the row.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ Rule = Callable[..., tuple[Value | None, ...]]
 _where: Any = np.where
 
 
-def _chosen(g: Value, own: Value, other: Value, wins: Value) -> Value:
-    """What an operand gets if it is chosen: half of it if both are equal, nothing if the other is a constant then.
+def _selected(g: Value, own: Value, other: Value, wins: Value) -> Value:
+    """Return the gradient of the selected operand. Ties split it equally unless the other operand is constant.
 
     So relu has the derivative 0 at 0, as in PyTorch.
     """
-    of_both = constant_like(g, 0.0 if g.builder.is_constant(other) else 0.5)
-    return g * _where(own == other, of_both, wins.astype(g.dtype))
+    tie_share = constant_like(g, 0.0 if g.builder.is_constant(other) else 0.5)
+    return g * _where(own == other, tie_share, wins.astype(g.dtype))
 
 
 def _or_zero(g: Value, factor: Value) -> Value:
-    """g * factor, but 0 where g is 0 and the factor has overflowed: behind 1 / (1 + exp(-x)), or where nobody reads."""
+    """Return g * factor, but 0 where g is 0 even if the factor has overflowed, as in 1 / (1 + exp(-x))."""
     return _where(g == 0, constant_like(g, 0.0), g * factor)
 
 
 def _over(g: Value, divisor: Value) -> Value:
-    """g / divisor, but 0 where g is 0, as where a result was clamped, also if the divisor is 0."""
+    """Return g / divisor, but 0 where g is 0, as after a clamp, even if the divisor is 0."""
     return _where(g == 0, constant_like(g, 0.0), g / divisor)
 
 
-def _of_product(g: Value, y: Value, a: Value) -> tuple[Value]:
-    """g times the product of all other elements, also where elements are 0."""
+def _row_prod(g: Value, y: Value, a: Value) -> tuple[Value]:
+    """Return g times the product of all other elements, also if elements are 0."""
     zero = a == 0
     zeros = row_sum(zero.astype(g.dtype))
     others = row_prod(_where(zero, constant_like(a, 1.0), a))
-    alone = _where(zero, others, constant_like(g, 0.0))
-    return (g * _where(zeros == 0, y / a, _where(zeros == 1, alone, constant_like(g, 0.0))),)
+    single_zero = _where(zero, others, constant_like(g, 0.0))
+    return (g * _where(zeros == 0, y / a, _where(zeros == 1, single_zero, constant_like(g, 0.0))),)
 
 
-def _of_extreme(g: Value, y: Value, a: Value) -> tuple[Value]:
-    """Elements that are the largest one share the gradient; if there are NaNs, these do."""
+def _row_extreme(g: Value, y: Value, a: Value) -> tuple[Value]:
+    """Split the gradient among the elements that equal the extreme, or among the NaNs if there are any."""
     chosen = ((a == y) | (a != a)).astype(g.dtype)
     return (g * chosen / row_sum(chosen),)
 
 
-def _of_power(g: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
-    """Zero exponents and bases have derivatives, though their logarithms have no values."""
+def _pow(g: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    """Differentiate a ** b, also for zero exponents and bases, whose logarithms are undefined."""
     zero = constant_like(g, 0.0)
     base = _where(b == 0, zero, g * b * np.power(a, b - 1))
-    nothing = (a == 0) & (b >= 0)
-    return base, _where(nothing, zero, g * y * np.log(_where(nothing, constant_like(a, 1.0), a)))
+    is_zero = (a == 0) & (b >= 0)
+    return base, _where(is_zero, zero, g * y * np.log(_where(is_zero, constant_like(a, 1.0), a)))
 
 
 ADJOINTS: Final[dict[str, Rule]] = {
@@ -76,8 +76,8 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "sub": lambda g, y, a, b: (g, -g),
     "mul": lambda g, y, a, b: (g * b, g * a),
     "div": lambda g, y, a, b: (g / b, -(g / b) * y),
-    "maximum": lambda g, y, a, b: (_chosen(g, a, b, (a > b) | (a != a)), _chosen(g, b, a, (b > a) | (b != b))),
-    "minimum": lambda g, y, a, b: (_chosen(g, a, b, (a < b) | (a != a)), _chosen(g, b, a, (b < a) | (b != b))),
+    "maximum": lambda g, y, a, b: (_selected(g, a, b, (a > b) | (a != a)), _selected(g, b, a, (b > a) | (b != b))),
+    "minimum": lambda g, y, a, b: (_selected(g, a, b, (a < b) | (a != a)), _selected(g, b, a, (b < a) | (b != b))),
     "neg": lambda g, y, a: (-g,),
     "abs": lambda g, y, a: (_where(a > 0, g, _where(a < 0, -g, constant_like(g, 0.0))),),
     "sqrt": lambda g, y, a: (_over(g, y * 2),),
@@ -92,26 +92,32 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "tanh": lambda g, y, a: (g * (1 - y * y),),
     "atan": lambda g, y, a: (g / (a * a + 1),),
     "erf": lambda g, y, a: (g * np.exp(-(a * a)) * (2 / math.sqrt(math.pi)),),
-    "pow": _of_power,
+    "pow": _pow,
     "select": lambda g, y, c, a, b: (
         None,
         _where(c, g, constant_like(g, 0.0)),
         _where(c, constant_like(g, 0.0), g),
     ),
     "row_sum": lambda g, y, a: (g,),
-    "row_prod": _of_product,
-    "row_max": _of_extreme,
-    "row_min": _of_extreme,
+    "row_prod": _row_prod,
+    "row_max": _row_extreme,
+    "row_min": _row_extreme,
 }
-"""By primitive, from the gradient of the result, the result and the operands: the gradients of the operands.
-
-A primitive without an entry is constant wherever it has a derivative, as floor and comparisons are."""
+"""Rules by primitive: functions from the gradient of the result, the result and the operands to the gradients of the
+operands. A primitive without an entry, such as floor or a comparison, is constant where it is differentiable."""
 
 
 def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, slot: int) -> Symbol | None:
-    """The gradient of operand `slot` of a program of one result, from the gradient of the result.
+    """Compute the gradient of an operand of a program with one result.
 
-    operands: what the loads of the program stand for. None if the result does not depend on the operand.
+    Args:
+        program: Program to differentiate.
+        operands: Values of the loads.
+        gradient: Gradient of the result.
+        slot: Operand whose gradient is computed.
+
+    Returns:
+        The gradient, or None if the result does not depend on the operand.
     """
     values: list[Value] = []
     varies: list[bool] = []
@@ -142,7 +148,7 @@ def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, sl
         for argument, part in zip(arguments, rule(value_gradient, values[index], *parts), strict=True):
             if part is None or not depends[argument] or not part.dtype.startswith("float"):
                 continue
-            if primitive == "sqrt" and not varies[index]:  # The length of a row of zeros: as in PyTorch.
+            if primitive == "sqrt" and not varies[index]:  # The norm of a row of zeros has gradient 0, as in PyTorch.
                 part = _where(values[index] == 0, constant_like(part, 0.0), part)
             if not varies[argument] and (varies[index] or PRIMITIVES[primitive].reduces):
                 part = row_sum(part)

@@ -1,4 +1,4 @@
-"""PyTorch's backward(): gradients that are added to the leaves of a graph."""
+"""PyTorch's backward(), which adds gradients to the leaves of a graph."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["backward"]
 
 
 def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
-    """See `Tensor.backward`."""
+    """Add gradients to the leaves of a tensor; see `Tensor.backward`."""
     node = output._node
     if not isinstance(node, Tracked):
         raise GradientError(f"{node.spec} does not require a gradient: nothing it was computed from does")
     if gradient is None:
         if node.spec.size != 1:
-            raise GradientError(f"the gradient of {node.spec} must be given, as it is no single element")
+            raise GradientError(f"backward of {node.spec}, which is not a single element, needs the argument gradient")
         gradient = ops.fill(1, output.shape, output.dtype)
     require_like("backward", output, gradient)
     through = reached([node])

@@ -1,22 +1,24 @@
-"""For each operand of an element-wise or row-wise op an op that computes its gradient, made when it is first needed.
+"""Gradient ops of element-wise and row-wise ops: one per operand, created at first use.
 
-    backward_op(call, 0)        # of x * y: mul_backward_0(other, gradient, /, of): gradient * other
+    backward_op(call, 0)        # for x * y: mul_backward_0(other, gradient, /, of): gradient * other
 
-Its body runs the reverse pass over the op's program, so its own program is fused, compiled, predicted and
-differentiated as that of any op. It takes the operands that the derivative needs, and no others. A few derivatives are
-short formulas of the result, which is read by the next op and there anyway; then what it was computed from need not be.
+The body runs the reverse pass over the op's program. So its own program is fused, compiled, predicted and
+differentiated as that of any op. It takes only the operands that the derivative needs. A few derivatives are short
+formulas of the result, which exists anyway because the next op reads it; then the operands need not be kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple
+from inspect import Parameter
+from typing import Any, Final
 
 import numpy as np
 
 from npu_tensor.autograd.adjoints import pull_back
-from npu_tensor.ops.declare import Call, Op, Operand, Resolution
+from npu_tensor.ops.declare import Attribute, Call, Op, Operand, Resolution
 from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol, as_parameter
 from npu_tensor.ops.rows import constant_like, row_sum
 from npu_tensor.runtime.reference import evaluate
@@ -31,15 +33,20 @@ _FROM_RESULT: Final[dict[str, Callable[[Any, Any], Symbol]]] = {
     "softmax": lambda y, g: (g - row_sum(g * y)) * y,
     "log_softmax": lambda y, g: g - np.exp(y) * row_sum(g),
 }
-"""By op, the gradient of the operand from the result and its gradient."""
+"""Functions from the result and its gradient to the gradient of the operand, by op."""
 
 
-class Backward(NamedTuple):
-    """An op for the gradient of an operand, what it takes before the gradient of the result, and its attributes.
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """An op that computes the gradient of an operand.
 
-    used: positions of operands of the call; that behind the last one is the result. The gradient of the result of a row
-    op has extent 1 in each dimension that was reduced. The gradient that the op gives has the extents of all operands,
-    broadcast.
+    The gradient of the result of a row op has extent 1 in each reduced dimension. The gradient that the op returns has
+    the broadcast extents of all operands.
+
+    Attributes:
+        op: The op. Its last operand is the gradient of the result.
+        used: Positions of its other operands among the operands of the call, followed by the result.
+        attributes: Attributes of the op.
     """
 
     op: Op
@@ -49,7 +56,7 @@ class Backward(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def backward_op(call: Call, number: int) -> Backward | None:
-    """For the gradient of operand `number` of a call of a map or row op; None if it is that of the result."""
+    """Return the op for the gradient of operand `number` of a map or row op; None if it equals that of the result."""
     attributes = tuple([call.attributes[attribute.name] for attribute in call.op.attributes])
     registers = [register or "float32" for register in call.registers]
     count, result = len(registers) + 1, call.spec.dtype.register
@@ -61,25 +68,31 @@ def backward_op(call: Call, number: int) -> Backward | None:
     assert isinstance(operand, Spec)
     if len(every.instructions) == 1 and loads == {count} and call.op.kind == "map" and operand.dtype is call.spec.dtype:
         return None
-    # The first operand of a row op has the extents of its rows, as the result has from which a gradient is computed.
+    # The rows of a gradient have the extents of the first operand, or of the result if it is computed from that.
     whole = call.op.kind == "row" and call.op.name not in _FROM_RESULT
     used = tuple(n for n in range(count) if n in loads or (n == 0 and whole))
-    return Backward(_made(call.op, number, used), used, (*attributes, call.operands))
+    return Backward(_gradient_op(call.op, number, used), used, (*attributes, call.operands))
 
 
 @cache
-def _made(op: Op, number: int, used: tuple[int, ...]) -> Op:
-    """of: the operands of the call, an attribute."""
-    gradient = "gradient" * (1 + sum(name.startswith("gradient") for name in op.operands))  # of a gradient
+def _gradient_op(op: Op, number: int, used: tuple[int, ...]) -> Op:
+    """Declare the gradient op. Its attributes are those of `op`, and `of`: the operands of the call."""
+    # Gradient ops of gradient ops repeat the names.
+    gradient = "gradient" * (1 + sum(name.startswith("gradient") for name in op.operands))
     of = "of" * (1 + sum(attribute.name.startswith("of") for attribute in op.attributes))
-    arguments = ", ".join((*((*op.operands, "result")[n] for n in used), gradient))
-    names = ", ".join((arguments, "/", *(attribute.name for attribute in op.attributes), of))
-    attributes = ", ".join(f"{attribute.name}={attribute.name}" for attribute in op.attributes)
-    namespace: dict[str, Any] = {"run": _body(op, number, used)}
-    name = f"{op.name}_backward_{number}"
-    exec(f"def {name}({names}):\n    return run(({arguments},), dict({attributes}), {of})", namespace)
-    body = namespace[name]
-    body.__doc__ = f"The gradient of operand {number} of {op.name}, before it is summed over what was broadcast."
+    operands = (*((*op.operands, "result")[n] for n in used), gradient)
+
+    def body(*arguments: Any, **attributes: Any) -> Any:
+        if not isinstance(arguments[-1], Symbol):
+            program = _recorded(lambda *x: body(*x, **attributes), [x.dtype.name for x in arguments])
+            return evaluate(program, list(arguments), arguments[0].shape[-1] if arguments[0].ndim else 1)[0]
+        *given, symbol = arguments
+        # The gradient stands in for unused operands; their part of the program is dropped.
+        own = [given[used.index(n)] if n in used else symbol for n in range(len(op.operands) + 1)]
+        return _derivative(op, attributes, own, symbol, number)
+
+    body.__name__ = f"{op.name}_backward_{number}"
+    body.__doc__ = f"Compute the gradient of operand {number} of {op.name} in the broadcast shape."
 
     def rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
         own = {key: value for key, value in attributes.items() if key != of}
@@ -90,24 +103,13 @@ def _made(op: Op, number: int, used: tuple[int, ...]) -> Op:
         registers = (*((*forward.registers, result)[n] for n in used), result)
         return Resolution(Spec.of(shape, wanted.dtype), registers, attributes, forward.dims)
 
-    return Op(body, kind=op.kind, rule=rule, public=False)
-
-
-def _body(op: Op, number: int, used: tuple[int, ...]) -> Callable[..., Any]:
-    def body(operands: Sequence[Any], attributes: dict[str, Any], of: tuple[Operand, ...]) -> Any:
-        if not isinstance(operands[-1], Symbol):
-            program = _recorded(lambda *x: body(x, attributes, of), [x.dtype.name for x in operands])
-            return evaluate(program, list(operands), operands[0].shape[-1] if operands[0].ndim else 1)[0]
-        *given, gradient = operands
-        # What the derivative does not need stands for itself in its program and goes with the rest of it.
-        own = [given[used.index(n)] if n in used else gradient for n in range(len(op.operands) + 1)]
-        return _derivative(op, attributes, own, gradient, number)
-
-    return body
+    kind, empty = Parameter.POSITIONAL_OR_KEYWORD, Parameter.empty
+    attributes = [Attribute(each, empty, kind, "Any") for each in (*(own.name for own in op.attributes), of)]
+    return Op(body, kind=op.kind, rule=rule, public=False, signature=(operands, attributes))
 
 
 def _derivative(op: Op, attributes: dict[str, Any], own: Sequence[Symbol], gradient: Symbol, number: int) -> Symbol:
-    """own: what stands for the operands and the result."""
+    """Apply the derivative to `own`, the operands and the result."""
     if op.name in _FROM_RESULT:
         return _FROM_RESULT[op.name](own[-1], gradient)
     *own, _ = own

@@ -1,15 +1,16 @@
-"""The gradient of the input of a convolution is a convolution too.
+"""Gradients of the inputs of convolutions, computed as convolutions.
 
-A convolution is a product with windows of its input, and the windows overlap. Adding the gradients of all windows to
-where they came from moves each element as often as it is in a window. Where windows begin at each place, the sum of
-what an element gets is a product with windows of the gradient instead.
+A convolution is a product with overlapping windows of its input. Adding the gradients of all windows to the input
+touches each element once per window that contains it. With stride 1, a product with windows of the gradient computes
+the same sums.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from npu_tensor import ops
 from npu_tensor.autograd.structured import Recording
@@ -21,14 +22,15 @@ from npu_tensor.tensor import Tensor
 __all__ = ["gradient_of_image"]
 
 LEAD = 3
-"""Dimensions of what windows are cut from, before the places: batch, groups and channels."""
+"""Leading dimensions of an image: batch, groups and channels."""
 
 
-class _Windows(NamedTuple):
-    """What windows were cut from, zeros before and after each of its places, and extents and gaps of the windows."""
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """An image, its zero padding before and after each spatial dimension, and extents and dilations of its windows."""
 
     image: Node
-    around: list[tuple[int, int]]
+    padding: list[tuple[int, int]]
     sizes: list[int]
     gaps: list[int]
 
@@ -36,30 +38,33 @@ class _Windows(NamedTuple):
 def gradient_of_image(
     of: Recording, number: int, through: Mapping[Node, Sequence[Any]], targets: Collection[Node]
 ) -> tuple[Node, Tensor] | None:
-    """What a product with windows was computed from, and its gradient; None unless the windows begin at each place.
+    """Return the image of a product with windows, and its gradient; None unless the windows have stride 1.
 
-    number: of an operand of any op. through, targets: as of `gradients_of`; no gradient of the windows themselves may
-    be wanted.
+    Args:
+        of: Any recorded op.
+        number: Number of an operand.
+        through: Nodes and inputs as in `gradients_of`.
+        targets: Nodes whose gradients are wanted. None of them may be the windows themselves.
     """
     if of.call.op is not ops.contract.op or number == 0 or of.operands[0].ndim != LEAD:
         return None
     windows = _windows(of.operands[1]._node, through, targets)
     if windows is None:
         return None
-    image, around, sizes, gaps = windows
+    image, sizes, gaps = windows.image, windows.sizes, windows.gaps
     weight, spec = of.operands[0], image.spec
     groups, outputs, depth = weight.shape
     extents, channels = spec.shape[LEAD:], spec.shape[2]
     columns = of.operands[1].shape
     if groups != spec.shape[1] or columns[:2] != spec.shape[:2] or depth != channels * math.prod(sizes):
-        return None  # Windows in another order than a convolution has them.
+        return None  # The windows are not ordered as in a convolution.
     counts = [
         extent + before + after - gap * (size - 1)
-        for extent, (before, after), size, gap in zip(extents, around, sizes, gaps, strict=True)
+        for extent, (before, after), size, gap in zip(extents, windows.padding, sizes, gaps, strict=True)
     ]
     gradient = of.gradient.to(spec.dtype).reshape(spec.shape[0], groups, outputs, *counts)
     widths: list[int] = []
-    for (before, after), size, gap in zip(around, sizes, gaps, strict=True):
+    for (before, after), size, gap in zip(windows.padding, sizes, gaps, strict=True):
         widths = [gap * (size - 1) - before, gap * (size - 1) - after, *widths]
     framed = Framed(pad(gradient, widths) if any(widths) else gradient, extents)
     patches = windows_of(framed, sizes, [1] * len(sizes), gaps)
@@ -70,10 +75,10 @@ def gradient_of_image(
 
 
 def _windows(columns: Node, through: Mapping[Node, Sequence[Any]], targets: Collection[Node]) -> _Windows | None:
-    """How the columns of a convolution were made, as `functions.convolution` makes them."""
+    """Match the ops by which `functions.convolution` makes the columns of a convolution."""
 
     def before(node: Node, op: Any) -> Node | None:
-        """The operand of a node that is a call of this op."""
+        """Return the operand of a node if that is a call of this op."""
         is_one = node.call is not None and node.call.op is op and node not in targets
         return next(iter(through.get(node, ())), None) if is_one else None
 
@@ -98,10 +103,10 @@ def _windows(columns: Node, through: Mapping[Node, Sequence[Any]], targets: Coll
         if attributes(image)["count"] != source.spec.shape[dim] - gaps[0] * (sizes[0] - 1):
             return None
         image = source
-    source, around = before(image, ops.pad_widths.op), [(0, 0)] * places
+    source, padding = before(image, ops.pad_widths.op), [(0, 0)] * places
     if source is not None and attributes(image)["mode"] == "constant":
         widths = attributes(image)["widths"]
         if any(map(any, widths[:LEAD])) or min(map(min, widths)) < 0:
             return None
-        image, around = source, list(widths[LEAD:])
-    return _Windows(image, around, sizes, gaps)
+        image, padding = source, list(widths[LEAD:])
+    return _Windows(image, padding, sizes, gaps)

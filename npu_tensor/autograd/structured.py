@@ -1,14 +1,14 @@
-"""Gradients of the ops that are no programs: products, views, what moves elements, scans.
+"""Gradients of ops without programs: products, views, moved elements, scans.
 
-A rule takes what is known of a recorded op, `Recording`, and the number of an operand, and records the gradient of that
-operand.
+A rule takes a `Recording` of an op and the number of an operand, and records the gradient of that operand.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from npu_tensor.tensor import Tensor, from_array
 __all__ = ["RULES", "Recording", "summed_to"]
 
 
-class Recording(NamedTuple):
-    """An op that was recorded: its call, operands and result, and the gradient of the result."""
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded op: its call, operands and result, and the gradient of the result."""
 
     call: Call
     operands: Sequence[Any]
@@ -30,13 +31,13 @@ class Recording(NamedTuple):
     gradient: Tensor
 
     def spec(self, number: int) -> Spec:
-        """Of an operand that is a tensor."""
+        """Return the spec of an operand that is a tensor."""
         spec = self.call.operands[number]
         assert isinstance(spec, Spec)
         return spec
 
     def zeros(self, number: int) -> Tensor:
-        """In the shape and dtype of an operand."""
+        """Return zeros in the shape and dtype of an operand."""
         return _filled(self.spec(number), 0)
 
 
@@ -53,7 +54,7 @@ def _places(values: Any) -> Tensor:
 
 
 def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The gradient of what was broadcast from `shape`."""
+    """Sum a gradient over the dimensions along which its operand, of this shape, was broadcast."""
     if gradient.shape == shape:
         return gradient
     added = gradient.ndim - len(shape)
@@ -68,21 +69,21 @@ def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _contract(of: Recording, number: int) -> Tensor:
     other, spec = of.operands[1 - number].swapaxes(-1, -2), of.spec(number)
     left, right = (of.gradient.to(spec.dtype), other) if number == 0 else (other, of.gradient.to(spec.dtype))
-    if _is_turned(of.operands[number]) and left.dtype is right.dtype:  # The gradient lies as the matrix before.
+    if _is_transposed(of.operands[number]) and left.dtype is right.dtype:  # The gradient gets the layout of the matrix.
         result = ops.contract(right.swapaxes(-1, -2), left.swapaxes(-1, -2), spec.dtype).swapaxes(-1, -2)
     else:
         result = ops.contract(left, right, spec.dtype)
     return summed_to(result, spec.shape)
 
 
-def _is_turned(matrix: Tensor) -> bool:
-    """Whether a matrix is a view that exchanges the last two dimensions."""
+def _is_transposed(matrix: Tensor) -> bool:
+    """Return True if a matrix is a view that exchanges the last two dimensions."""
     call, last = matrix._node.call, matrix.ndim - 1
     return call is not None and call.op is ops.permute.op and call.attributes["dims"][-2:] == (last, last - 1)
 
 
 def _rotate(of: Recording, number: int) -> Tensor:
-    """The rotation back: by the negative angles, which keeps what all are multiplied by."""
+    """Rotate back by the negative angles, with the same common factor."""
     _, positions, *factors = of.operands
     return ops.rotate(of.gradient, -positions, *factors, **of.call.attributes)
 
@@ -98,7 +99,7 @@ def _sum(of: Recording, number: int) -> Tensor:
 
 def _mean(of: Recording, number: int) -> Tensor:
     count = math.prod(of.spec(number).shape[axis] for axis in of.call.dims)
-    return _sum(of._replace(gradient=of.gradient / count), number)
+    return _sum(replace(of, gradient=of.gradient / count), number)
 
 
 # --- views
@@ -110,7 +111,7 @@ def _permute(of: Recording, number: int) -> Tensor:
 
 
 def _windows(of: Recording, number: int) -> Tensor:
-    """Windows overlap: all their elements are added to where they came from."""
+    """Add all elements of the windows, which may overlap, to the elements that they show."""
     dim, step, gap = (of.call.attributes[name] for name in ("dim", "step", "gap"))
     spec = of.spec(number)
     order, front = _with_windows_last(of.operands[number]._node, dim)
@@ -125,9 +126,9 @@ def _windows(of: Recording, number: int) -> Tensor:
 
 
 def _with_windows_last(node: Any, dim: int) -> tuple[list[int], int]:
-    """The order of dimensions in which those that windows were cut from, such as `dim`, are last; how many are before.
+    """Return an order of dimensions that ends with the dimensions that windows were cut from, and the number before.
 
-    The elements of the windows come before, so that neighbours in an image stay neighbours.
+    Dimensions of window elements come before them, so that neighbours in an image stay neighbours.
     """
     axes, inside, first = [*range(len(node.spec.shape))], 0, dim
     while node.call is not None and node.call.op is ops.windows.op and node.inputs:
@@ -138,7 +139,7 @@ def _with_windows_last(node: Any, dim: int) -> tuple[list[int], int]:
 
 
 def _view(of: Recording, number: int) -> Tensor:
-    """Zeros with the gradient where a view without overlap shows them."""
+    """Write the gradient to the elements of a zero tensor that a view without overlap shows."""
     zeros, view = of.zeros(number), of.call
     assert view.op.layout is not None
     whole = Layout(zeros.shape, contiguous_strides(zeros.shape))
@@ -188,7 +189,7 @@ def _pad(of: Recording, number: int) -> Tensor:
 
 
 def _added(zeros: Tensor, value: Tensor, indices: Sequence[Tensor], dims: tuple[int, ...]) -> Tensor:
-    """Zeros with elements of `value`, whose leading dimensions are those of the indices, added where these point."""
+    """Add `value`, whose leading dimensions are those of the indices, to the indexed elements of zeros."""
     bounds = tuple((0, extent, 1) for extent in zeros.shape)
     return ops.put_op(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
 
@@ -203,9 +204,9 @@ def _take(of: Recording, number: int) -> Tensor:
 def _gather_along(of: Recording, number: int) -> Tensor:
     index, dim, spec = of.operands[1], of.call.attributes["dim"], of.spec(number)
     axes = range(index.ndim)
-    if index.shape == (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]):  # one place in each line
+    if index.shape == (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]):  # One index per row.
         places = _places(np.arange(spec.shape[dim])).reshape(*(-1 if axis == dim else 1 for axis in axes))
-        # Gathering them checks the indices, also where nobody reads what was gathered.
+        # Gathering checks the indices, also if the forward result is never computed.
         chosen = ops.gather_along(places.expand(*spec.shape), index, dim=dim)
         return ops.where_op(places == chosen, of.gradient, 0.0)
     grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
@@ -237,7 +238,7 @@ def _put(of: Recording, number: int) -> Tensor:
 
 
 def _scanned_back(values: Tensor, dim: int) -> Tensor:
-    """The sum of each element and all that follow it."""
+    """Sum each element and all elements after it."""
     return values.flip(dim).cumsum(dim).flip(dim)
 
 
@@ -246,7 +247,7 @@ def _cumsum(of: Recording, number: int) -> Tensor:
 
 
 def _cumprod(of: Recording, number: int) -> Tensor:
-    """Up to the first 0 by division; there, from the products without it; nothing behind it."""
+    """Divide up to the first zero, use the products without it at the zero, and return 0 after it."""
     x, dim = of.operands[0].to(of.result.dtype), of.call.attributes["dim"]
     gradient, zero = of.gradient, x == 0
     zeros = zero.to("int64").cumsum(dim)
@@ -258,13 +259,13 @@ def _cumprod(of: Recording, number: int) -> Tensor:
 
 
 def _clamp(of: Recording, number: int) -> Tensor:
-    """The bounds are inside, as in PyTorch."""
+    """Pass the gradient within the bounds, inclusive, as in PyTorch."""
     gradient: Tensor = ops.where_op(of.result == of.operands[0], of.gradient, 0.0)
     return gradient
 
 
 def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:
-    """Of input - rounded(input / other) * other."""
+    """Make the rule of input - rounded(input / other) * other."""
 
     def rule(of: Recording, number: int) -> Tensor:
         gradient = of.gradient
@@ -275,11 +276,11 @@ def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:
     return rule
 
 
-# --- element-wise ops whose formulas overflow, or have a gap where the op has a derivative
+# --- element-wise ops whose formulas overflow, or are undefined at points where the op has a derivative
 
 
-def _of_both(factors: Callable[[Any, Any], tuple[Any, ...]]) -> Rule:
-    """From the two operands, which may be broadcast."""
+def _binary(factors: Callable[[Any, Any], tuple[Any, ...]]) -> Rule:
+    """Make a rule from the partial derivatives with respect to two operands, which may be broadcast."""
 
     def rule(of: Recording, number: int) -> Tensor:
         return summed_to(of.gradient * factors(*of.operands)[number], of.spec(number).shape)
@@ -288,7 +289,7 @@ def _of_both(factors: Callable[[Any, Any], tuple[Any, ...]]) -> Rule:
 
 
 def _angle(y: Any, x: Any) -> tuple[Any, ...]:
-    """Nothing at the origin, as in PyTorch."""
+    """Return 0 at the origin, as in PyTorch."""
     square = x * x + y * y
     return tuple(ops.where_op(square == 0, 0.0, part / square) for part in (x, -y))
 
@@ -302,7 +303,7 @@ def _logaddexp2(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _xlogy(x: Any, y: Any) -> tuple[Any, Any]:
-    """log(y) also where x is 0 and the product has a gap, but not where log(y) is infinite or NaN, as in PyTorch."""
+    """Return log(y) also where x is 0, but 0 where x is 0 and y is not positive, as in PyTorch."""
     gap = (x == 0) & (y <= 0)
     return ops.where_op(gap, 0.0, ops.xlogy(1.0, ops.where_op(gap, 1.0, y))), x / y
 
@@ -322,7 +323,7 @@ def _sinc(x: Tensor) -> Tensor:
     angle = x * math.pi
     square = angle * angle
     near = angle * (-math.pi / 3) * (1 - square / 10 + square * square / 280 - square * square * square / 15120)
-    turned = (x - 2 * (x * 0.5).round()) * math.pi  # by whole turns, as in the op itself
+    turned = (x - 2 * (x * 0.5).round()) * math.pi  # Remove whole turns, as in the op itself.
     return ops.where_op(x.abs() < 0.03, near, (turned.cos() - x.sinc()) / x)
 
 
@@ -330,7 +331,7 @@ _TRIGAMMA: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 
 def _trigamma(x: Tensor) -> Tensor:
-    """The derivative of digamma: as that by Stirling's series at 8 and above, by the recurrence below, reflected."""
+    """Differentiate digamma by Stirling's series from 8 on, by recurrence below, and by reflection below 0.5."""
     reflected = ops.where_op(x < 0.5, 1 - x, x)
     y = reflected + 8
     square = 1 / (y * y)
@@ -340,12 +341,12 @@ def _trigamma(x: Tensor) -> Tensor:
     value = (series + 1) / y + square / 2
     for number in range(8):
         value = value + 1 / (reflected + number).square()
-    turn = math.pi / ((x - x.round()) * math.pi).sin()
-    return ops.where_op(x < 0.5, turn * turn - value, value)
+    cosecant = math.pi / ((x - x.round()) * math.pi).sin()
+    return ops.where_op(x < 0.5, cosecant * cosecant - value, value)
 
 
 def _logcumsumexp(of: Recording, number: int) -> Tensor:
-    """exp(x) times the sums of gradient / exp(result) from each place on, by logarithms for each sign of it."""
+    """Compute exp(x) * sum(gradient / exp(result)) from each element on, by logarithms for each sign."""
     dim = of.call.attributes["dim"]
     x, result, gradient = of.operands[0], of.result, of.gradient
 
@@ -356,29 +357,29 @@ def _logcumsumexp(of: Recording, number: int) -> Tensor:
     return part(gradient) - part(-gradient) if x.ndim else gradient
 
 
-def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:
-    """From the operand."""
+def _unary(derivative: Callable[[Tensor], Tensor]) -> Rule:
+    """Make a rule from the derivative with respect to the only operand."""
     return lambda of, number: of.gradient * derivative(of.operands[0])
 
 
 RULES: Final[dict[str, Rule]] = {
-    "acos": _from(lambda x: -1 / (1 - x * x).sqrt()),
-    "acosh": _from(lambda x: 1 / (x * x - 1).sqrt()),
-    "asin": _from(lambda x: 1 / (1 - x * x).sqrt()),
-    "asinh": _from(lambda x: 1 / (x * x + 1).sqrt()),
-    "atan2": _of_both(_angle),
-    "atanh": _from(lambda x: 1 / (1 - x * x)),
-    "digamma": _from(_trigamma),
-    "erfinv": _from(lambda x: x.erfinv().square().exp() * (math.sqrt(math.pi) / 2)),
-    "lgamma": _from(Tensor.digamma),
+    "acos": _unary(lambda x: -1 / (1 - x * x).sqrt()),
+    "acosh": _unary(lambda x: 1 / (x * x - 1).sqrt()),
+    "asin": _unary(lambda x: 1 / (1 - x * x).sqrt()),
+    "asinh": _unary(lambda x: 1 / (x * x + 1).sqrt()),
+    "atan2": _binary(_angle),
+    "atanh": _unary(lambda x: 1 / (1 - x * x)),
+    "digamma": _unary(_trigamma),
+    "erfinv": _unary(lambda x: x.erfinv().square().exp() * (math.sqrt(math.pi) / 2)),
+    "lgamma": _unary(Tensor.digamma),
     "logcumsumexp": _logcumsumexp,
     "logit": _logit,
-    "sinc": _from(_sinc),
-    "logaddexp": _of_both(_logaddexp),
-    "logaddexp2": _of_both(_logaddexp2),
-    "logsigmoid": _from(lambda x: (-x).sigmoid()),
-    "sinh": _from(lambda x: x.cosh()),
-    "xlogy": _of_both(_xlogy),
+    "sinc": _unary(_sinc),
+    "logaddexp": _binary(_logaddexp),
+    "logaddexp2": _binary(_logaddexp2),
+    "logsigmoid": _unary(lambda x: (-x).sigmoid()),
+    "sinh": _unary(lambda x: x.cosh()),
+    "xlogy": _binary(_xlogy),
     "softplus": _softplus,
     "sum": _sum,
     "mean": _mean,

@@ -2,7 +2,7 @@
 
     gradient = nt.grad(lambda w: ((x @ w - y) ** 2).mean())(w)
 
-The function records its graph as ever; the gradient is recorded behind it with ordinary ops, lazily. So it is planned,
+The function records its graph as usual; the gradient is recorded after it with ordinary ops, lazily. So it is planned,
 fused, explained, captured by `jit` and differentiated again as any graph is.
 """
 
@@ -28,13 +28,21 @@ __all__ = ["grad", "gradients_of", "require_like", "value_and_grad", "vjp"]
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The result of function(*primals), and a function from gradients of the result to those of the primals.
+    """Call a function and return its result and vector-Jacobian product.
 
-    primals: float tensors, or nested tuples, lists and dicts of them. The function returned takes gradients in the
-    structure of the result and returns a tuple, one entry per primal. has_aux: the function returns (result, aux), and
-    aux, whose gradient nobody wants, comes last. Raises GradientError for an op on the way that has no derivative.
+    Args:
+        function: Function to differentiate.
+        primals: Its arguments: float tensors, or nested tuples, lists and dicts of them.
+        has_aux: The function returns (result, aux), and aux is not differentiated.
+
+    Returns:
+        The result, a function from gradients in the structure of the result to a tuple of gradients of the primals,
+        and aux if `has_aux` is set.
+
+    Raises:
+        GradientError: An op on the way has no derivative.
     """
-    result, aux, targets, through = _called("vjp", function, primals, has_aux)
+    result, aux, targets, through = _trace("vjp", function, primals, has_aux)
     outputs: list[Tensor] = []
     form = flatten(result, outputs)
 
@@ -52,14 +60,20 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
 def value_and_grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that returns (value, gradient): what `function` returns, a tensor of one float, and its gradient.
+    """Make a function that returns the value of `function` and its gradient.
 
-    argnums: the positions of the arguments to differentiate by, float tensors or nested tuples, lists and dicts of
-    them; the gradient has the structure of the argument, or is a tuple of such for several. has_aux: the function
-    returns (value, aux); then the result is ((value, aux), gradient).
+    Args:
+        function: Function that returns a tensor of one float.
+        argnums: Positions of the arguments to differentiate by: float tensors, or nested tuples, lists and dicts of
+            them.
+        has_aux: The function returns (value, aux), and aux is not differentiated.
+
+    Returns:
+        A function that returns (value, gradient), or ((value, aux), gradient) if `has_aux` is set. The gradient has the
+        structure of the argument; for several arguments it is a tuple.
     """
     if not callable(function):
-        hint = "; of a loss, backward() adds the gradients to `grad` of its leaves"
+        hint = "; call backward() on a loss to add gradients to `grad` of its leaves"
         raise TypeError(f"grad: expected a function to differentiate, not {_described(function)}{hint}")
 
     @functools.wraps(function)
@@ -68,14 +82,14 @@ def value_and_grad(
         if not numbers or not all(-len(args) <= number < len(args) for number in numbers):
             raise ArgumentError(f"grad: argnums {argnums} do not fit {len(args)} arguments")
 
-        def of_chosen(*chosen: Any) -> Any:
+        def partial(*values: Any) -> Any:
             every = list(args)
-            for number, value in zip(numbers, chosen, strict=True):
+            for number, value in zip(numbers, values, strict=True):
                 every[number] = value
             return function(*every, **kwargs)
 
         primals = tuple(args[number] for number in numbers)
-        value, aux, targets, through = _called("grad", of_chosen, primals, has_aux)
+        value, aux, targets, through = _trace("grad", partial, primals, has_aux)
         if not isinstance(value, Tensor) or value._node.spec.size != 1 or not value.dtype.is_floating_point:
             raise GradientError(f"grad: the function must return a tensor of one float, not {_described(value)}")
         seed = ops.fill(1, value.shape, value.dtype)
@@ -87,7 +101,7 @@ def value_and_grad(
 
 
 def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """As `value_and_grad`, but the function returns the gradient alone, or (gradient, aux) with has_aux."""
+    """Make a function that returns the gradient of `function`, or (gradient, aux); see `value_and_grad`."""
     both = value_and_grad(function, argnums, has_aux)
 
     @functools.wraps(function)
@@ -103,15 +117,15 @@ def _described(value: Any) -> str:
 
 
 def require_like(name: str, output: Tensor, gradient: Tensor) -> None:
-    """ArgumentError unless the gradient has the shape and dtype of the output."""
+    """Raise ArgumentError unless the gradient has the shape and dtype of the output."""
     if output._node.spec is not gradient._node.spec:
-        raise ArgumentError(f"{name}: {output._node.spec} has no gradient {gradient._node.spec}")
+        raise ArgumentError(f"{name}: the gradient of {output._node.spec} cannot be {gradient._node.spec}")
 
 
-def _called(
+def _trace(
     name: str, function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool
 ) -> tuple[Any, Any, list[Node], Reached]:
-    """What a function returns, aux, the nodes of its arguments, and what depends on them."""
+    """Call a function and return its result, aux, the nodes of its arguments, and the nodes that depend on them."""
     tensors: list[Tensor] = []
     flatten(primals, tensors)
     for tensor in tensors:
@@ -140,7 +154,17 @@ def _called(
 def gradients_of(
     outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], through: Reached
 ) -> list[Tensor]:
-    """The gradients of the targets from those of the outputs. Each is a tensor of its own, which may be changed."""
+    """Compute the gradients of the targets from those of the outputs.
+
+    Args:
+        outputs: Tensors to differentiate.
+        given: Their gradients.
+        targets: Nodes to differentiate by.
+        through: Nodes between targets and outputs, with their inputs.
+
+    Returns:
+        One tensor per target. Tensors are distinct and may be changed.
+    """
     gradients: dict[Node, Tensor] = {}
 
     def add(node: Node, gradient: Tensor) -> None:
@@ -167,7 +191,7 @@ def gradients_of(
 
 
 def _sum(total: Tensor, gradient: Tensor) -> Tensor:
-    """The sum of two gradients. Those of views, which are zeros elsewhere, are added at their places alone."""
+    """Add two gradients. The gradient of a view, which is zero elsewhere, is added only where the view is."""
     node, call = gradient._node, gradient._node.call
     op, before = ops.write_strided.op, total._node.call
     if call is not None and call.op is op and before is not None and before.op is op and node.inputs:
@@ -184,8 +208,8 @@ def _recording(node: Node, inputs: Sequence[Any], gradient: Tensor) -> Recording
 
 
 def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
-    """The gradient of an operand, from that of a node."""
-    call, operands, result, gradient = of
+    """Record the gradient of an operand from that of a node."""
+    call, gradient = of.call, of.gradient
     op = call.op
     rule = RULES.get(op.name)
     spec = call.operands[number]
@@ -201,15 +225,15 @@ def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
     if call.reduces:
         shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(spec.shape))
         gradient = gradient.reshape(*shape)
-    how = backward_op(call, number)
-    if how is None:
+    backward = backward_op(call, number)
+    if backward is None:
         return summed_to(gradient, spec.shape)
-    used = [(*operands, result)[n] for n in how.used]
-    return summed_to(record(how.op, (*used, gradient), how.attributes), spec.shape)
+    used = [(*of.operands, of.result)[n] for n in backward.used]
+    return summed_to(record(backward.op, (*used, gradient), backward.attributes), spec.shape)
 
 
 def _tensor(operand: Any) -> Any:
-    """Return a Tensor for a node, which does not count as the handle of it. Numbers stay as they are."""
+    """Return a Tensor for a node without becoming its handle. Numbers are returned unchanged."""
     if not isinstance(operand, Node):
         return operand
     watch = current_watch()

@@ -78,7 +78,7 @@ def _rpow(self: Tensor, base: Any) -> Any:
     return power(base, self) if isinstance(base, ACCEPTED) else refused(base)
 
 
-registry.operators("pow", _pow, _rpow)
+registry.publish_operator("pow", _pow, _rpow)
 
 
 @composite(in_place=True)

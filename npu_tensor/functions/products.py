@@ -58,7 +58,7 @@ def _rmatmul(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
-registry.operators("matmul", _matmul, _rmatmul)
+registry.publish_operator("matmul", _matmul, _rmatmul)
 registry.UFUNCS[np.matmul] = matmul
 
 

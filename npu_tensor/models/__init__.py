@@ -27,7 +27,7 @@ __all__ = [
 
 
 class LanguageModel(NamedTuple):
-    """A decoder and the tokenizer of its file."""
+    """Decoder and tokenizer of a file."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -41,24 +41,33 @@ class LanguageModel(NamedTuple):
         max_new_tokens: int | None = None,
         **fields: Any,
     ) -> Generation:
-        """Return an iterator that computes the tokens that continue a text, up to `tokens` of them.
+        """Return an iterator over the tokens that continue a text.
 
-        max_new_tokens: another name of `tokens`. fields: of `sampling`, in place of what it has, such as temperature.
+        Args:
+            prompt: Text to continue.
+            tokens: Maximum number of tokens.
+            sampling: Choice of tokens.
+            max_new_tokens: Synonym of `tokens`.
+            fields: Fields of `sampling` to replace, such as temperature.
         """
         most = tokens if max_new_tokens is None else max_new_tokens
         chosen = replace(sampling, **fields)
         return Generation(self.decoder, self.tokenizer.encode(prompt), most, chosen, self.tokenizer.ends)
 
     def generate(self, prompt: str, tokens: int = 64, sampling: Sampling = Sampling(), **others: Any) -> str:  # noqa: B008
-        """Return the text that continues a text, up to `tokens` tokens long. others: as for `generation`."""
+        """Return the continuation of a text. The arguments are those of `generation`."""
         run = self.generation(prompt, tokens, sampling, **others)
         return self.tokenizer.decode(list(run), run.prompt)
 
 
 def load(path: str | os.PathLike[str], context: int = 2048) -> LanguageModel:
-    """The language model in a GGUF file, with a cache for a text of `context` tokens, or fewer if it takes fewer.
+    """Load a language model from a GGUF file.
 
-    Raises what `npu_tensor.load_gguf`, `Decoder.of` and `Tokenizer` raise.
+    Raises the errors of `npu_tensor.load_gguf`, `Decoder.of` and `Tokenizer`.
+
+    Args:
+        path: GGUF file.
+        context: Maximum number of tokens of a text, limited to the context of the model.
     """
     file = nt.load_gguf(path)
     return LanguageModel(Decoder.of(file, context), Tokenizer(file.metadata))

@@ -1,4 +1,4 @@
-"""The dialect of Jinja in which chat templates are written, as Hugging Face's `transformers` renders them."""
+"""The Jinja dialect of chat templates, as Hugging Face's `transformers` renders them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["environment"]
 
 
 class _Generation(Extension):
-    """`{% generation %}`, which marks the answers that a model is trained on, and prints what is inside."""
+    """Tag `{% generation %}`, which marks the answers that a model is trained on and renders its content."""
 
     tags = {"generation"}  # noqa: RUF012 - as the base class has it
 
@@ -32,7 +32,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return JSON as it stands: Jinja's own filter escapes characters for HTML and sorts keys."""
+    """Return plain JSON. Jinja's own filter escapes characters for HTML and sorts keys."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -41,8 +41,10 @@ def _raise(text: str) -> None:
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """Return a sandbox with the tags, filters and functions that templates may use."""
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    made.filters["tojson"] = _tojson
-    made.globals |= {"raise_exception": _raise, "strftime_now": lambda form: datetime.now().strftime(form)}
-    return made
+    """Create a sandbox with the tags, filters and functions that templates may use."""
+    sandbox = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    sandbox.filters["tojson"] = _tojson
+    sandbox.globals |= {"raise_exception": _raise, "strftime_now": lambda form: datetime.now().strftime(form)}
+    return sandbox

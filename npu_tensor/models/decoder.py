@@ -1,14 +1,14 @@
-"""The decoder of Llama, Qwen2 and Qwen3, as a GGUF file describes it.
+"""Decoders of Llama, Qwen2 and Qwen3, configured by a GGUF file.
 
-Modules have the names that GGUF gives their tensors (`blk.0.attn_q.weight`), so a file is a state dict. What the
-architectures do differently is a row of `ARCHITECTURES`; sizes and rotation come from the metadata.
+Modules have the names of GGUF's tensors (`blk.0.attn_q.weight`), so a file is a state dict. `ARCHITECTURES` lists the
+differences between architectures; sizes and rotation come from the metadata.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import npu_tensor as nt
 from npu_tensor import nn
@@ -18,14 +18,18 @@ from npu_tensor.nn import functional as F
 
 __all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig"]
 
-TOGETHER: Final = 128
-"""Tokens whose attention is computed together, so that it stays in the caches of a processor."""
+ATTENTION_TOKENS: Final = 128
+"""Tokens whose attention is computed together, so that it fits in the caches of a processor."""
 
 
-class Architecture(NamedTuple):
-    """pairs: the features that rotate together, see `npu_tensor.rope`. qkv_bias: of the projections.
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Properties of an architecture.
 
-    qk_norm: an RMS norm of each head of queries and keys before the rotation.
+    Attributes:
+        pairs: Pairs of features that rotate together: the mode of `npu_tensor.rope`.
+        qkv_bias: True if the projections of queries, keys and values have biases.
+        qk_norm: True if each head of queries and keys has an RMS norm before the rotation.
     """
 
     pairs: str
@@ -38,15 +42,27 @@ ARCHITECTURES: Final = {
     "qwen2": Architecture("neox", qkv_bias=True),
     "qwen3": Architecture("neox", qk_norm=True),
 }
-"""By `general.architecture`. Llama is also what files of Mistral and SmolLM are called."""
+"""Architectures by `general.architecture`. Files of Mistral and SmolLM also use "llama"."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DecoderConfig:
-    """What the metadata of a file says of a decoder. rotation: arguments of `npu_tensor.rope`.
+    """Configuration of a decoder, from the metadata of a file.
 
-    context: tokens that the model was trained for. has_head: whether the matrix behind the last layer is not the
-    embedding. has_factors: whether the file has factors of the rotation's frequencies, as those of Llama 3 do.
+    Attributes:
+        kind: Architecture.
+        vocabulary: Number of tokens in the vocabulary.
+        context: Number of tokens that the model was trained for.
+        layers: Number of layers.
+        features: Features of a token.
+        hidden: Features inside the gated network.
+        heads: Number of heads of queries.
+        kv_heads: Number of heads of keys and values.
+        head_features: Features of a head.
+        epsilon: Epsilon of the norms.
+        rotation: Arguments of `npu_tensor.rope`.
+        has_head: True if the output matrix is not the embedding.
+        has_factors: True if the file has factors of the rotation frequencies, as files of Llama 3 do.
     """
 
     kind: Architecture
@@ -65,10 +81,14 @@ class DecoderConfig:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], tensors: Mapping[str, nt.Tensor]) -> DecoderConfig:
-        """Raises ArgumentError for another architecture, and for metadata or matrices that are missing or wrong."""
+        """Read the configuration from metadata.
+
+        Raises:
+            ArgumentError: The architecture is unknown, or metadata or matrices are missing or wrong.
+        """
         name = entry(metadata, "general.architecture", STRING)
         if name not in ARCHITECTURES:
-            raise nt.ArgumentError(f"the architecture is {name!r}; there is a decoder for {', '.join(ARCHITECTURES)}")
+            raise nt.ArgumentError(f"the architecture is {name!r}; supported are {', '.join(ARCHITECTURES)}")
 
         def value(key: str, kind: ValueType = COUNT, default: Any = REQUIRED) -> Any:
             return entry(metadata, f"{name}.{key}", kind, default)
@@ -96,7 +116,7 @@ class DecoderConfig:
 
 
 def _rotation(value: Callable[..., Any], pairs: str, head_features: int) -> dict[str, Any]:
-    """The arguments of `rope`, with the scaling of GGUF's types "linear" and "yarn", and llama.cpp's defaults."""
+    """Return the arguments of `rope`, with GGUF's scaling types "linear" and "yarn" and llama.cpp's defaults."""
     rotation = {
         "mode": pairs,
         "n_dims": value("rope.dimension_count", default=head_features),
@@ -105,7 +125,7 @@ def _rotation(value: Callable[..., Any], pairs: str, head_features: int) -> dict
     }
     scaling = value("rope.scaling.type", STRING, "linear")
     if scaling not in ("none", "linear", "yarn"):
-        raise nt.ArgumentError(f"rope.scaling.type is {scaling!r}; none, linear and yarn are known")
+        raise nt.ArgumentError(f"rope.scaling.type is {scaling!r}; supported are none, linear and yarn")
     if scaling != "none":
         old = value("rope.scale_linear", NUMBER, 1.0)  # The key of older files.
         rotation["freq_scale"] = 1 / value("rope.scaling.factor", NUMBER, old)
@@ -116,9 +136,9 @@ def _rotation(value: Callable[..., Any], pairs: str, head_features: int) -> dict
 
 
 class DecoderBlock(nn.Module):
-    """A layer: attention and a gated network, each behind a norm and beside a residual.
+    """Decoder layer: attention and a gated network, each with a norm before it and a residual.
 
-    Keys and values of all positions are buffers (context, kv_heads, head_features), which a call changes in place.
+    Keys and values of all positions are buffers (context, kv_heads, head_features), which a call updates in place.
     """
 
     def __init__(self, config: DecoderConfig, context: int, dtype: Any) -> None:
@@ -141,9 +161,13 @@ class DecoderBlock(nn.Module):
             self.register_buffer(name, cache, persistent=False)
 
     def attention(self, x: nt.Tensor, positions: nt.Tensor, mask: nt.Tensor, factors: nt.Tensor | None) -> Any:
-        """Of x (tokens, features) at positions (tokens,) to the cached positions that mask (tokens, window) allows.
+        """Attend to cached positions.
 
-        Positions follow one another and end below the window, so the first tokens do not look at the end of it.
+        Args:
+            x: Features (tokens, features).
+            positions: Consecutive positions (tokens,) below the window.
+            mask: Mask (tokens, window), True for positions to attend to.
+            factors: Factors of the rotation frequencies, or None.
         """
         c = self.config
         q, k, v = (layer(x).unflatten(-1, (-1, c.head_features)) for layer in (self.attn_q, self.attn_k, self.attn_v))
@@ -153,9 +177,9 @@ class DecoderBlock(nn.Module):
         self.keys[positions], self.values[positions] = k, v
         tokens, window = mask.shape
         parts = []
-        for first in range(0, tokens, TOGETHER):
-            last = min(first + TOGETHER, tokens)
-            seen = window - tokens + last
+        for first in range(0, tokens, ATTENTION_TOKENS):
+            last = min(first + ATTENTION_TOKENS, tokens)
+            seen = window - tokens + last  # These tokens do not attend to the end of the window.
             views = q[first:last], self.keys[:seen], self.values[:seen]
             query, keys, values = (each.transpose(0, 1) for each in views)
             mixed = F.scaled_dot_product_attention(query, keys, values, mask[first:last, :seen], enable_gqa=True)
@@ -163,14 +187,20 @@ class DecoderBlock(nn.Module):
         return self.attn_output(nt.cat(parts) if len(parts) > 1 else parts[0])
 
     def forward(self, x: nt.Tensor, *where: Any) -> Any:
-        """(tokens, features) to the same; where: what `attention` takes besides."""
+        """Apply the layer to features (tokens, features). `where` are the other arguments of `attention`."""
         x = x + self.attention(self.attn_norm(x), *where)
         h = self.ffn_norm(x)
         return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
 
 
 class Decoder(nn.Module):
-    """A language model with a cache for `context` tokens of one text."""
+    """Language model with a cache for one text.
+
+    Args:
+        config: Configuration.
+        context: Maximum number of tokens of the text.
+        cache_dtype: Dtype of the cached keys and values.
+    """
 
     def __init__(self, config: DecoderConfig, context: int, cache_dtype: Any = nt.float16) -> None:
         self.config, self.context = config, context
@@ -185,11 +215,15 @@ class Decoder(nn.Module):
 
     @classmethod
     def of(cls, file: GGUF, context: int, cache_dtype: Any = nt.float16) -> Decoder:
-        """The model in a file that `npu_tensor.load_gguf` has read, for inference.
+        """Create the model of a file for inference.
 
-        context: tokens of a text; as many as the model was trained for if these are fewer. cache_dtype: of keys and
-        values. Raises ArgumentError for an architecture that is not known and for a file that does not have the tensors
-        of its architecture.
+        Args:
+            file: Result of `npu_tensor.load_gguf`.
+            context: Maximum number of tokens of a text, limited to the number that the model was trained for.
+            cache_dtype: Dtype of the cached keys and values.
+
+        Raises:
+            ArgumentError: The architecture is unknown, or the file lacks tensors of its architecture.
         """
         config = DecoderConfig.of(file.metadata, file.tensors)
         if context < 1:
@@ -199,10 +233,7 @@ class Decoder(nn.Module):
         return decoder
 
     def forward(self, tokens: nt.Tensor, positions: nt.Tensor, window: int) -> Any:
-        """Features (tokens, features) of tokens (tokens,) at positions (tokens,).
-
-        Positions follow one another and are below `window`.
-        """
+        """Return features (tokens, features) of tokens (tokens,) at consecutive positions (tokens,) below `window`."""
         x = self.token_embd(tokens).float()
         mask = nt.arange(window) <= positions.unsqueeze(1)
         for block in self.blk:
@@ -210,11 +241,11 @@ class Decoder(nn.Module):
         return self.output_norm(x)
 
     def logits(self, x: nt.Tensor) -> Any:
-        """(tokens, vocabulary), of what `forward` returns."""
+        """Return the logits (tokens, vocabulary) of features from `forward`."""
         return self.output(x) if self.config.has_head else F.linear(x, self.token_embd.weight)
 
     @nt.jit
     def step(self, tokens: nt.Tensor, positions: nt.Tensor, last: nt.Tensor, window: int) -> Any:
-        """Logits (1, vocabulary) of what follows the token at index `last` (1,)."""
+        """Return the logits (1, vocabulary) of the token that follows the one at index `last` (1,)."""
         x = self(tokens, positions, window)
         return self.logits(x if len(tokens) == 1 else x[last])

@@ -1,4 +1,4 @@
-"""Sentence embeddings by an encoder of the BERT class, from files as Hugging Face's `transformers` writes them."""
+"""Sentence embeddings by BERT encoders, from files that Hugging Face's `transformers` writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Encoder"]
 
 
 class Layer(nn.Module):
-    """Attention and a network, each with a residual and a norm behind it. Names of parts are those of the files."""
+    """Encoder layer: attention and a network, each followed by a residual and a norm. Names follow the files."""
 
     def __init__(self, features: int, hidden: int, heads: int, epsilon: float) -> None:
         self.heads = heads
@@ -33,7 +33,7 @@ class Layer(nn.Module):
         self.output.LayerNorm = nn.LayerNorm(features, epsilon)
 
     def forward(self, x: nt.Tensor, mask: nt.Tensor) -> Any:
-        """x (texts, tokens, features), mask (texts, tokens), true for tokens."""
+        """Apply the layer to x (texts, tokens, features); mask (texts, tokens) is True for tokens."""
         part = self.attention.self
         q, k, v = (
             each(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in (part.query, part.key, part.value)
@@ -45,20 +45,24 @@ class Layer(nn.Module):
 
 
 SUPPORTED: Final = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
-"""What config.json must say. The last two may be missing: these are the defaults of `transformers`."""
+"""Required entries of config.json. The last two may be missing: these are the defaults of `transformers`."""
 
 
 class Encoder(nn.Module):
-    """The encoder of BERT; an embedding of a text is the mean over its tokens. config: that of the file config.json.
+    """Encoder of BERT. The embedding of a text is the mean over its tokens.
 
-    Raises ArgumentError for another model, activation or kind of positions, and for sizes that are missing or wrong.
+    Args:
+        config: Content of config.json.
+
+    Raises:
+        ArgumentError: The model, activation or kind of positions is not supported, or a size is missing or wrong.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         entry(config, "model_type", STRING)
         for key, value in SUPPORTED.items():
             if (actual := entry(config, key, STRING, value)) != value:
-                raise nt.ArgumentError(f"{key} is {actual!r}; {value!r} is known")
+                raise nt.ArgumentError(f"{key} is {actual!r}; supported is {value!r}")
         features, epsilon = entry(config, "hidden_size", COUNT), entry(config, "layer_norm_eps", NUMBER)
         self.embeddings = nn.Module()
         for name, count in (
@@ -78,18 +82,22 @@ class Encoder(nn.Module):
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Encoder:
-        """The encoder in config.json and model.safetensors, for inference.
+        """Load an encoder for inference. Weights of other parts, such as a pooler, are ignored.
 
-        Raises ArgumentError, with the name of the file, for a config.json that is damaged or of another model, and if a
-        weight is missing; what is there besides, such as a pooler, is not used.
+        Args:
+            directory: Folder with config.json and model.safetensors.
+
+        Raises:
+            ArgumentError: config.json is damaged or of another model, or a weight is missing. The message names the
+                file.
         """
         folder = Path(directory)
         try:
             config = json.loads((folder / "config.json").read_text("utf-8"))
             if not isinstance(config, dict):
-                raise nt.ArgumentError("the file is no JSON object")
+                raise nt.ArgumentError("the file is not a JSON object")
             encoder = cls(config).requires_grad_(False)
-        except ValueError as error:  # of which ArgumentError and what json and UTF-8 raise are
+        except ValueError as error:  # Includes ArgumentError and the errors of json and UTF-8.
             raise nt.ArgumentError(f"{folder / 'config.json'}: {error}") from error
         missing = encoder.load_state_dict(nt.load(folder / "model.safetensors"), strict=False, assign=True).missing_keys
         if missing:
@@ -97,7 +105,7 @@ class Encoder(nn.Module):
         return encoder
 
     def forward(self, tokens: nt.Tensor, mask: nt.Tensor) -> Any:
-        """Features (texts, tokens, features) of tokens (texts, tokens); mask (texts, tokens): which are no padding."""
+        """Return features (texts, tokens, features) of tokens (texts, tokens); mask is False for padding."""
         parts = self.embeddings
         x = parts.word_embeddings(tokens) + parts.position_embeddings.weight[: tokens.shape[1]]
         x = parts.LayerNorm(x + parts.token_type_embeddings.weight[0])
@@ -107,7 +115,7 @@ class Encoder(nn.Module):
 
     @jit
     def embed(self, tokens: nt.Tensor, mask: nt.Tensor) -> Any:
-        """(texts, features): the means over the tokens of each text, of length 1; zeros for a text without tokens."""
-        are_tokens = mask.unsqueeze(-1)
-        sums = nt.where(are_tokens, self(tokens, mask), 0.0).sum(1)
-        return F.normalize(sums / are_tokens.sum(1).clamp(min=1), dim=-1)
+        """Return the normalized mean (texts, features) over the tokens of each text; zeros for an empty text."""
+        token_mask = mask.unsqueeze(-1)
+        sums = nt.where(token_mask, self(tokens, mask), 0.0).sum(1)
+        return F.normalize(sums / token_mask.sum(1).clamp(min=1), dim=-1)

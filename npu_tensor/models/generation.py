@@ -1,4 +1,4 @@
-"""A text continued token by token."""
+"""Generation of text, token by token."""
 
 from __future__ import annotations
 
@@ -18,21 +18,35 @@ if TYPE_CHECKING:
 __all__ = ["Generation"]
 
 PROMPT_SIZES: Final = (16, 64, 512)
-"""Tokens of a prompt that are computed together: the most of which half are needed. Each has a capture of its own."""
+"""Sizes in which the tokens of a prompt are computed, each with its own capture. The largest one that is at least half
+full is used."""
 
 FIRST_WINDOW: Final = 256
-"""Positions that the first captures attend to; further ones attend to twice as many each."""
+"""Positions that the first captures attend to. Each further capture attends to twice as many."""
 
 
 class Generation:
-    """An iterator over the tokens that continue a prompt, with the time that they took.
+    """Iterator over the tokens that continue a prompt, with their times.
 
-    It ends after `tokens` of them, before one of `ends`, or where the decoder's context is full. Raises ArgumentError
-    for an empty prompt, for one that leaves no room for a token, and if the decoder has begun another text meanwhile.
+    It ends after `tokens` tokens, before one of `ends`, or when the decoder's context is full.
 
-    count: of tokens so far. prompt_seconds: to the first of them; None before it. seconds, timed: of further tokens,
-    and of how many: all but those for which the decoder had to be captured. stop_reason: "tokens" after as many tokens
-    as were asked for, "end" at one of `ends`, "context" if the decoder's context is full; None before the end.
+    Args:
+        decoder: Decoder, which holds one text at a time.
+        prompt: Tokens of the prompt.
+        tokens: Maximum number of tokens.
+        sampling: Choice of tokens.
+        ends: Tokens that end a text.
+
+    Attributes:
+        count: Number of tokens so far.
+        prompt_seconds: Time to the first token, or None before it.
+        seconds: Time of the further tokens for which the decoder did not have to be captured.
+        timed: Number of these tokens.
+        stop_reason: "tokens" after the maximum number of tokens, "end" at one of `ends`, "context" if the decoder's
+            context is full; None before the end.
+
+    Raises:
+        ArgumentError: The prompt is empty or leaves no room for a token, or the decoder has started another text.
     """
 
     def __init__(
@@ -67,9 +81,9 @@ class Generation:
         self.decoder.text = text
         for number in range(self.most):
             if self.decoder.text is not text:
-                raise nt.ArgumentError("the decoder has begun another text, which has taken the place of this one")
+                raise nt.ArgumentError("the decoder has started another text, which replaces this one")
             start, captures = time.perf_counter(), Decoder.step.captures
-            logits = self._step(text[-1:], len(text) - 1, 0) if number else self._of_prompt()
+            logits = self._step(text[-1:], len(text) - 1, 0) if number else self._prompt_logits()
             token = self.sampling.choose(logits.numpy()[0], text, random)
             seconds = time.perf_counter() - start
             if number == 0:
@@ -85,19 +99,19 @@ class Generation:
         self.stop_reason = self._at_most
 
     def explain(self) -> Explanation:
-        """Where the computation of a token runs, and why."""
+        """Explain where the computation of a token runs, and why."""
         return Decoder.step.explain(self.decoder, *self._arguments([0], len(self.prompt), 0))
 
-    def _of_prompt(self) -> nt.Tensor:
-        """Logits of what follows the prompt, which is computed in parts of few sizes.
+    def _prompt_logits(self) -> nt.Tensor:
+        """Return the logits of the token after the prompt, computing the prompt in parts of a few sizes.
 
-        What fills up a part comes later than all that is looked at, and is overwritten by what follows.
+        Padding of a part has later positions than all attended tokens, and following tokens overwrite it.
         """
         done, count, context = 0, len(self.prompt), self.decoder.context
         while True:
             size = max((size for size in PROMPT_SIZES if size <= 2 * (count - done)), default=PROMPT_SIZES[0])
             size = min(size, context)
-            begin = min(done, context - size)  # Some positions are computed twice where the context would end.
+            begin = min(done, context - size)  # At the end of the context, some positions are computed twice.
             part = self.prompt[begin : begin + size]
             logits = self._step(part + [0] * (size - len(part)), begin, len(part) - 1)
             done = begin + size
@@ -109,7 +123,7 @@ class Generation:
         return logits
 
     def _arguments(self, tokens: Sequence[int], begin: int, last: int) -> tuple[nt.Tensor, nt.Tensor, nt.Tensor, int]:
-        """Of `Decoder.step`, for tokens at positions from `begin` on."""
+        """Return the arguments of `Decoder.step` for tokens at positions from `begin` on."""
         end, window = begin + len(tokens), FIRST_WINDOW
         while window < end:
             window *= 2

@@ -1,10 +1,11 @@
-"""Values from the metadata of a GGUF file, or a file config.json, with the types that their keys must have."""
+"""Typed values from the metadata of a GGUF file, or from a file config.json."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,11 +26,12 @@ __all__ = [
 ]
 
 
-class ValueType(NamedTuple):
-    """A type of values, in words, and whether a value is one."""
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """Type of values: a description and a test."""
 
     text: str
-    has: Callable[[Any], bool]
+    accepts: Callable[[Any], bool]
 
 
 def _is_array(value: Any, kinds: str) -> bool:
@@ -51,15 +53,22 @@ REQUIRED: Final = object()
 
 
 def entry(metadata: Mapping[str, Any], key: str, kind: ValueType, default: Any = REQUIRED) -> Any:
-    """The value of a key, or the default. Raises ArgumentError if it is another kind of value, or required and missing.
+    """Return the value of a key, or the default if it is missing.
 
-    The default may be of any type, and is not checked.
+    Args:
+        metadata: Values by key.
+        key: Key.
+        kind: Required type of the value.
+        default: Value for a missing key, of any type.
+
+    Raises:
+        ArgumentError: The value has another type, or is missing without a default.
     """
     if key not in metadata:
         if default is REQUIRED:
             raise ArgumentError(f"the file has no {key}")
         return default
     value = metadata[key]
-    if not kind.has(value):
+    if not kind.accepts(value):
         raise ArgumentError(f"{key} must be {kind.text}, not {value!r:.80}")
     return value

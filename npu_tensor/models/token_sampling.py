@@ -1,4 +1,4 @@
-"""The choice of the next token by its logits."""
+"""Choice of the next token from logits."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ from npu_tensor.errors import ArgumentError
 __all__ = ["Sampling"]
 
 MOST_PENALTY: Final = 100.0
-"""Usual penalties are 1 to 1.5; with these bounds no logit of float32 overflows."""
+"""Upper bound on the penalty. Usual penalties are 1 to 1.5; within the bound no float32 logit overflows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn, with the meanings that Hugging Face's `transformers` gives these names.
+    """Distribution of the next token, with the meanings of Hugging Face's `transformers`.
 
-    temperature: divides the logits; 0 takes the most likely token. top_k: of so many most likely tokens; 0 of all.
-    top_p: of the fewest most likely tokens whose probabilities sum to so much. repetition_penalty: divides the positive
-    logits of tokens that are in the text and multiplies the negative ones (Keskar et al., 2019). seed: of the draws.
-    Raises ArgumentError for values that are out of range, and for top_k and seed that are no integers.
+    Attributes:
+        temperature: Divisor of the logits; 0 takes the most likely token.
+        top_k: Number of most likely tokens to draw from; 0 means all.
+        top_p: Draw from the fewest most likely tokens whose probabilities sum to this.
+        repetition_penalty: Divisor of positive logits, and factor of negative ones, of tokens that are in the text
+            (Keskar et al., 2019).
+        seed: Seed of the draws.
+
+    Raises:
+        ArgumentError: A value is out of range, or `top_k` or `seed` is not an integer.
     """
 
     temperature: float = 0.0
@@ -52,12 +58,17 @@ class Sampling:
                 raise ArgumentError(f"{name} must be {needed}, not {getattr(self, name)}")
 
     def probabilities(self, logits: np.ndarray[Any, Any], text: Sequence[int] = ()) -> np.ndarray[Any, Any]:
-        """Of all tokens, as float64. logits: (vocabulary,). text: the tokens before.
+        """Compute the probabilities of all tokens as float64.
 
-        Raises ArgumentError for the temperature 0, which takes one token, and as `choose` does.
+        Args:
+            logits: Logits (vocabulary,).
+            text: Previous tokens.
+
+        Raises:
+            ArgumentError: The temperature is 0, which takes one token, or the logits are invalid; see `choose`.
         """
         if self.temperature == 0:
-            raise ArgumentError("with the temperature 0 there are no probabilities; choose() takes the likeliest token")
+            raise ArgumentError("temperature 0 has no probabilities; choose() takes the most likely token")
         scores = self._penalized(logits, text)
         with np.errstate(over="ignore"):
             scores = (scores - scores.max()) / self.temperature
@@ -73,9 +84,10 @@ class Sampling:
         return weights
 
     def choose(self, logits: np.ndarray[Any, Any], text: Sequence[int], random: np.random.Generator) -> int:
-        """The next token of a text. Raises ArgumentError for logits with NaN or without a finite maximum.
+        """Choose the next token of a text. A token with the logit -infinity is never chosen.
 
-        A logit may be -infinity: that token is not taken.
+        Raises:
+            ArgumentError: The logits contain NaN or have no finite maximum.
         """
         if self.temperature == 0:
             return int(self._penalized(logits, text).argmax())
@@ -89,5 +101,5 @@ class Sampling:
             scores[repeated] *= factor
         if not math.isfinite(most := scores.max(initial=-math.inf)):
             logits_are = "NaN" if math.isnan(most) else f"at most {most}"
-            raise ArgumentError(f"logits are {logits_are}: weights are no numbers, or too large for their dtype")
+            raise ArgumentError(f"logits are {logits_are}: weights are NaN, or too large for their dtype")
         return scores

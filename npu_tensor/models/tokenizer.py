@@ -1,9 +1,10 @@
-"""Tokens from the vocabulary in a GGUF file, by the package `tokenizers`; chats as text, by the file's own template."""
+"""Tokenizers from GGUF files, by the package `tokenizers`, and chats as text, by the template of the file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from npu_tensor._util.extras import install_command
 from npu_tensor.errors import ArgumentError
@@ -15,12 +16,15 @@ _LETTERS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
-class PreTokenizer(NamedTuple):
-    """How a text is cut into the pieces inside which tokens are merged.
+@dataclass(frozen=True, slots=True)
+class PreTokenizer:
+    """Split of a text into pieces inside which tokens are merged.
 
-    pattern: of the pieces. as_gpt2: whether they are then cut as by GPT-2, whose pattern is part of `tokenizers`.
-    whole: whether a piece that is a token needs no merges that lead to it. adds_first: whether texts begin with a
-    token of their own unless the metadata says otherwise.
+    Attributes:
+        pattern: Regular expression of the pieces, or None.
+        as_gpt2: True if pieces are then split by the pattern of GPT-2, which is part of `tokenizers`.
+        whole: True if a piece that is a token needs no merges.
+        adds_first: True if texts begin with a special token unless the metadata disables it.
     """
 
     pattern: str | None = None
@@ -35,20 +39,27 @@ PRE_TOKENIZERS: Final = {
     "llama-bpe": PreTokenizer(rf"{_LETTERS}|\p{{N}}{{1,3}}|{_REST}", whole=True, adds_first=True),
     "qwen2": PreTokenizer(rf"{_LETTERS}|\p{{N}}|{_REST}"),
 }
-"""By `tokenizer.ggml.pre`. The patterns are those of the models' publishers."""
+"""Pre-tokenizers by `tokenizer.ggml.pre`. The patterns are those of the models' publishers."""
 
 CONTROL, USER_DEFINED, BYTE = 3, 4, 6
-"""Of `tokenizer.ggml.token_type`."""
+"""Values of `tokenizer.ggml.token_type`."""
 
 ENDS: Final = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
-"""Control tokens after which a text has ended, also where the metadata names another one."""
+"""Control tokens that end a text, in addition to those in the metadata."""
 
 
 class Tokenizer:
-    """Text as tokens and back. ends: tokens that end a text.
+    """Conversion of text to tokens and back. Special tokens that are not in the vocabulary are ignored.
 
-    Raises ArgumentError for metadata without a vocabulary, with one of a kind that is not known, or of wrong types;
-    ImportError without the package `tokenizers`. A special token whose number is not in the vocabulary is none.
+    Args:
+        metadata: Metadata of a GGUF file.
+
+    Attributes:
+        ends: Tokens that end a text.
+
+    Raises:
+        ArgumentError: The metadata has no vocabulary, one of an unknown kind, or values of wrong types.
+        ImportError: The package `tokenizers` is missing.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
@@ -61,7 +72,7 @@ class Tokenizer:
         if kind is None:
             raise ArgumentError(f"the file has no tokenizer (no {_MODEL} in its metadata); choose another file of it")
         if kind not in _MODELS:
-            raise ArgumentError(f"tokenizer.ggml.model is {kind!r}; {' and '.join(_MODELS)} are known")
+            raise ArgumentError(f"tokenizer.ggml.model is {kind!r}; supported are {' and '.join(_MODELS)}")
         self._vocabulary = entry(metadata, "tokenizer.ggml.tokens", STRINGS)
         types = entry(metadata, "tokenizer.ggml.token_type", INTEGERS, ())
         self._template: str | None = entry(metadata, "tokenizer.chat_template", STRING, None)
@@ -76,7 +87,7 @@ class Tokenizer:
             )
         except ArgumentError:
             raise
-        except Exception as error:  # what the library raises for merges of no tokens and the like has no common type
+        except Exception as error:  # The library's errors for damaged merges and the like have no common class.
             raise ArgumentError(f"the tokenizer in the file is damaged: {error}") from error
         special = {name: self._special(metadata, name) for name in ("bos", "eos", "eot", "eom")}
         adds_first = entry(metadata, "tokenizer.ggml.add_bos_token", FLAG, adds_first)
@@ -92,23 +103,28 @@ class Tokenizer:
         return token if token in range(len(self._vocabulary)) else None
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, in which names of control tokens stand for these; first the one that begins texts."""
+        """Return the tokens of a text, in which names of control tokens are recognized.
+
+        Raises:
+            ArgumentError: The text is not valid Unicode.
+        """
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ArgumentError(f"the text is no Unicode text: {error}") from None
+            raise ArgumentError(f"the text is not valid Unicode: {error}") from None
         tokens: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return tokens if self._first is None or tokens[:1] == [self._first] else [self._first, *tokens]
 
     def decode(self, tokens: Sequence[int], before: Sequence[int] = ()) -> str:
-        """The text that tokens add to that of the tokens before, without control tokens."""
+        """Return the text that tokens add to the text of previous tokens, without control tokens."""
         text: str = self._library.decode([*before, *tokens])
         return text[len(self._library.decode(before)) :]
 
     def decoded(self, before: Sequence[int] = ()) -> Callable[[int], str]:
-        """A function that takes the tokens of a text one by one and returns what each adds: whole characters.
+        """Return a function that takes the tokens of a text one by one and returns the whole characters that each adds.
 
-        before: tokens of what they continue. Whether the first token begins with a space can depend on it.
+        Args:
+            before: Previous tokens. They can decide if the first token begins with a space.
         """
         text, pending = before, list[int]()
 
@@ -116,7 +132,7 @@ class Tokenizer:
             nonlocal text, pending
             pending.append(token)
             piece = self.decode(pending, text)
-            if not piece or piece.endswith("\ufffd"):  # What stands for bytes of which more may follow.
+            if not piece or piece.endswith("\ufffd"):  # Incomplete characters: more bytes may follow.
                 return ""
             text, pending = pending, []
             return piece
@@ -124,9 +140,14 @@ class Tokenizer:
         return added
 
     def chat(self, messages: Iterable[Mapping[str, str]]) -> str:
-        """Messages, each with `role` and `content`, as the text that the model continues with its answer.
+        """Render messages as the text that the model continues with its answer.
 
-        Raises ArgumentError if the file has no template, or one that fails.
+        Args:
+            messages: Messages, each with `role` and `content`.
+
+        Raises:
+            ArgumentError: The file has no template, or the template fails.
+            ImportError: The package `jinja2` is missing.
         """
         if self._template is None:
             raise ArgumentError("the file has no chat template (tokenizer.chat_template); pass the text as it stands")
@@ -134,21 +155,21 @@ class Tokenizer:
             from npu_tensor.models.chat_templates import environment
         except ImportError:
             raise ImportError(f"chats need the package jinja2: {install_command('jinja2')}") from None
-        # Templates may ask for tools and documents; transformers passes None where a chat has none.
+        # Templates may use tools and documents; transformers passes None if a chat has none.
         given = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
         try:
             return environment().from_string(self._template).render(**given, **self._names)
-        except Exception as error:  # a template may compute anything
+        except Exception as error:  # A template may compute anything.
             raise ArgumentError(f"the chat template of the file fails: {error}") from error
 
 
 def _byte_pairs(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> tuple[Any, bool]:
-    """Byte-pair encoding of bytes, as in GPT-2."""
+    """Build a byte-pair encoding of bytes, as in GPT-2."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     name = entry(metadata, "tokenizer.ggml.pre", STRING, "gpt-2")
     if name not in PRE_TOKENIZERS:
-        raise ArgumentError(f"tokenizer.ggml.pre is {name!r}; {', '.join(PRE_TOKENIZERS)} are known")
+        raise ArgumentError(f"tokenizer.ggml.pre is {name!r}; supported are {', '.join(PRE_TOKENIZERS)}")
     pre = PRE_TOKENIZERS[name]
     merges = [tuple(merge.split(" ", 1)) for merge in entry(metadata, "tokenizer.ggml.merges", STRINGS)]
     tokens = {text: number for number, text in enumerate(vocabulary)}
@@ -161,11 +182,11 @@ def _byte_pairs(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> tuple
 
 
 SPACE: Final = "\u2581"
-"""What stands for a space in vocabularies of SentencePiece."""
+"""Representation of a space in vocabularies of SentencePiece."""
 
 
 def _sentence_piece(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> tuple[Any, bool]:
-    """Byte-pair encoding of characters, as in SentencePiece: of two tokens that can be merged, the better result."""
+    """Build a byte-pair encoding of characters, as in SentencePiece, which merges the pair with the best result."""
     from tokenizers import Tokenizer, decoders, models, normalizers
 
     scores = entry(metadata, "tokenizer.ggml.scores", NUMBERS)
@@ -194,4 +215,4 @@ _MODELS: Final[Mapping[str, Callable[[Mapping[str, Any], Sequence[str]], tuple[A
     "gpt2": _byte_pairs,
     "llama": _sentence_piece,
 }
-"""By `tokenizer.ggml.model`: the tokenizer, and whether texts begin with a token of their own by default."""
+"""Builders by `tokenizer.ggml.model`. They return the tokenizer, and True if texts begin with a special token."""

@@ -1,4 +1,4 @@
-"""Layers, as PyTorch's torch.nn: modules with parameters, losses, initial values, and `nn.functional`."""
+"""Layers as in torch.nn: modules with parameters, losses, initial values, and `nn.functional`."""
 
 from npu_tensor.nn import functional, init, utils
 from npu_tensor.nn.attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer

@@ -1,4 +1,4 @@
-"""Attention with several heads, and the encoder of a transformer."""
+"""Multi-head attention, and the encoder of a transformer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,18 @@ Mask = Tensor | None
 
 
 class MultiheadAttention(Module):
-    """Attention of queries (tokens, batch, embed_dim) to keys and values; kdim, vdim: the features of these.
+    """Multi-head attention of queries to keys and values.
 
-    batch_first: the batch is dimension 0; it may be left out.
+    Args:
+        embed_dim: Features of queries and results.
+        num_heads: Number of heads, which must divide `embed_dim`.
+        dropout: Probability with which weights are dropped in training.
+        bias: Add biases to all projections.
+        kdim: Features of keys; None means `embed_dim`.
+        vdim: Features of values; None means `embed_dim`.
+        batch_first: Inputs are (batch, tokens, features) instead of (tokens, batch, features). The batch may be
+            omitted.
+        like: `dtype` and `device` of the parameters.
     """
 
     def __init__(
@@ -60,13 +69,13 @@ class MultiheadAttention(Module):
             init.zeros_(self.out_proj.bias)
 
     def _projected(self, inputs: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
-        """Queries, keys and values, (batch, heads, tokens, features)."""
+        """Return queries, keys and values (batch, heads, tokens, features)."""
         in_proj = getattr(self, "in_proj_weight", None)
         weights = (
             in_proj.chunk(3) if in_proj is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         )
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        if in_proj is not None and inputs[0] is inputs[1] is inputs[2]:  # one product
+        if in_proj is not None and inputs[0] is inputs[1] is inputs[2]:  # One product for all three.
             results = F.linear(inputs[0], in_proj, self.in_proj_bias).chunk(3, -1)
         else:
             results = [F.linear(*each) for each in zip(inputs, weights, biases, strict=True)]
@@ -84,11 +93,23 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result, of the shape of query, and if need_weights the weights (batch, queries, keys), else None.
+        """Attend to values.
 
-        Masks are True where a query must not look, or floats that are added: key_padding_mask (batch, keys), attn_mask
-        (queries, keys) or (batch * num_heads, queries, keys). average_attn_weights: the mean over the heads; if False
-        the weights are (batch, num_heads, queries, keys). is_causal: what attn_mask is, which must be passed.
+        Masks are True for excluded keys, or floats that are added to the scores.
+
+        Args:
+            query: Queries.
+            key: Keys.
+            value: Values.
+            key_padding_mask: Mask (batch, keys).
+            need_weights: Return the attention weights too.
+            attn_mask: Mask (queries, keys) or (batch * num_heads, queries, keys).
+            average_attn_weights: Average the weights over the heads.
+            is_causal: Hint that `attn_mask`, which must be passed, is causal.
+
+        Returns:
+            The result in the shape of `query`, and the weights: (batch, queries, keys), or (batch, num_heads, queries,
+            keys) if they are not averaged, or None.
         """
         if is_causal and attn_mask is None:
             raise ArgumentError("Need attn_mask if specifying the is_causal hint.")
@@ -111,7 +132,7 @@ class MultiheadAttention(Module):
         return (result if self.batch_first or not has_batch else result.transpose(0, 1)), weights
 
     def _mask(self, key_padding_mask: Mask, attn_mask: Mask, query: Tensor) -> Mask:
-        """What is added to the scores (batch, heads, queries, keys)."""
+        """Return the sum of the masks as floats to add to the scores (batch, heads, queries, keys)."""
         masks = []
         if attn_mask is not None:
             split = attn_mask.ndim == 3 and query.ndim == 4
@@ -127,7 +148,17 @@ class MultiheadAttention(Module):
 class TransformerEncoderLayer(Module):
     """Self-attention and a network of two linear layers, each with dropout, a residual and a norm.
 
-    activation: "relu", "gelu" or a function. norm_first: norms before and not behind.
+    Args:
+        d_model: Features.
+        nhead: Number of heads.
+        dim_feedforward: Features between the two linear layers.
+        dropout: Probability of dropout in training.
+        activation: "relu", "gelu" or a function.
+        layer_norm_eps: Epsilon of the norms.
+        batch_first: Inputs are (batch, tokens, features).
+        norm_first: Normalize before attention and network instead of after them.
+        bias: Add biases in all layers.
+        like: `dtype` and `device` of the parameters.
     """
 
     def __init__(
@@ -159,7 +190,7 @@ class TransformerEncoderLayer(Module):
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Any:
-        """The layer of src; masks as in `MultiheadAttention`."""
+        """Apply the layer; masks are those of `MultiheadAttention`."""
 
         def attention(x: Tensor) -> Any:
             return self.dropout1(self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0])
@@ -175,7 +206,13 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerEncoder(Module):
-    """Copies of a layer, one after the other, and a norm behind them."""
+    """Stack of copies of a layer, optionally followed by a norm.
+
+    Args:
+        encoder_layer: Layer to copy.
+        num_layers: Number of copies.
+        norm: Module applied to the result of the last layer, or None.
+    """
 
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
         self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
@@ -184,7 +221,7 @@ class TransformerEncoder(Module):
     def forward(
         self, src: Tensor, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Any:
-        """All layers of src; masks as in `MultiheadAttention`."""
+        """Apply all layers; masks are those of `MultiheadAttention`."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
         return src if self.norm is None else self.norm(src)

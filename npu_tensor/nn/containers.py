@@ -14,7 +14,11 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
 
 
 class ModuleList(Module):
-    """Modules as a list."""
+    """List of modules.
+
+    Args:
+        modules: Initial modules.
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         self.extend(modules)
@@ -67,7 +71,7 @@ class ModuleList(Module):
         self._set(modules)
 
     def _parts_shown(self) -> Iterable[tuple[str, str]]:
-        """Equal modules that follow each other as one."""
+        """Yield runs of equal modules as one entry."""
         number = 0
         for text, equal in itertools.groupby(map(repr, self)):
             count = len(list(equal))
@@ -76,7 +80,11 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Modules that are called one after the other, each with the result of the one before; or a dict of them."""
+    """Chain of modules, each called with the result of the previous one.
+
+    Args:
+        modules: Modules in order, or one mapping from names to modules.
+    """
 
     def __init__(self, *modules: Any) -> None:
         if len(modules) == 1 and isinstance(modules[0], Mapping):
@@ -86,7 +94,7 @@ class Sequential(ModuleList):
             self.extend(modules)
 
     def forward(self, input: Any) -> Any:
-        """The result of the last module."""
+        """Return the result of the last module."""
         for module in self:
             input = module(input)
         return input
@@ -99,7 +107,11 @@ class Sequential(ModuleList):
 
 
 class ModuleDict(Module):
-    """Modules by name."""
+    """Mapping from names to modules.
+
+    Args:
+        modules: Mapping, or pairs of names and modules.
+    """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         self.update(modules or {})
@@ -110,15 +122,15 @@ class ModuleDict(Module):
             self.add_module(name, module)
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Return the names."""
         return dict(self._own(Module)).keys()
 
     def values(self) -> ValuesView[Any]:
-        """The modules."""
+        """Return the modules."""
         return dict(self._own(Module)).values()
 
     def items(self) -> ItemsView[str, Any]:
-        """Names and modules."""
+        """Return names and modules."""
         return dict(self._own(Module)).items()
 
     def __len__(self) -> int:
@@ -141,7 +153,11 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """Parameters as a list. Tensors become parameters."""
+    """List of parameters.
+
+    Args:
+        values: Parameters, or tensors that become parameters.
+    """
 
     def __init__(self, values: Iterable[Tensor] = ()) -> None:
         self.extend(values)

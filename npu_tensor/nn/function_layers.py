@@ -1,6 +1,6 @@
-"""Modules whose forward is one function of torch.nn.functional, with the module's attributes as its options.
+"""Modules whose forward is one function of torch.nn.functional, with the module's attributes as options.
 
-A class names the function; its constructor has the function's options, with the same defaults.
+A class names the function. Its constructor has the function's options, with the same defaults.
 """
 
 from __future__ import annotations
@@ -63,13 +63,18 @@ __all__ = [
 ]
 
 _NO_OPTIONS = ("training", "dtype", "size_average", "reduce", "return_indices", "recompute_scale_factor", "antialias")
-"""Parameters of functions that are no options of modules: training is the mode of the module, others are deprecated,
-would change what a module returns, or are no options of PyTorch's modules."""
+"""Parameters of functions that are not options of modules: training is the mode of the module; others are deprecated,
+would change the result type of a module, or are not options of PyTorch's modules."""
 
 
 class _Function(Module):
-    """of: the function. inputs: how many tensors it takes. shown: the options that `repr` shows; if None, all but
-    `inplace`. defaults: those of options that are not the function's.
+    """Module that applies a function.
+
+    Arguments of the class statement:
+        of: Name of the function.
+        inputs: Number of its tensors.
+        shown: Options that `repr` shows; None means all but `inplace`.
+        defaults: Defaults of options that differ from the function's.
     """
 
     __signature__: ClassVar[inspect.Signature]
@@ -94,7 +99,7 @@ class _Function(Module):
             ]
         )
         cls.shown = " ".join(each.name for each in own if each.name != "inplace") if shown is None else shown
-        cls.__doc__ = function.__doc__
+        cls.__doc__ = f"{cls.__doc__}\n\n{function.__doc__}"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         bound = self.__signature__.bind(*args, **kwargs)
@@ -106,11 +111,11 @@ class _Function(Module):
                 setattr(self, name, value)
 
     def forward(self, *inputs: Any) -> Any:
-        """The function of the inputs."""
+        """Apply the function to the inputs."""
         return self._function(*inputs, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
-        """The options."""
+        """Return the options for `repr`."""
         names = self.shown.split()
         if getattr(self, "inplace", False) and "inplace" not in names:
             names.append("inplace")
@@ -125,139 +130,184 @@ class _Pool(_Function):
 
 
 # Activations.
-class ELU(_Function, of="elu"): ...
+class ELU(_Function, of="elu"):
+    """Exponential linear unit."""
 
 
-class GELU(_Function, of="gelu"): ...
+class GELU(_Function, of="gelu"):
+    """Gaussian error linear unit."""
 
 
-class GLU(_Function, of="glu"): ...
+class GLU(_Function, of="glu"):
+    """Gated linear unit."""
 
 
-class Hardsigmoid(_Function, of="hardsigmoid"): ...
+class Hardsigmoid(_Function, of="hardsigmoid"):
+    """Piecewise linear sigmoid."""
 
 
-class Hardswish(_Function, of="hardswish"): ...
+class Hardswish(_Function, of="hardswish"):
+    """Piecewise form of `SiLU`."""
 
 
-class Hardtanh(_Function, of="hardtanh"): ...
+class Hardtanh(_Function, of="hardtanh"):
+    """Limit to a range."""
 
 
-class LeakyReLU(_Function, of="leaky_relu"): ...
+class LeakyReLU(_Function, of="leaky_relu"):
+    """Rectifier with a slope below zero."""
 
 
-class LogSigmoid(_Function, of="logsigmoid"): ...
+class LogSigmoid(_Function, of="logsigmoid"):
+    """Logarithm of the sigmoid."""
 
 
-class LogSoftmax(_Function, of="log_softmax"): ...
+class LogSoftmax(_Function, of="log_softmax"):
+    """Logarithm of the softmax."""
 
 
-class Mish(_Function, of="mish"): ...
+class Mish(_Function, of="mish"):
+    """Activation x * tanh(softplus(x))."""
 
 
-class ReLU(_Function, of="relu"): ...
+class ReLU(_Function, of="relu"):
+    """Rectified linear unit."""
 
 
-class ReLU6(_Function, of="relu6"): ...
+class ReLU6(_Function, of="relu6"):
+    """Rectified linear unit with the upper limit 6."""
 
 
-class SELU(_Function, of="selu"): ...
+class SELU(_Function, of="selu"):
+    """Scaled exponential linear unit."""
 
 
-class Sigmoid(_Function, of="sigmoid"): ...
+class Sigmoid(_Function, of="sigmoid"):
+    """Logistic sigmoid."""
 
 
-class SiLU(_Function, of="silu"): ...
+class SiLU(_Function, of="silu"):
+    """Activation x * sigmoid(x)."""
 
 
-class Softmax(_Function, of="softmax"): ...
+class Softmax(_Function, of="softmax"):
+    """Softmax."""
 
 
-class Softmin(_Function, of="softmin"): ...
+class Softmin(_Function, of="softmin"):
+    """Softmax of the negated input."""
 
 
-class Softplus(_Function, of="softplus"): ...
+class Softplus(_Function, of="softplus"):
+    """Smooth form of `ReLU`."""
 
 
-class Softsign(_Function, of="softsign"): ...
+class Softsign(_Function, of="softsign"):
+    """Activation x / (1 + |x|)."""
 
 
-class Tanh(_Function, of="tanh"): ...
+class Tanh(_Function, of="tanh"):
+    """Hyperbolic tangent."""
 
 
-# Dropout, which is inactive in eval mode.
-class Dropout(_Function, of="dropout", shown="p inplace"): ...
+# Dropout. It is inactive in eval mode.
+class Dropout(_Function, of="dropout", shown="p inplace"):
+    """Dropout of elements."""
 
 
-class Dropout1d(_Function, of="dropout1d", shown="p inplace"): ...
+class Dropout1d(_Function, of="dropout1d", shown="p inplace"):
+    """Dropout of channels of (batch, channels, width)."""
 
 
-class Dropout2d(_Function, of="dropout2d", shown="p inplace"): ...
+class Dropout2d(_Function, of="dropout2d", shown="p inplace"):
+    """Dropout of channels of (batch, channels, height, width)."""
 
 
-# Pools and other changes of the shape.
-class AdaptiveAvgPool1d(_Function, of="adaptive_avg_pool1d"): ...
+# Pooling and changes of shape.
+class AdaptiveAvgPool1d(_Function, of="adaptive_avg_pool1d"):
+    """Mean pooling to a fixed width."""
 
 
-class AdaptiveAvgPool2d(_Function, of="adaptive_avg_pool2d"): ...
+class AdaptiveAvgPool2d(_Function, of="adaptive_avg_pool2d"):
+    """Mean pooling to a fixed height and width."""
 
 
-class AvgPool1d(_Pool, of="avg_pool1d", shown="kernel_size stride padding"): ...
+class AvgPool1d(_Pool, of="avg_pool1d", shown="kernel_size stride padding"):
+    """Mean pooling over windows of one dimension."""
 
 
-class AvgPool2d(_Pool, of="avg_pool2d", shown="kernel_size stride padding"): ...
+class AvgPool2d(_Pool, of="avg_pool2d", shown="kernel_size stride padding"):
+    """Mean pooling over windows of two dimensions."""
 
 
-class MaxPool1d(_Pool, of="max_pool1d"): ...
+class MaxPool1d(_Pool, of="max_pool1d"):
+    """Maximum pooling over windows of one dimension."""
 
 
-class MaxPool2d(_Pool, of="max_pool2d"): ...
+class MaxPool2d(_Pool, of="max_pool2d"):
+    """Maximum pooling over windows of two dimensions."""
 
 
-class Flatten(_Function, of="flatten", start_dim=1): ...
+class Flatten(_Function, of="flatten", start_dim=1):
+    """Merge of neighbouring dimensions."""
 
 
-class PixelShuffle(_Function, of="pixel_shuffle"): ...
+class PixelShuffle(_Function, of="pixel_shuffle"):
+    """Rearrangement of channels to pixels."""
 
 
-class PixelUnshuffle(_Function, of="pixel_unshuffle"): ...
+class PixelUnshuffle(_Function, of="pixel_unshuffle"):
+    """Rearrangement of pixels to channels."""
 
 
-class Unfold(_Function, of="unfold"): ...
+class Unfold(_Function, of="unfold"):
+    """Extraction of windows as columns."""
 
 
-class Upsample(_Function, of="interpolate", shown="size scale_factor mode"): ...
+class Upsample(_Function, of="interpolate", shown="size scale_factor mode"):
+    """Resizing of images."""
 
 
-# Of two tensors.
-class BCELoss(_Function, of="binary_cross_entropy", inputs=2, shown=""): ...
+# Functions of two tensors or more.
+class BCELoss(_Function, of="binary_cross_entropy", inputs=2, shown=""):
+    """Binary cross entropy of probabilities."""
 
 
-class BCEWithLogitsLoss(_Function, of="binary_cross_entropy_with_logits", inputs=2, shown=""): ...
+class BCEWithLogitsLoss(_Function, of="binary_cross_entropy_with_logits", inputs=2, shown=""):
+    """Binary cross entropy of logits."""
 
 
-class CosineSimilarity(_Function, of="cosine_similarity", inputs=2, shown=""): ...
+class CosineSimilarity(_Function, of="cosine_similarity", inputs=2, shown=""):
+    """Cosine of the angle between vectors."""
 
 
-class CosineEmbeddingLoss(_Function, of="cosine_embedding_loss", inputs=3, shown=""): ...
+class CosineEmbeddingLoss(_Function, of="cosine_embedding_loss", inputs=3, shown=""):
+    """Loss on the cosine of two embeddings."""
 
 
-class CrossEntropyLoss(_Function, of="cross_entropy", inputs=2, shown=""): ...
+class CrossEntropyLoss(_Function, of="cross_entropy", inputs=2, shown=""):
+    """Cross entropy of logits."""
 
 
-class HuberLoss(_Function, of="huber_loss", inputs=2, shown=""): ...
+class HuberLoss(_Function, of="huber_loss", inputs=2, shown=""):
+    """Huber loss."""
 
 
-class KLDivLoss(_Function, of="kl_div", inputs=2, shown=""): ...
+class KLDivLoss(_Function, of="kl_div", inputs=2, shown=""):
+    """Kullback-Leibler divergence."""
 
 
-class L1Loss(_Function, of="l1_loss", inputs=2, shown=""): ...
+class L1Loss(_Function, of="l1_loss", inputs=2, shown=""):
+    """Absolute error."""
 
 
-class MSELoss(_Function, of="mse_loss", inputs=2, shown=""): ...
+class MSELoss(_Function, of="mse_loss", inputs=2, shown=""):
+    """Squared error."""
 
 
-class NLLLoss(_Function, of="nll_loss", inputs=2, shown=""): ...
+class NLLLoss(_Function, of="nll_loss", inputs=2, shown=""):
+    """Negative log likelihood."""
 
 
-class SmoothL1Loss(_Function, of="smooth_l1_loss", inputs=2, shown=""): ...
+class SmoothL1Loss(_Function, of="smooth_l1_loss", inputs=2, shown=""):
+    """Smooth absolute error."""

@@ -1,4 +1,4 @@
-"""Initial values of parameters: functions that write to a tensor and return it. No gradient passes through them."""
+"""Initial values of parameters: functions that write to a tensor and return it without recording gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,15 @@ _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which weights before this function are larger; param: the slope of leaky_relu, 0.01 if None."""
+    """Return the recommended gain for the weights before an activation.
+
+    Args:
+        nonlinearity: Name of the activation.
+        param: Slope of leaky_relu; None means 0.01.
+
+    Raises:
+        ArgumentError: The activation is unknown.
+    """
     if nonlinearity == "leaky_relu":
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity in ("linear", "sigmoid") or nonlinearity.startswith("conv"):
@@ -49,13 +57,13 @@ def _write(tensor: Tensor, value: Tensor) -> Tensor:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform random numbers on [a, b)."""
+    """Fill a tensor with uniform random numbers from [a, b)."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal random numbers."""
+    """Fill a tensor with normal random numbers."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -68,11 +76,11 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal random numbers between a and b."""
+    """Fill a tensor with normal random numbers, truncated to [a, b]."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
     y = rand(tensor.shape, generator=generator, dtype=float64) * (high - low) + low
     y = y.clamp(-1 + 1e-15, 1 - 1e-15)
-    # The inverse of erf: Winitzki's formula is right to 2e-3, and a step of Newton squares that.
+    # The inverse of erf: Winitzki's formula is accurate to 2e-3, and each step of Newton squares the error.
     logarithm = (-y * y).log1p()
     half = 2 / (math.pi * 0.147) + logarithm / 2
     x = y.sign() * ((half * half - logarithm / 0.147).sqrt() - half).sqrt()
@@ -82,30 +90,30 @@ def trunc_normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One number."""
+    """Fill a tensor with one number."""
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Fill a tensor with ones."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Fill a tensor with zeros."""
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity, for a matrix."""
+    """Fill a matrix with the identity. Raises ShapeError for other numbers of dimensions."""
     if tensor.ndim != 2:
         raise ShapeError("eye_: only tensors with 2 dimensions are supported")
     return _write(tensor, eye(*tensor.shape))
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """Inputs of each output, and outputs of each input, of a weight (outputs, inputs, *places)."""
+    """Return the inputs per output and the outputs per input of a weight (outputs, inputs, *places)."""
     if tensor.ndim < 2:
         raise ShapeError("fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     places = math.prod(tensor.shape[2:])
@@ -117,18 +125,18 @@ def _spread(tensor: Tensor, gain: float, fan: float) -> float:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform random numbers of variance 2 gain^2 / (fan in + fan out)."""
+    """Fill a tensor with uniform random numbers of variance 2 gain^2 / (fan in + fan out)."""
     bound = math.sqrt(3) * _spread(tensor, gain, sum(_fans(tensor)) / 2)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal random numbers of variance 2 gain^2 / (fan in + fan out)."""
+    """Fill a tensor with normal random numbers of variance 2 gain^2 / (fan in + fan out)."""
     return normal_(tensor, 0.0, _spread(tensor, gain, sum(_fans(tensor)) / 2), generator)
 
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
-    """The standard deviation."""
+    """Return the standard deviation for a weight before an activation."""
     modes = ("fan_in", "fan_out")
     if mode not in modes:
         raise ArgumentError(f"Mode {mode} not supported, please use one of {modes}")
@@ -142,7 +150,15 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform random numbers of variance gain^2 / fan; a: the slope of leaky_relu, mode: "fan_in" or "fan_out"."""
+    """Fill a tensor with uniform random numbers of variance gain^2 / fan.
+
+    Args:
+        tensor: Weight (outputs, inputs, ...).
+        a: Slope of leaky_relu.
+        mode: "fan_in" or "fan_out".
+        nonlinearity: Activation after the weight, which determines the gain.
+        generator: Source of random numbers.
+    """
     bound = math.sqrt(3) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -154,16 +170,22 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal random numbers of variance gain^2 / fan; a: the slope of leaky_relu, mode: "fan_in" or "fan_out"."""
+    """Fill a tensor with normal random numbers of variance gain^2 / fan; see `kaiming_uniform_`."""
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
-    """A random orthogonal matrix times gain; dimensions behind the first count as one. NumPy computes it at once."""
+    """Fill a tensor with a random orthogonal matrix times gain, treating dimensions after the first as one.
+
+    NumPy computes the matrix immediately.
+
+    Raises:
+        ShapeError: The tensor has fewer than two dimensions.
+    """
     if tensor.ndim < 2:
         raise ShapeError("orthogonal_: only tensors with 2 or more dimensions are supported")
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
     numbers: Any = randn(max(rows, columns), min(rows, columns), generator=generator, dtype=float64).numpy()
     q, r = np.linalg.qr(numbers)
-    q = q * np.sign(np.diag(r))  # which makes all orthogonal matrices equally likely
+    q = q * np.sign(np.diag(r))  # Makes all orthogonal matrices equally likely.
     return _write(tensor, from_array((q.T if rows < columns else q) * gain).reshape(tensor.shape))

@@ -1,6 +1,7 @@
-"""Layers with weights: linear, convolutions, norms, embedding. Weights begin as PyTorch's do, but for random streams.
+"""Layers with weights: linear, convolutions, norms, embedding.
 
-like: the `dtype` and `device` of the parameters, as `npu_tensor.empty` takes them.
+Initial weights have PyTorch's distributions, from other random streams. In all constructors, `like` are the `dtype` and
+`device` of the parameters, as `npu_tensor.empty` takes them.
 """
 
 from __future__ import annotations
@@ -39,17 +40,22 @@ F: Any = functional
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments."""
+    """Module that returns its input. The constructor ignores its arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def forward(self, input: Any) -> Any:
-        """The input."""
+        """Return the input."""
         return input
 
 
 class Unflatten(Module):
-    """One dimension as several."""
+    """Split of one dimension into several.
+
+    Args:
+        dim: Dimension to split.
+        unflattened_size: Extents of the new dimensions.
+    """
 
     shown = "dim unflattened_size"
 
@@ -57,12 +63,18 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input in another shape."""
+        """Split the dimension."""
         return input.unflatten(self.dim, self.unflattened_size)
 
 
 class PReLU(Module):
-    """`relu` with a slope below 0 that is trained: one, or one for each channel."""
+    """Rectifier with trained slopes below zero.
+
+    Args:
+        num_parameters: Number of slopes: 1, or one per channel.
+        init: Initial slope.
+        like: `dtype` and `device` of the parameters.
+    """
 
     shown = "num_parameters"
 
@@ -71,12 +83,12 @@ class PReLU(Module):
         self.weight = _weights(init, (num_parameters,), True, like)
 
     def forward(self, input: Tensor) -> Any:
-        """prelu."""
+        """Apply `prelu`."""
         return F.prelu(input, self.weight)
 
 
-def _weights(value: float, shape: tuple[int, ...], exist: bool, like: Any) -> Parameter | None:
-    return Parameter(full(shape, value, **like)) if exist else None
+def _weights(value: float, shape: tuple[int, ...], wanted: bool, like: Any) -> Parameter | None:
+    return Parameter(full(shape, value, **like)) if wanted else None
 
 
 def _reset(weight: Parameter, bias: Parameter | None) -> None:
@@ -87,7 +99,14 @@ def _reset(weight: Parameter, bias: Parameter | None) -> None:
 
 
 class Linear(Module):
-    """input @ weight.T + bias, with the weight (out_features, in_features)."""
+    """Linear layer: input @ weight.T + bias, with the weight (out_features, in_features).
+
+    Args:
+        in_features: Features of the input.
+        out_features: Features of the result.
+        bias: Add a bias.
+        like: `dtype` and `device` of the parameters.
+    """
 
     shown = "in_features out_features bias"
 
@@ -98,11 +117,11 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """New random weights."""
+        """Draw new random weights."""
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Any:
-        """linear."""
+        """Apply `linear`."""
         return F.linear(input, self.weight, self.bias)
 
 
@@ -144,11 +163,11 @@ class _Conv(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """New random weights."""
+        """Draw new random weights."""
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Any:
-        """The convolution."""
+        """Convolve the input."""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             total = [gap * (size - 1) for gap, size in zip(self.dilation, self.kernel_size, strict=True)]
@@ -160,7 +179,7 @@ class _Conv(Module):
         return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
-        """Channels, sizes, and what is not the default."""
+        """Return channels, sizes and the options that differ from their defaults."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         defaults = {"padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
         for name, default in defaults.items():
@@ -172,13 +191,29 @@ class _Conv(Module):
 
 
 class Conv1d(_Conv):
-    """`conv1d` with a weight (out_channels, in_channels / groups, width)."""
+    """Convolution in one dimension, with a weight (out_channels, in_channels / groups, width).
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the result.
+        kernel_size: Extents of the kernel, one number or one per spatial dimension.
+        stride: Step between positions.
+        padding: Elements added around the input, or "same" or "valid".
+        dilation: Step between kernel elements.
+        groups: Number of groups of channels.
+        bias: Add a bias per output channel.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        like: `dtype` and `device` of the parameters.
+    """
 
     places = 1
 
 
 class Conv2d(_Conv):
-    """`conv2d` with a weight (out_channels, in_channels / groups, height, width)."""
+    """Convolution in two dimensions, with a weight (out_channels, in_channels / groups, height, width).
+
+    The arguments are those of `Conv1d`.
+    """
 
     places = 2
 
@@ -205,26 +240,50 @@ class _ConvTranspose(_Conv):
         self._set_weights((in_channels, out_channels), in_channels, out_channels, groups, bias, like)
 
     def forward(self, input: Tensor) -> Any:
-        """The transposed convolution."""
+        """Apply the transposed convolution."""
         convolve = getattr(F, f"conv_transpose{self.places}d")
         options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
         return convolve(input, self.weight, self.bias, *options)
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """`conv_transpose1d` with a weight (in_channels, out_channels / groups, width)."""
+    """Transposed convolution in one dimension, with a weight (in_channels, out_channels / groups, width).
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the result.
+        kernel_size: Extents of the kernel, one number or one per spatial dimension.
+        stride: Step between results of neighbouring inputs.
+        padding: Elements removed around the result.
+        output_padding: Elements added at the end of each dimension of the result.
+        groups: Number of groups of channels.
+        bias: Add a bias per output channel.
+        dilation: Step between kernel elements.
+        like: `dtype` and `device` of the parameters.
+    """
 
     places = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """`conv_transpose2d` with a weight (in_channels, out_channels / groups, height, width)."""
+    """Transposed convolution in two dimensions, with a weight (in_channels, out_channels / groups, height, width).
+
+    The arguments are those of `ConvTranspose1d`.
+    """
 
     places = 2
 
 
 class LayerNorm(Module):
-    """`layer_norm` over the last dimensions."""
+    """Layer norm over the last dimensions.
+
+    Args:
+        normalized_shape: Extents of these dimensions.
+        eps: Number added to the variance.
+        elementwise_affine: Scale and shift the result by trained weights.
+        bias: Shift the result if `elementwise_affine` is set.
+        like: `dtype` and `device` of the parameters.
+    """
 
     shown = "normalized_shape : eps elementwise_affine bias"
 
@@ -242,12 +301,19 @@ class LayerNorm(Module):
         self.bias = _weights(0.0, self.normalized_shape, elementwise_affine and bias, like)
 
     def forward(self, input: Tensor) -> Any:
-        """layer_norm."""
+        """Apply `layer_norm`."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 class RMSNorm(Module):
-    """`rms_norm` over the last dimensions."""
+    """RMS norm over the last dimensions.
+
+    Args:
+        normalized_shape: Extents of these dimensions.
+        eps: Number added to the mean square; None uses the default of `rms_norm`.
+        elementwise_affine: Scale the result by trained weights.
+        like: `dtype` and `device` of the parameters.
+    """
 
     shown = "normalized_shape : eps elementwise_affine"
 
@@ -263,12 +329,21 @@ class RMSNorm(Module):
         self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, like)
 
     def forward(self, input: Tensor) -> Any:
-        """rms_norm."""
+        """Apply `rms_norm`."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
 
 class GroupNorm(Module):
-    """`group_norm`: over groups of channels."""
+    """Norm over groups of channels.
+
+    Args:
+        num_groups: Number of groups, which must divide `num_channels`.
+        num_channels: Number of channels.
+        eps: Number added to the variance.
+        affine: Scale and shift the result by trained weights.
+        bias: Shift the result if `affine` is set.
+        like: `dtype` and `device` of the parameters.
+    """
 
     shown = "num_groups num_channels : eps affine bias"
 
@@ -289,12 +364,12 @@ class GroupNorm(Module):
         self.bias = _weights(0.0, (num_channels,), affine and bias, like)
 
     def forward(self, input: Tensor) -> Any:
-        """group_norm."""
+        """Apply `group_norm`."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class _BatchNorm(Module):
-    """`batch_norm`, whose running statistics are buffers. momentum None: they are the means of all batches."""
+    """Base of batch norms. The running statistics are buffers."""
 
     shown = "num_features : eps momentum affine bias track_running_stats"
     dims: ClassVar[tuple[int, ...]]
@@ -319,7 +394,7 @@ class _BatchNorm(Module):
         self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
 
     def forward(self, input: Tensor) -> Any:
-        """batch_norm, in training mode with the statistics of the batch."""
+        """Apply `batch_norm`, in training mode with the statistics of the batch."""
         if input.ndim not in self.dims:
             expected = " or ".join(f"{each}D" for each in self.dims)
             raise ShapeError(f"expected {expected} input (got {input.ndim}D input)")
@@ -334,21 +409,37 @@ class _BatchNorm(Module):
 
 
 class BatchNorm1d(_BatchNorm):
-    """`batch_norm` of (batch, channels) or (batch, channels, width)."""
+    """Batch norm of (batch, channels) or (batch, channels, width).
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance.
+        momentum: Weight of the batch in the running statistics; None averages over all batches.
+        affine: Scale and shift the result by trained weights.
+        track_running_stats: Keep running statistics for eval mode.
+        bias: Shift the result if `affine` is set.
+        like: `dtype` and `device` of the parameters.
+    """
 
     dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """`batch_norm` of (batch, channels, height, width)."""
+    """Batch norm of (batch, channels, height, width). The arguments are those of `BatchNorm1d`."""
 
     dims = (4,)
 
 
 class Embedding(Module):
-    """`embedding`: rows of the weight (num_embeddings, embedding_dim) by index. That at padding_idx is not trained.
+    """Lookup of rows of the weight (num_embeddings, embedding_dim) by index.
 
-    max_norm: upper bound of the norm, of order norm_type, of the rows that are used; longer ones are scaled in place.
+    Args:
+        num_embeddings: Number of rows.
+        embedding_dim: Features of a row.
+        padding_idx: Index of a row that is not trained, or None.
+        max_norm: Upper bound on the norm of the rows that are used. Longer rows are scaled in place.
+        norm_type: Order of the norm.
+        like: `dtype` and `device` of the parameters.
     """
 
     def __init__(
@@ -369,20 +460,20 @@ class Embedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """New random weights, zeros at padding_idx."""
+        """Draw new random weights, with zeros at `padding_idx`."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight[self.padding_idx])
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
-        """An embedding with these rows; freeze: which are not trained."""
+        """Make an embedding of existing rows, which are not trained if `freeze` is set."""
         layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, dtype=embeddings.dtype)
         layer.weight = Parameter(embeddings, not freeze)
         return layer
 
     def forward(self, input: Tensor) -> Any:
-        """embedding."""
+        """Look up rows by index."""
         result = F.embedding(input, self.weight, self.padding_idx)
         if self.max_norm is None:
             return result
@@ -392,7 +483,7 @@ class Embedding(Module):
             # PyTorch adds 1e-7 to the norm.
             scaled = ops.where_op(norms > self.max_norm, rows * (self.max_norm / (norms + 1e-7)), rows)
             self.weight[input] = scaled
-        return result + (scaled - rows)  # The gradient is that of the rows, as in PyTorch.
+        return result + (scaled - rows)  # The gradient is that of the unscaled rows, as in PyTorch.
 
     def extra_repr(self) -> str:
         """The sizes."""

@@ -20,23 +20,25 @@ Self = TypeVar("Self", bound="Module")
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` did not find and what it did not use, by name."""
+    """Names that `load_state_dict` did not find, and names that it did not use."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
 class Module:
-    """The base of layers and networks: define `forward`; attributes that are parameters and modules are its parts.
+    """Base of layers and networks. Define `forward`; attributes that are parameters or modules become its parts.
 
-    shown: the attributes that `repr` shows; those named before a colon without their names.
+    Attributes:
+        training: True in training mode.
+        shown: Names of the attributes that `repr` shows. Those before a colon are shown without their names.
     """
 
     training: bool = True
     shown: ClassVar[str] = ""
-    _buffers: Mapping[str, bool] = MappingProxyType({})  # whether each is part of the state
+    _buffers: Mapping[str, bool] = MappingProxyType({})  # True for those that are part of the state.
 
-    if TYPE_CHECKING:  # what is set by name
+    if TYPE_CHECKING:  # Attributes that are set by name.
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -47,25 +49,32 @@ class Module:
         super().__setattr__(name, value)
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
-        """What calling the module computes."""
+        """Compute the result of calling the module."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """Call `forward`."""
         return self.forward(*inputs, **keywords)
 
     # --- parts
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is not trained, such as a running mean. persistent: whether the state dict has it."""
+        """Add a tensor that is not trained, such as a running mean.
+
+        Args:
+            name: Name of the attribute.
+            tensor: The tensor, or None.
+            persistent: Include it in the state dict.
+        """
         self._buffers = {**self._buffers, name: persistent}
         setattr(self, name, tensor)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter, or None in its place."""
+        """Add a parameter, or None."""
         setattr(self, name, param)
 
     def get_submodule(self, target: str) -> Module:
-        """Return the module at a path such as "layers.0". AttributeError if there is none."""
+        """Return the module at a path such as "layers.0". Raises AttributeError if there is none."""
         module: Any = self
         for name in target.split(".") if target else ():
             module = vars(module).get(name)
@@ -74,11 +83,11 @@ class Module:
         return module  # type: ignore[no-any-return]
 
     def get_parameter(self, target: str) -> Parameter:
-        """Return the parameter at a path. AttributeError if there is none."""
+        """Return the parameter at a path. Raises AttributeError if there is none."""
         return self._at(target, lambda module: module._own(Parameter), "parameter")  # type: ignore[return-value]
 
     def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer at a path. AttributeError if there is none."""
+        """Return the buffer at a path. Raises AttributeError if there is none."""
         return self._at(target, Module._own_buffers, "buffer")
 
     def _at(self, target: str, own: Callable[[Module], list[tuple[str, Any]]], kind: str) -> Tensor:
@@ -89,7 +98,7 @@ class Module:
         return tensor  # type: ignore[no-any-return]
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Add a module. KeyError for the name of something else."""
+        """Add a module. Raises KeyError if another attribute has the name."""
         if hasattr(self, name) and name not in dict(self._own(Module)):
             raise KeyError(f"attribute '{name}' already exists")
         setattr(self, name, module)
@@ -97,7 +106,7 @@ class Module:
     register_module = add_module
 
     def _own(self, kind: type) -> list[tuple[str, Any]]:
-        """Attributes of a kind, in the order in which they were first set."""
+        """Return the attributes of a type, in the order in which they were first set."""
         return [(name, value) for name, value in vars(self).items() if isinstance(value, kind)]
 
     def _own_buffers(self) -> list[tuple[str, Tensor]]:
@@ -107,7 +116,7 @@ class Module:
         return self._own(Parameter) + [pair for pair in self._own_buffers() if self._buffers[pair[0]]]
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules that are attributes, each once."""
+        """Return the modules that are attributes with their names, each once."""
         seen: set[Module] = set()
         for name, child in self._own(Module):
             if child not in seen:
@@ -115,11 +124,11 @@ class Module:
                 yield name, child
 
     def children(self) -> Iterator[Module]:
-        """The modules that are attributes, each once."""
+        """Return the modules that are attributes, each once."""
         return (child for _, child in self.named_children())
 
     def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
-        """The module and all inside, with their paths."""
+        """Return this module and all modules inside with their paths."""
         seen: set[Module] = set()
 
         def inside(path: str, module: Module) -> Iterator[tuple[str, Module]]:
@@ -127,12 +136,12 @@ class Module:
                 seen.add(module)
                 yield path, module
                 for name, child in module._own(Module):
-                    yield from inside(_joined(path, name), child)
+                    yield from inside(_path(path, name), child)
 
         return inside(prefix, self)
 
     def modules(self) -> Iterator[Module]:
-        """The module and all inside."""
+        """Return this module and all modules inside."""
         return (module for _, module in self.named_modules())
 
     def _named(
@@ -143,26 +152,26 @@ class Module:
             for name, tensor in own(module):
                 if tensor not in seen or not remove_duplicate:
                     seen.add(tensor)
-                    yield _joined(path, name), tensor
+                    yield _path(path, name), tensor
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """All parameters with their paths."""
+        """Return all parameters with their paths."""
         return self._named(lambda module: module._own(Parameter), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """All parameters."""
+        """Return all parameters."""
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """All buffers with their paths."""
+        """Return all buffers with their paths."""
         return self._named(Module._own_buffers, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All buffers."""
+        """Return all buffers."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     # --- state
@@ -172,7 +181,7 @@ class Module:
 
         Args:
             prefix: Text before each path.
-            keep_vars: Return the parameters themselves, instead of tensors through which no gradients pass.
+            keep_vars: Return the parameters themselves instead of detached tensors.
         """
         own = self._named(Module._own_state, "", True, False)
         return {prefix + name: each if keep_vars else each.detach() for name, each in own}
@@ -182,9 +191,17 @@ class Module:
     ) -> IncompatibleKeys:
         """Write tensors, NumPy arrays or PyTorch's tensors to the parameters and buffers of these names.
 
-        Raises ArgumentError if shapes differ, and if strict for names that are missing or unexpected; then nothing is
-        written. Values are converted to the dtypes of the module. assign: they become the parameters and buffers
-        instead and keep their dtypes; as after `to`, functions that `jit` has captured before keep the former ones.
+        Args:
+            state_dict: Values by path. They are converted to the dtypes of the module.
+            strict: Require exactly the names of the module.
+            assign: Replace the parameters and buffers by the values, which keep their dtypes. Functions that `jit` has
+                already captured keep the former ones.
+
+        Returns:
+            The missing and unexpected names.
+
+        Raises:
+            ArgumentError: Shapes differ, or `strict` is set and names are missing or unexpected. Nothing is written.
         """
         own = dict(self._named(Module._own_state, "", True, False))
         keys = IncompatibleKeys(
@@ -213,16 +230,16 @@ class Module:
         return keys
 
     def _exchange(self, tensors: Mapping[Tensor, Tensor]) -> None:
-        """Put other tensors in the place of parameters and buffers, wherever these are."""
+        """Replace parameters and buffers in this module and all modules inside."""
         for module in self.modules():
             for name, tensor in module._own(Tensor):
                 if tensor in tensors:
                     vars(module)[name] = tensors[tensor]
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
-        """Convert float parameters and buffers as `Tensor.to` does; those that change become other tensors.
+        """Convert float parameters and buffers as `Tensor.to` does. Changed ones are replaced by new tensors.
 
-        So convert a module before you give its parameters to an optimizer, and before `jit` captures it.
+        Convert a module before you pass its parameters to an optimizer, and before `jit` captures it.
         """
         changed: dict[Tensor, Tensor] = {}
         with no_grad():
@@ -231,7 +248,7 @@ class Module:
                     continue
                 converted = tensor.to(*args, **kwargs)
                 if not converted.is_floating_point():
-                    raise DTypeError(f"a module's parameters are floats and do not become {converted.dtype.name}")
+                    raise DTypeError(f"a module's parameters must be floats, not {converted.dtype.name}")
                 if converted is not tensor:
                     is_parameter = isinstance(tensor, Parameter)
                     changed[tensor] = Parameter(converted, tensor.requires_grad) if is_parameter else converted
@@ -243,52 +260,52 @@ class Module:
         return self.to(dst_type)
 
     def cpu(self: Self) -> Self:
-        """Return the module; tensors go where they are needed."""
+        """Return the module unchanged; the planner moves tensors to devices."""
         return self
 
     def float(self: Self) -> Self:
-        """As float32."""
+        """Convert float parameters and buffers to float32."""
         return self.to(float32)
 
     def double(self: Self) -> Self:
-        """As float64."""
+        """Convert float parameters and buffers to float64."""
         return self.to(float64)
 
     def half(self: Self) -> Self:
-        """As float16."""
+        """Convert float parameters and buffers to float16."""
         return self.to(float16)
 
     def bfloat16(self: Self) -> Self:
-        """As bfloat16."""
+        """Convert float parameters and buffers to bfloat16."""
         return self.to(bfloat16)
 
     # --- modes
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Let layers such as dropout do what they do in training."""
+        """Set the training mode of all modules inside, which layers such as dropout read."""
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self: Self) -> Self:
-        """Let layers such as dropout do what they do after training."""
+        """Leave the training mode."""
         return self.train(False)
 
     def apply(self: Self, fn: Callable[[Module], object]) -> Self:
-        """Call a function with every module inside and then with this one."""
+        """Call a function with every module inside, then with this one."""
         for child in self.children():
             child.apply(fn)
         fn(self)
         return self
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Whether the parameters are to have gradients."""
+        """Enable or disable gradients of the parameters."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of the parameters, or make them zero."""
+        """Drop the gradients of the parameters, or set them to zero."""
         for parameter in self.parameters():
             gradient = getattr(parameter, "grad", None)
             if gradient is not None:
@@ -297,7 +314,7 @@ class Module:
     # --- text
 
     def extra_repr(self) -> str:
-        """What `repr` shows of the module itself."""
+        """Return the text that `repr` shows for the module itself."""
         plain, _, named = self.shown.rpartition(":")
         values = {name: getattr(self, name) for name in (*plain.split(), *named.split())}
         if "bias" in values:
@@ -318,17 +335,17 @@ class Module:
         return "\n  ".join([f"{type(self).__name__}(", *lines]) + "\n)"
 
 
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _path(parent: str, name: str) -> str:
+    return f"{parent}.{name}" if parent else name
 
 
 def _as_part(part: Tensor, value: Tensor) -> Tensor:
-    """A value as what it takes the place of: a parameter or a buffer."""
+    """Convert a value to a parameter if it replaces one."""
     return Parameter(value, part.requires_grad) if isinstance(part, Parameter) else value
 
 
 def _tensor(value: Any) -> Tensor:
-    """A tensor from another library as ours."""
+    """Convert a tensor of any library."""
     return from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, Tensor) else tensor_of(value)
 
 
@@ -338,10 +355,22 @@ def functional_call(
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The result of a module with other tensors in the place of its parameters and buffers of these names.
+    """Call a module with other tensors in place of parameters and buffers, so that it can be differentiated by them.
 
-    So it can be differentiated by them: nt.grad(lambda p: functional_call(model, p, x).sum())(dict(
-    model.named_parameters())). What stands at several places is replaced in all. Raises ArgumentError for other names.
+        nt.grad(lambda p: functional_call(model, p, x).sum())(dict(model.named_parameters()))
+
+    Args:
+        module: Module to call.
+        parameters_and_buffers: Tensors by path, or a tuple of such mappings. A tensor that has several paths is
+            replaced at all of them.
+        args: Arguments of the module, a tuple or a single one.
+        kwargs: Keyword arguments of the module.
+
+    Returns:
+        The result of the module.
+
+    Raises:
+        ArgumentError: The module has no parameter or buffer of a name.
     """
     several = parameters_and_buffers if isinstance(parameters_and_buffers, tuple) else (parameters_and_buffers,)
     own = dict(module._named(lambda each: each._own(Parameter) + each._own_buffers(), "", True, False))

@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module trains."""
+"""Parameter: a trainable tensor of a module."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ __all__ = ["Parameter"]
 
 
 class Parameter(Tensor):
-    """A tensor that a module trains: as an attribute of a `Module` it is one of its `parameters()`.
+    """A trainable tensor. As an attribute of a `Module`, it is one of its `parameters()`.
 
-    data: a tensor or what `npu_tensor.tensor` takes. The parameter is a leaf with the same value, also where the tensor
-    was computed from others. Writes to one are not seen by the other.
+    The parameter is a leaf with the value of `data`, even if `data` was computed from other tensors. Writes to one do
+    not affect the other.
+
+    Args:
+        data: A tensor, or anything that `npu_tensor.tensor` takes.
+        requires_grad: Let `backward` compute a gradient for it.
     """
 
     __slots__ = ()

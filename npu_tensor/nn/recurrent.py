@@ -1,10 +1,11 @@
-"""Recurrent layers. The loop over the time steps is Python's; it records the ops of every step."""
+"""Recurrent layers. A Python loop records the ops of every time step."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar
 
+from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.shape import cat, stack
@@ -20,7 +21,12 @@ State = tuple[Tensor, ...]
 
 
 class _Recurrent(Module):
-    """gates: how many products with the weights a cell has. states: how many tensors it hands on."""
+    """Base of the recurrent layers.
+
+    Attributes:
+        gates: Number of products with the weights in a cell.
+        states: Number of tensors in the state of a cell.
+    """
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
@@ -54,20 +60,35 @@ class _Recurrent(Module):
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def reset_parameters(self) -> None:
-        """New random weights."""
+        """Draw new random weights."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
+    def _first_states(self, hx: Any, shape: tuple[int, ...], dtype: DType) -> State:
+        """Return the given states, or zeros, as a tuple. Raises ShapeError unless they have this shape."""
+        states = (zeros(*shape, dtype=dtype),) * self.states if hx is None else hx
+        states = (states,) if isinstance(states, Tensor) else tuple(states)
+        for each in states:
+            if each.shape != shape:
+                raise ShapeError(f"Expected hidden size {list(shape)}, got {list(each.shape)}")
+        return states
+
     def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
-        """The next states, (batch, hidden) each, from the products of the input (batch, gates * hidden)."""
+        """Return the next states (batch, hidden) from the products of the input (batch, gates * hidden)."""
         raise NotImplementedError
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-        """The last layer's results at all steps (steps, batch, directions * hidden), and the last states of all layers.
+        """Run all layers over a sequence.
 
-        input: (steps, batch, features), or (batch, steps, features) if batch_first; the batch may be left out. hx: the
-        first states (layers * directions, batch, hidden), for an LSTM a tuple of two; zeros if None.
+        Args:
+            input: Sequence (steps, batch, features), or (batch, steps, features) if `batch_first` is set. The batch may
+                be omitted.
+            hx: First states (layers * directions, batch, hidden), a tuple of two for an LSTM. None means zeros.
+
+        Returns:
+            The last layer's results at all steps (steps, batch, directions * hidden), and the last states of all
+            layers.
         """
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             raise ShapeError(f"needs (steps, batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
@@ -75,11 +96,7 @@ class _Recurrent(Module):
         x = input if not has_batch else input.transpose(0, 1) if self.batch_first else input
         count = self.num_layers * len(self._suffixes())
         expected = (count, *x.shape[1:-1], self.hidden_size)
-        first = (zeros(*expected, dtype=input.dtype),) * self.states if hx is None else hx
-        first = (first,) if isinstance(first, Tensor) else first
-        for each in first:
-            if each.shape != expected:
-                raise ShapeError(f"Expected hidden size {list(expected)}, got {list(each.shape)}")
+        first = self._first_states(hx, expected, input.dtype)
         last: list[State] = []
         for layer in range(self.num_layers):
             results = []
@@ -95,10 +112,10 @@ class _Recurrent(Module):
         return (x.transpose(0, 1) if self.batch_first and has_batch else x), final if self.states > 1 else final[0]
 
     def _run(self, x: Tensor, place: str, states: State) -> tuple[Tensor, State]:
-        """The results of a layer in one direction at all steps, and the last states."""
+        """Return the results of a layer in one direction at all steps, and the last states."""
         weight, weight_h = getattr(self, f"weight_ih_{place}"), getattr(self, f"weight_hh_{place}")
         bias, bias_h = (getattr(self, f"bias_{each}_{place}", None) for each in ("ih", "hh"))
-        products = F.linear(x, weight, bias)  # of all steps at once
+        products = F.linear(x, weight, bias)  # One product for all steps.
         results = []
         for step in range(len(x))[:: -1 if place.endswith("reverse") else 1]:
             states = self._step(products[step], weight_h, bias_h, states)
@@ -106,14 +123,26 @@ class _Recurrent(Module):
         return stack(results[::-1] if place.endswith("reverse") else results), states
 
     def extra_repr(self) -> str:
-        """Sizes, and what is not the default."""
+        """Return the sizes and the options that differ from their defaults."""
         defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
         others = [f"{name}={value}" for name, each in defaults.items() if (value := getattr(self, name)) != each]
         return ", ".join([str(self.input_size), str(self.hidden_size), *others])
 
 
 class RNN(_Recurrent):
-    """tanh(W x + b + U h + c), or relu of it."""
+    """Recurrent layer of tanh(W x + b + U h + c), or of relu instead of tanh.
+
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the state.
+        num_layers: Number of stacked layers.
+        bias: Add biases.
+        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
+        dropout: Probability of dropout between layers in training.
+        bidirectional: Run each layer in both directions.
+        like: `dtype` and `device` of the parameters.
+        nonlinearity: "tanh" or "relu".
+    """
 
     gates = 1
 
@@ -128,7 +157,18 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory; the states are the results and the cells."""
+    """Long short-term memory. The states are the results and the cells.
+
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the state.
+        num_layers: Number of stacked layers.
+        bias: Add biases.
+        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
+        dropout: Probability of dropout between layers in training.
+        bidirectional: Run each layer in both directions.
+        like: `dtype` and `device` of the parameters.
+    """
 
     gates, states = 4, 2
 
@@ -139,7 +179,18 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units."""
+    """Gated recurrent units.
+
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the state.
+        num_layers: Number of stacked layers.
+        bias: Add biases.
+        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
+        dropout: Probability of dropout between layers in training.
+        bidirectional: Run each layer in both directions.
+        like: `dtype` and `device` of the parameters.
+    """
 
     gates = 3
 
@@ -152,7 +203,7 @@ class GRU(_Recurrent):
 
 
 class _Cell(_Recurrent):
-    """One step of one layer."""
+    """Single step of one layer."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **like: Any) -> None:
         if min(input_size, hidden_size) < 1:
@@ -166,23 +217,24 @@ class _Cell(_Recurrent):
         self.reset_parameters()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """Return the next state of an input (batch, features), of an LSTM both; the batch may be left out.
+        """Compute one step.
 
-        hx: the state (batch, hidden), for an LSTM a tuple of two; zeros if None.
+        Args:
+            input: Input (batch, features). The batch may be omitted.
+            hx: State (batch, hidden), a tuple of two for an LSTM. None means zeros.
+
+        Returns:
+            The next state, in the form of `hx`.
         """
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
             raise ShapeError(f"needs (batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
         expected = (*input.shape[:-1], self.hidden_size)
-        states = (zeros(*expected, dtype=input.dtype),) * self.states if hx is None else hx
-        states = (states,) if isinstance(states, Tensor) else tuple(states)
-        for each in states:
-            if each.shape != expected:
-                raise ShapeError(f"Expected hidden size {list(expected)}, got {list(each.shape)}")
+        states = self._first_states(hx, expected, input.dtype)
         after = self._step(F.linear(input, self.weight_ih, self.bias_ih), self.weight_hh, self.bias_hh, states)
         return after if self.states > 1 else after[0]
 
     def extra_repr(self) -> str:
-        """Sizes, and what is not the default."""
+        """Return the sizes and the options that differ from their defaults."""
         text = f"{self.input_size}, {self.hidden_size}"
         text += "" if self.bias else f", bias={self.bias}"
         nonlinearity = getattr(self, "nonlinearity", "tanh")
@@ -190,7 +242,7 @@ class _Cell(_Recurrent):
 
 
 class RNNCell(_Cell):
-    """One step of an `RNN`."""
+    """Single step of an `RNN`."""
 
     gates = 1
     _step = RNN._step
@@ -205,14 +257,14 @@ class RNNCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    """One step of an `LSTM`."""
+    """Single step of an `LSTM`."""
 
     gates, states = 4, 2
     _step = LSTM._step
 
 
 class GRUCell(_Cell):
-    """One step of a `GRU`."""
+    """Single step of a `GRU`."""
 
     gates = 3
     _step = GRU._step

@@ -1,4 +1,4 @@
-"""What is done with the parameters of a module as a whole."""
+"""Functions of all parameters of a module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,20 @@ __all__ = ["clip_grad_norm_", "parameters_to_vector"]
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Multiply the gradients so that the norm of all together is max_norm at most; returns what it was."""
+    """Scale gradients so that their total norm is at most max_norm.
+
+    Args:
+        parameters: Parameters whose gradients are scaled in place.
+        max_norm: Upper bound on the norm.
+        norm_type: Order of the norm.
+        error_if_nonfinite: Raise an error if the norm is infinite or NaN.
+
+    Returns:
+        The total norm before scaling.
+
+    Raises:
+        ArgumentError: The norm is not finite and `error_if_nonfinite` is set.
+    """
     several = (parameters,) if isinstance(parameters, Tensor) else parameters
     gradients: list[Any] = [each for parameter in several if (each := getattr(parameter, "grad", None)) is not None]
     if not gradients:
@@ -37,5 +50,5 @@ def clip_grad_norm_(
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements, one parameter after the other."""
+    """Concatenate the elements of all parameters."""
     return cat([each.reshape(-1) for each in parameters])

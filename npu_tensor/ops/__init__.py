@@ -13,4 +13,4 @@ from npu_tensor.ops.registry import OPS, op
 from npu_tensor.ops.scans import *
 from npu_tensor.ops.special import *
 
-__all__ = ["OPS", "Call", "Layout", "Op", "op"]  # and every op
+__all__ = ["OPS", "Call", "Layout", "Op", "op"]  # Plus every op.

@@ -1,13 +1,14 @@
-"""What the code generators of all targets need to know of a program.
+"""Analyses of programs that the code generators of all targets share.
 
-A program over rows runs in stages. Each walks over the row once: a reduction is complete after the stage that feeds it,
-and what uses it belongs to a later one. Values that several stages need are computed again in each, or kept.
+A program over rows runs in stages. Each stage walks over the row once. A reduction is complete after the stage that
+feeds it, and its users belong to a later one. Values that several stages need are recomputed in each, or kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -37,7 +38,7 @@ __all__ = [
 
 
 def needed(program: Program, roots: Iterable[int], known: Collection[int] = ()) -> list[int]:
-    """The instructions that `roots` depend on, ascending, without looking behind those in `known`."""
+    """Return the instructions that `roots` depend on, ascending, without the dependencies of those in `known`."""
     seen: set[int] = set()
     pending = list(roots)
     while pending:
@@ -50,17 +51,23 @@ def needed(program: Program, roots: Iterable[int], known: Collection[int] = ()) 
 
 
 def reduces(instruction: Instruction) -> bool:
-    """Whether an instruction reduces a row."""
+    """Return True if an instruction reduces a row."""
     return PRIMITIVES[instruction.primitive].reduces
 
 
-# --- how often, and in which order
+# --- frequency and order
 
 ONCE, PER_ROW, PER_ELEMENT = 0, 1, 2
+"""Frequencies with which a value changes."""
 
 
 def frequencies(program: Program, row_slots: Collection[int] = ()) -> list[int]:
-    """How often the value of every instruction changes. row_slots: of the operands with one element per row."""
+    """Return how often the value of every instruction changes.
+
+    Args:
+        program: Program over rows.
+        row_slots: Slots of the operands with one element per row.
+    """
     result: list[int] = []
     for instruction in program.instructions:
         if instruction.primitive == "load":
@@ -76,21 +83,23 @@ def frequencies(program: Program, row_slots: Collection[int] = ()) -> list[int]:
 
 
 def levels(program: Program) -> list[int]:
-    """Of every instruction, how many reductions it needs one after the other, itself included."""
+    """Return the length of the longest chain of reductions that each instruction ends, itself included."""
     result: list[int] = []
     for instruction in program.instructions:
         result.append(max((result[operand] for operand in instruction.operands), default=0) + reduces(instruction))
     return result
 
 
-class Stage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stage:
     """One walk over a row.
 
-    reductions: instructions that it completes.
-    outputs: positions among the program's outputs, of those that it stores.
-    roots: values of each element that reductions and outputs read.
-    kept: values of each element that it stores for later stages.
-    reused: values of each element that earlier stages have stored, and that it loads.
+    Attributes:
+        reductions: Instructions that it completes.
+        outputs: Positions, among the program's outputs, of those that it stores.
+        roots: Per-element values that reductions and outputs read.
+        kept: Per-element values that it stores for later stages.
+        reused: Per-element values that earlier stages have stored and it loads.
     """
 
     reductions: tuple[int, ...]
@@ -101,7 +110,7 @@ class Stage(NamedTuple):
 
 
 def stages(program: Program, outputs: Sequence[int]) -> list[Stage]:
-    """The stages in order. The last one stores `outputs`, those with one value per element."""
+    """Return the stages in order. The last one stores `outputs`, which have one value per element."""
     level = levels(program)
     reductions = [n for n in needed(program, program.outputs) if reduces(program.instructions[n])]
     result = []
@@ -114,9 +123,9 @@ def stages(program: Program, outputs: Sequence[int]) -> list[Stage]:
 
 
 def worth_keeping(program: Program, roots: Sequence[int], candidates: Collection[int]) -> list[int]:
-    """Of values that an earlier stage computed, those float32 ones that a stage with `roots` should not compute again.
+    """Return the float32 values among `candidates` that a stage with `roots` should load instead of recomputing.
 
-    A candidate that only other such values need is none of them.
+    Candidates are values of an earlier stage. One that only other chosen values need is not chosen.
     """
     values: list[int] = []
     pending, seen = list(roots), set[int]()
@@ -135,11 +144,11 @@ def worth_keeping(program: Program, roots: Sequence[int], candidates: Collection
 # --- signs, bounds and precision
 
 Precision = Literal["half", "full"]
-"""half: a relative error of 2^-13, 2^-11 at most, which a bfloat16 result hardly shows; full: 4 ulps of float32."""
+"""half: a relative error of 2^-13, at most 2^-11, which a bfloat16 result hardly shows. full: 4 ulps of float32."""
 
 
 def nonnegative(program: Program, order: Iterable[int]) -> set[int]:
-    """Those of the instructions in `order` whose results are never negative: sums of them do not cancel."""
+    """Return the instructions in `order` whose results are never negative, so that sums of them do not cancel."""
     result: set[int] = set()
     for number in order:
         primitive, operands, _, value = program.instructions[number]
@@ -157,7 +166,13 @@ def nonnegative(program: Program, order: Iterable[int]) -> set[int]:
 
 
 def exact_in_bfloat16(program: Program, order: Iterable[int], known: Collection[int] = ()) -> set[int]:
-    """The float instructions with at most 8 significant bits. known: those of which the caller knows it."""
+    """Return the float instructions with at most 8 significant bits.
+
+    Args:
+        program: Program of the instructions.
+        order: Instructions to examine.
+        known: Instructions that the caller knows to be exact.
+    """
     result: set[int] = set(known)
     for number in order:
         primitive, operands, dtype, value = program.instructions[number]
@@ -182,11 +197,15 @@ def exact_in_bfloat16(program: Program, order: Iterable[int], known: Collection[
 def precisions(
     program: Program, order: Sequence[int], precision: Precision, short: Collection[int] = ()
 ) -> dict[int, Precision]:
-    """The precision that each instruction of `order` needs so that the roots, on which no other depends, have
-    `precision`.
+    """Return the precision that each instruction needs so that the results have `precision`.
 
-    An instruction may be less exact only where its error does not grow on the way to a root. short: instructions that
-    are known to be exact in bfloat16.
+    An instruction may be less exact only if its error does not grow on the way to a result.
+
+    Args:
+        program: Program of the instructions.
+        order: Instructions to examine, operands first.
+        precision: Precision of the instructions on which no other depends.
+        short: Instructions that are known to be exact in bfloat16.
     """
     result: dict[int, Precision] = dict.fromkeys(order, precision)
     positive = nonnegative(program, order)
@@ -200,14 +219,16 @@ def precisions(
     for number in order:
         primitive, operands, _, _ = program.instructions[number]
         if primitive == "mul" and exact.issuperset(operands):
-            result[number] = "half"  # which loses nothing of 8-bit factors
+            result[number] = "half"  # Products of 8-bit factors lose nothing.
     return result
 
 
 def takes_steps_on_inexact(program: Program, inexact_slots: Collection[int] = ()) -> bool:
-    """Whether a result jumps at a value of a float that two devices may compute differently.
+    """Return True if a result jumps at a float that two devices may compute differently.
 
-    inexact_slots: loaded floats that already differ.
+    Args:
+        program: Program to examine.
+        inexact_slots: Slots of loaded floats that already differ.
     """
     inexact: set[int] = set()
     for number, (primitive, operands, dtype, value) in enumerate(program.instructions):
@@ -226,9 +247,13 @@ def takes_steps_on_inexact(program: Program, inexact_slots: Collection[int] = ()
 
 
 def bounds(program: Program, length: int) -> list[Bounds | None]:
-    """Of the value of every instruction; None for floats and what is not known. length: elements of a row.
+    """Return the bounds of every instruction's value, or None for floats and unknown values.
 
-    They follow from the types of what is loaded, and assume that int64 does not wrap around.
+    The bounds follow from the types of the operands and assume that int64 does not wrap around.
+
+    Args:
+        program: Program to examine.
+        length: Elements of a row.
     """
     result: list[Bounds | None] = []
     for instruction in program.instructions:

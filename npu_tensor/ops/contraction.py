@@ -1,4 +1,4 @@
-"""Matrix products and what is built around them: GGML's MUL_MAT, embeddings of positions, masked softmax."""
+"""Matrix products, rotary position embeddings and counts of equal elements."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _matmul_rule.dtypes = "all but bool"  # type: ignore[attr-defined]
 
 @op(kind="matmul", rule=_matmul_rule, ggml="MUL_MAT", public=False)
 def contract(input, other, /, out_dtype=None):
-    """Matrix product of the last two dimensions; leading ones broadcast. Float sums are float32, rounded once.
+    """Multiply matrices in the last two dimensions; leading ones broadcast. Float sums are float32, rounded once.
 
-    With out_dtype, other may be float16 or bfloat16 where input is float32.
+    With out_dtype, `other` may be float16 or bfloat16 if `input` is float32.
     """
     return np.matmul(input, other)
 
@@ -79,9 +79,9 @@ def rotate(
     beta_fast: float = 32.0,
     beta_slow: float = 1.0,
 ):
-    """Rotary position embedding of (..., tokens, heads, features); GGML's ROPE with its YaRN parameters.
+    """Rotate features (..., tokens, heads, features) by position: GGML's ROPE with its YaRN parameters.
 
-    "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2); features from n_dims on are copied.
+    "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are copied.
     """
     x, positions, *factors = tensors
     assert n_dims is not None
@@ -113,7 +113,10 @@ def rope_rates(
     beta_slow: float,
     factors: np.ndarray[Any, Any] | None = None,
 ) -> tuple[np.ndarray[Any, Any], float]:
-    """Radians by which one position turns each of the n_dims/2 pairs, and what all are multiplied by; see `rotate`."""
+    """Return the rotation per position of each of the n_dims/2 pairs, in radians, and the common factor of the results.
+
+    The parameters are those of `rotate`.
+    """
     pair = np.arange(n_dims // 2, dtype=np.float64)
     rates = base ** (-2 * pair / n_dims)
     if factors is not None:
@@ -128,7 +131,7 @@ def rope_rates(
 
 
 def _yarn_dimension(n_dims: int, n_ctx_orig: int, beta: float, base: float) -> float:
-    """The pair whose wave turns `beta` times over the original context (YaRN, Peng et al. 2023)."""
+    """Return the pair that rotates `beta` times over the original context (YaRN, Peng et al. 2023)."""
     return float(n_dims * np.log(n_ctx_orig / (beta * 2 * np.pi)) / (2 * np.log(base)))
 
 
@@ -142,5 +145,5 @@ def _count_equal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any])
 
 @op(kind="row", rule=_count_equal_rule, ggml="COUNT_EQUAL")
 def count_equal(input, other, /):
-    """How many elements are equal, as int64."""
+    """Count the equal elements, as int64."""
     return row_sum(cast(input == other, "int64"))

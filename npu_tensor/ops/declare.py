@@ -1,9 +1,10 @@
-"""What a declared op is: `Op`, and `Call` for one applied to operands of given specs. `@op` is in registry.py."""
+"""Declarations of ops: `Op`, and `Call` for an op applied to operands of given specs. `@op` is in registry.py."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,29 +16,34 @@ from npu_tensor.spec import Spec, contiguous_strides
 __all__ = ["Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep"]
 
 Kind = Literal["map", "row", "matmul", "view", "data"]
-"""What a kernel for the op looks like.
+"""Structure of a kernel for the op.
 
 map: one output element from one element of each (broadcast) operand. row: like map, with reductions over rows.
-matmul: contraction of two operands. view: another reading of the same memory. data: anything else, by its NumPy body.
+matmul: contraction of two operands. view: the same memory with another layout. data: anything else, by its NumPy body.
 """
 
 Operand = Spec | type
-"""What is known of an operand while recording: a Spec, or bool, int or float for a Python number."""
+"""Description of an operand while recording: a Spec, or bool, int or float for a Python number."""
 
 
 class Layout(NamedTuple):
-    """How a tensor lies in a buffer: extents, strides and offset, in elements."""
+    """Position of a tensor in a buffer: extents, strides and offset, in elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
 
 
-class Resolution(NamedTuple):
-    """What a rule finds: the output, the register type of each operand, the attributes in canonical form.
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Result of a rule.
 
-    A register of None leaves the operand as it is stored. `dims` are the rows of a row op, ascending; `reduces` tells
-    whether its result is one element per row.
+    Attributes:
+        spec: Spec of the output.
+        registers: Register type of each operand; None leaves it as it is stored.
+        attributes: Attributes in canonical form.
+        dims: Dimensions of the rows of a row op, ascending.
+        reduces: True if the result has one element per row.
     """
 
     spec: Spec
@@ -47,8 +53,9 @@ class Resolution(NamedTuple):
     reduces: bool = False
 
 
-class Attribute(NamedTuple):
-    """A parameter that is not a tensor."""
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Parameter that is not a tensor."""
 
     name: str
     default: Any
@@ -57,12 +64,12 @@ class Attribute(NamedTuple):
 
 
 class Call:
-    """An op applied to operands of given specs with given attributes: all that is known before there is data.
+    """An op applied to operands of given specs with given attributes: everything that is known before data exists.
 
-    There is one object per distinct call, so identity stands for structure in plan-cache keys.
+    There is one object per distinct call, so keys of the plan cache use its identity.
 
-    start: where the elements of a view begin in a row-major operand, if they follow each other there in row-major
-    order; else None. In elements.
+    Attributes:
+        start: Offset, in elements, of a view in a row-major operand, if the view is row-major there too; else None.
     """
 
     __slots__ = ("attributes", "dims", "op", "operands", "reduces", "registers", "spec", "start")
@@ -93,12 +100,12 @@ def _start(view: Call, follow: Callable[[Layout, tuple[int, ...], dict[str, Any]
 
 Rule = Callable[[tuple[Operand, ...], dict[str, Any]], Resolution]
 
-# What an attribute of this annotation may be.
 _NUMBERS: Final[dict[str, tuple[type, ...]]] = {"float": (int, float), "int": (int,), "bool": (bool, int)}
+"""Types of the values that an attribute takes, by annotation."""
 
 
 def _checked(attribute: Attribute, value: Any) -> Any:
-    """The value as a Python number where the annotation says float, int or bool; TypeError if it is none."""
+    """Convert a value to the Python number that its annotation asks for. Raises TypeError if it is not one."""
     wanted, *others = attribute.annotation.split(" | ")
     kinds = _NUMBERS.get(wanted)
     if kinds is None or attribute.kind is inspect.Parameter.VAR_POSITIONAL or (value is None and "None" in others):
@@ -115,7 +122,7 @@ _VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL
 
 
 def _parameters(body: Callable[..., Any]) -> tuple[list[str], list[Attribute]]:
-    """The tensors and the attributes of a body, from its code: inspect.signature would take most of an import."""
+    """Read the tensors and attributes of a body from its code; inspect.signature would take most of an import."""
     code, names = body.__code__, body.__code__.co_varnames
     defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(body.__defaults__ or ()), strict=False))
     defaults |= body.__kwdefaults__ or {}
@@ -127,105 +134,104 @@ def _parameters(body: Callable[..., Any]) -> tuple[list[str], list[Attribute]]:
     }
     attributes = []
     for name, kind in kinds.items():
-        # A class where the module evaluates annotations, its text where it postpones that.
+        # Modules that postpone the evaluation of annotations have text here, others a class.
         annotation = body.__annotations__.get(name, "Any")
         annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
         attributes.append(Attribute(name, defaults.get(name, inspect.Parameter.empty), kind, annotation))
     return list(names[: code.co_posonlyargcount]), attributes
 
 
+@dataclass(eq=False, repr=False)
 class Op:
-    """One declared op.
+    """Declaration of an op.
 
-    A body whose name ends in "_op" or "_" declares the op of the name without it: Python or a public function that is
-    made of the op has that name.
+    A body whose name ends in "_op" or "_" declares the op of the name without it: Python, or a public function that is
+    composed of the op, uses that name.
+
+    Attributes:
+        body: Reference meaning, in NumPy.
+        kind: Structure of its kernels.
+        rule: Function that resolves shapes, dtypes and attributes.
+        ggml: GGML's names, separated by ", "; kernels are named after the first.
+        ufunc: NumPy function that records the op when it is called with a Tensor.
+        layout: Function from the layout of the operand to that of the view, for views.
+        domain: Range of numbers for examples and tests.
+        public: True if the op is a function and a method of its own name.
+        converts: True if the op returns its operand in another dtype, to which it rounds also in a register.
+        computes: False if a data op only moves elements, so that its results are values of its operands.
+        updates: True if the body writes its result over its first operand, which is a copy or unused memory.
+        quantized: True if operands or the result may have a quantized dtype. All other ops raise DTypeError.
+        indices: Function that yields the position, lowest value and exclusive upper bound of each index operand.
+        signature: Names of the operands, and the attributes, of a body with * and ** parameters.
+        name: Name of the op.
+        doc: Docstring of the body.
+        operands: Names of the tensors.
+        attributes: Parameters that are not tensors.
+        variadic: True if the op takes any number of tensors.
+        takes_floats: True if an attribute is a float.
+        calls: Calls by specs and attributes.
+        record: Function that `@op` returns.
     """
 
-    record: Callable[..., Any]
-    """The function that `@op` gives for it."""
+    body: Callable[..., Any]
+    _: KW_ONLY
+    kind: Kind
+    rule: Rule
+    ggml: str = ""
+    ufunc: np.ufunc | None = None
+    layout: Callable[..., Layout | None] | None = None
+    domain: tuple[float, float] = (-4.0, 4.0)
+    public: bool = True
+    converts: bool = False
+    computes: bool = True
+    updates: bool = False
+    quantized: bool = False
+    indices: Callable[[Call], Iterator[tuple[int, int, int]]] | None = None
+    signature: tuple[Sequence[str], Sequence[Attribute]] | None = None
+    name: str = field(init=False)
+    doc: str = field(init=False)
+    operands: tuple[str, ...] = field(init=False)
+    attributes: tuple[Attribute, ...] = field(init=False)
+    variadic: bool = field(init=False)
+    takes_floats: bool = field(init=False)
+    calls: dict[Any, Call] = field(init=False, default_factory=dict)
+    record: Callable[..., Any] = field(init=False)
 
-    def __init__(
-        self,
-        body: Callable[..., Any],
-        *,
-        kind: Kind,
-        rule: Rule,
-        ggml: str = "",
-        operators: tuple[str, ...] = (),
-        ufunc: np.ufunc | None = None,
-        layout: Callable[..., Layout | None] | None = None,
-        domain: tuple[float, float] = (-4.0, 4.0),
-        public: bool = True,
-        aliases: tuple[str, ...] = (),
-        in_place: bool | None = None,
-        converts: bool = False,
-        computes: bool = True,
-        updates: bool = False,
-        quantized: bool = False,
-        indices: Callable[[Call], Iterator[tuple[int, int, int]]] | None = None,
-    ) -> None:
-        """
-        ggml: its name there; several are separated by ", ", and kernels go by the first.
-        public: whether it is a function and a method of its own name and of `aliases`.
-        in_place: whether there is a method <name>_, too, that writes to its tensor; by default for each public map.
-        converts: whether it gives its operand in another dtype, to which it rounds also where the value stays in a
-        register.
-        computes: whether the elements of a data op's result are other numbers than those of its operands; False if it
-        only puts them elsewhere.
-        updates: whether the body writes its result over its first operand, which is a copy or memory that nobody else
-        needs.
-        quantized: whether operands or the result may be of a quantized dtype; DTypeError for all other ops.
-        indices: of each operand that is an index, its position, the lowest value, and the first that is too large.
-        """
-        self.body: Final = body
-        self.name: Final = body.__name__.removesuffix("_op").rstrip("_")
-        self.doc: Final = inspect.cleandoc(body.__doc__ or "")
-        self.kind: Final = kind
-        self.rule: Final = rule
-        self.ggml: Final = ggml
-        self.operators: Final = operators
-        self.ufunc: Final = ufunc
-        self.layout: Final = layout
-        self.domain: Final = domain
-        self.public: Final = public
-        self.aliases: Final = aliases
-        self.in_place: Final = public and kind == "map" if in_place is None else in_place
-        self.converts: Final = converts
-        self.computes: Final = computes
-        self.updates: Final = updates
-        self.quantized: Final = quantized
-        self.indices: Final = indices
-        operands, attributes = _parameters(body)
-        self.variadic: Final = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
-        if self.variadic:
-            del attributes[0]
-        self.operands: Final = tuple(operands)
-        self.attributes: Final = tuple(attributes)
-        self.takes_floats: Final = any(attribute.annotation.startswith("float") for attribute in attributes)
-        self.calls: Final[dict[Any, Call]] = {}
+    def __post_init__(self) -> None:
+        self.name = self.body.__name__.removesuffix("_op").rstrip("_")
+        self.doc = inspect.cleandoc(self.body.__doc__ or "")
+        operands, attributes = self.signature or _parameters(self.body)
+        self.variadic = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
+        self.operands = tuple(operands)
+        self.attributes = tuple(attributes[1:] if self.variadic else attributes)
+        self.takes_floats = any(attribute.annotation.startswith("float") for attribute in self.attributes)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
     @property
     def module(self) -> str:
-        """The family it is declared in: elementwise, activation, reduction, ..."""
+        """Module of the declaration, such as "elementwise" or "reduction"."""
         return self.body.__module__.rpartition(".")[2]
 
     @property
     def dtypes(self) -> str:
-        """The dtypes it takes, in words."""
+        """Supported dtypes, in words."""
         return str(getattr(self.rule, "dtypes", "all"))
 
     def call(self, operands: tuple[Operand, ...], attributes: tuple[Any, ...]) -> Call:
-        """The Call for these operands; attributes in the order of declaration.
+        """Return the Call for operands and attributes, which are in the order of declaration.
 
-        Raises ShapeError, DTypeError, DimensionError or ArgumentError if they do not fit, TypeError for an attribute
-        that is not the number it is declared to be.
+        Raises:
+            ShapeError: The shapes do not fit.
+            DTypeError: The op does not support a dtype.
+            DimensionError: A dimension or index is out of range.
+            ArgumentError: An attribute has an invalid value.
+            TypeError: An attribute is not a number of the declared type.
         """
         key: Any = operands
         if attributes:
-            # The types are part of the key because 1 == True == 1.0, and floats are text: 0.0 == -0.0, and nan != nan.
+            # The key contains types because 1 == True == 1.0, and floats as text because 0.0 == -0.0 and nan != nan.
             exact = attributes
             if self.takes_floats:
                 exact = tuple([repr(value) if type(value) is float else value for value in attributes])
@@ -247,13 +253,13 @@ def _refuse_quantized(op: Op, *dtypes: DType) -> None:
     for dtype in () if op.quantized else dtypes:
         if dtype.is_quantized:
             raise DTypeError(
-                f"not defined for {dtype.name}, of which linear, mul_mat, embedding and get_rows take weights; "
-                "dequantize() makes float32 of it, and quantize() the other way round"
+                f"not defined for {dtype.name}, which only linear, mul_mat, embedding and get_rows take as weights; "
+                "convert it with dequantize()"
             )
 
 
 def describe(operands: Sequence[Operand]) -> str:
-    """Operands as error messages show them: specs, and the types of Python numbers."""
+    """Format operands for error messages: specs, and the types of Python numbers."""
     return ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in operands)
 
 
@@ -261,11 +267,11 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 MOST_KEPT = 1 << 14
-"""Entries of a look-up table by shapes; programs with ever new shapes start it anew."""
+"""Upper bound on the entries of a lookup table by shapes. A full table is cleared."""
 
 
 def keep(table: dict[Key, Value], key: Key, value: Value) -> Value:
-    """Enter `value` unless another thread was faster; returns what is in the table. Bounded by MOST_KEPT."""
+    """Store `value` unless another thread has stored one, and return the stored value. Bounded by MOST_KEPT."""
     if len(table) >= MOST_KEPT:
         table.clear()
     return table.setdefault(key, value)

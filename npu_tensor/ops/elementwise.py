@@ -1,6 +1,6 @@
-"""Arithmetic, comparison, logic and mathematical functions, one element at a time.
+"""Element-wise arithmetic, comparison, logic and mathematical functions.
 
-Names and meaning follow PyTorch; where it has no such op, GGML.
+Names and meanings follow PyTorch, or GGML if PyTorch has no such op.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from npu_tensor.ops.rows import erf as _erf
 
 @op(kind="map", rule=rules.arithmetic, ggml="ADD", operators=("add",), ufunc=np.add)
 def add(input, other, /, *, alpha: float = 1):
-    """input + alpha * other."""
+    """Return input + alpha * other."""
     if input.dtype == "bool":
         return input | other
     return input + (other if alpha == 1 else alpha * other)
@@ -27,59 +27,59 @@ def add(input, other, /, *, alpha: float = 1):
 
 @op(kind="map", rule=rules.numeric, ggml="SUB", operators=("sub",), ufunc=np.subtract, aliases=("subtract",))
 def sub(input, other, /, *, alpha: float = 1):
-    """input - alpha * other."""
+    """Return input - alpha * other."""
     return input - (other if alpha == 1 else alpha * other)
 
 
 @op(kind="map", rule=rules.arithmetic, ggml="MUL", operators=("mul",), ufunc=np.multiply, aliases=("multiply",))
 def mul(input, other, /):
-    """input * other."""
+    """Return input * other."""
     return input & other if input.dtype == "bool" else input * other
 
 
 @op(kind="map", rule=rules.floating, ggml="DIV", operators=("truediv",), ufunc=np.divide, public=False)
 def div_op(input, other, /):
-    """input / other, true division: integers give float32."""
+    """Return input / other, a true division: integers give float32."""
     return input / other
 
 
 @op(kind="map", rule=rules.arithmetic, ufunc=np.maximum)
 def maximum(input, other, /):
-    """The larger of the two; NaN if either is NaN."""
+    """Return the larger of two elements, or NaN if either is NaN."""
     return input | other if input.dtype == "bool" else np.maximum(input, other)
 
 
 @op(kind="map", rule=rules.arithmetic, ufunc=np.minimum)
 def minimum(input, other, /):
-    """The smaller of the two; NaN if either is NaN."""
+    """Return the smaller of two elements, or NaN if either is NaN."""
     return input & other if input.dtype == "bool" else np.minimum(input, other)
 
 
-def _less_missing(input, other, extreme):
+def _without_nan(input, other, extreme):
     return np.where(input != input, other, np.where(other != other, input, extreme))
 
 
 @op(kind="map", rule=rules.numeric, ufunc=np.fmax)
 def fmax(input, other, /):
-    """The larger of the two; the other one if one is NaN."""
-    return _less_missing(input, other, np.maximum(input, other))
+    """Return the larger of two elements, or the other one if one is NaN."""
+    return _without_nan(input, other, np.maximum(input, other))
 
 
 @op(kind="map", rule=rules.numeric, ufunc=np.fmin)
 def fmin(input, other, /):
-    """The smaller of the two; the other one if one is NaN."""
-    return _less_missing(input, other, np.minimum(input, other))
+    """Return the smaller of two elements, or the other one if one is NaN."""
+    return _without_nan(input, other, np.minimum(input, other))
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_NEG", operators=("neg",), ufunc=np.negative, aliases=("negative",))
 def neg(input, /):
-    """-input."""
+    """Return -input."""
     return -input
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_ABS", operators=("abs",), ufunc=np.absolute, aliases=("absolute",))
 def abs_(input, /):
-    """Absolute value; the smallest integer wraps to itself."""
+    """Return the absolute value; the smallest integer wraps to itself."""
     if input.dtype == "uint8":
         return input
     return np.maximum(input, -input) if _name(input) in _INTEGERS else abs(input)
@@ -94,68 +94,68 @@ def _name(value) -> str:
 
 @op(kind="map", rule=rules.numeric, ggml="SQR", ufunc=np.square)
 def square(input, /):
-    """input * input."""
+    """Return input * input."""
     return input * input
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_SGN", ufunc=np.sign)
 def sign(input, /):
-    """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
+    """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
     return cast(input > 0, _name(input)) - cast(input < 0, _name(input))
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_SGN")
 def sgn(input, /):
-    """The same as sign, under the name that it has in GGML."""
-    return cast(input > 0, _name(input)) - cast(input < 0, _name(input))
+    """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
+    return sign.op.body(input)
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_STEP")
 def step(input, /):
-    """1 where input > 0, else 0."""
+    """Return 1 where input > 0, else 0."""
     return cast(input > 0, _name(input))
 
 
 @op(kind="map", rule=rules.floating, ggml="SQRT", ufunc=np.sqrt, domain=(0.0, 4.0))
 def sqrt(input, /):
-    """Square root; negative numbers give NaN."""
+    """Compute the square root; negative numbers give NaN."""
     return np.sqrt(input)
 
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 4.0))
 def rsqrt(input, /):
-    """1 / sqrt(input)."""
+    """Return 1 / sqrt(input)."""
     return 1 / np.sqrt(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.reciprocal)
 def reciprocal(input, /):
-    """1 / input."""
+    """Return 1 / input."""
     return 1 / input
 
 
 @op(kind="map", rule=rules.numeric, public=False)
 def cube(input, /):
-    """input * input * input."""
+    """Return input * input * input."""
     return input * input * input
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.power, domain=(0.1, 3.0), public=False)
 def pow_op(input, exponent, /):
-    """input to the power of exponent, in floats."""
+    """Raise input to the power of exponent, in floats."""
     return np.power(input, exponent)
 
 
 @op(kind="data", rule=rules.bitwise, public=False)
 def pow_integer(input, exponent, /):
-    """input to the power of exponent, in integers, wrapping; a negative exponent gives the truncated fraction."""
+    """Raise integers to a power, wrapping around; a negative exponent gives the truncated fraction."""
     negative = np.where(abs(input) == 1, np.power(input, exponent & 1), 0)
     return np.where(exponent < 0, negative, np.power(input, np.maximum(exponent, 0)))
 
 
 @op(kind="map", rule=rules.floating, ggml="SCALE")
 def scale(input, /, s: float, b: float = 0.0):
-    """input * s + b.
+    """Return input * s + b.
 
     >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)
     """
@@ -164,7 +164,7 @@ def scale(input, /, s: float, b: float = 0.0):
 
 @op(kind="map", rule=rules.numeric, ggml="CLAMP", public=False)
 def clamp_op(input, /, min: float | None = None, max: float | None = None):
-    """input limited to [min, max]; NaN stays NaN; max wins where min > max."""
+    """Limit input to [min, max]. NaN stays NaN; max wins where min > max."""
     if min is not None:
         input = np.maximum(input, min)
     if max is not None:
@@ -174,7 +174,7 @@ def clamp_op(input, /, min: float | None = None, max: float | None = None):
 
 @op(kind="map", rule=rules.arithmetic)
 def lerp(input, end, weight, /):
-    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself.
+    """Interpolate: input + weight * (end - input), computed from the nearer end so that a weight of 1 gives end.
 
     >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)
     """
@@ -187,31 +187,31 @@ def lerp(input, end, weight, /):
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_FLOOR", ufunc=np.floor)
 def floor(input, /):
-    """The largest integer not above input."""
+    """Round down to an integer."""
     return np.floor(input)
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_CEIL", ufunc=np.ceil)
 def ceil(input, /):
-    """The smallest integer not below input."""
+    """Round up to an integer."""
     return np.ceil(input)
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc, aliases=("fix",))
 def trunc(input, /):
-    """The integer part, toward zero."""
+    """Round toward zero to an integer."""
     return np.trunc(input)
 
 
 @op(kind="map", rule=rules.numeric, ufunc=np.rint, public=False)
 def round_op(input, /):
-    """The nearest integer, halves to even, as torch.round."""
+    """Round to the nearest integer, halves to even, as torch.round."""
     return np.rint(input)
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_ROUND")
 def round_half_away(input, /):
-    """The nearest integer, halves away from zero: GGML's ROUND."""
+    """Round to the nearest integer, halves away from zero, as GGML's ROUND."""
     if _name(input) in _INTEGERS:
         return input
     whole = np.trunc(input)
@@ -222,7 +222,7 @@ def round_half_away(input, /):
 
 @op(kind="map", rule=rules.floating)
 def frac(input, /):
-    """input - trunc(input)."""
+    """Return the fraction, input - trunc(input)."""
     return input - np.trunc(input)
 
 
@@ -231,57 +231,57 @@ def frac(input, /):
 
 @op(kind="map", rule=rules.floating, ggml="UNARY_EXP", ufunc=np.exp)
 def exp(input, /):
-    """e to the power of input."""
+    """Raise e to the power of input."""
     return np.exp(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.exp2)
 def exp2(input, /):
-    """2 to the power of input."""
+    """Raise 2 to the power of input."""
     return np.power(constant_like(input, 2), input)
 
 
 @op(kind="map", rule=rules.floating, ggml="UNARY_EXPM1", ufunc=np.expm1)
 def expm1(input, /):
-    """exp(input) - 1, accurate near zero."""
+    """Compute exp(input) - 1, accurate near zero."""
     return np.expm1(input)
 
 
 @op(kind="map", rule=rules.floating, ggml="LOG", ufunc=np.log, domain=(0.01, 10.0))
 def log(input, /):
-    """Natural logarithm; negative numbers give NaN."""
+    """Compute the natural logarithm; negative numbers give NaN."""
     return np.log(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.log1p, domain=(-0.9, 10.0))
 def log1p(input, /):
-    """log(1 + input), accurate near zero."""
+    """Compute log(1 + input), accurate near zero."""
     return np.log1p(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.log2, domain=(0.01, 10.0))
 def log2(input, /):
-    """Logarithm to base 2, exact for powers of two."""
+    """Compute the logarithm to base 2, exact for powers of two."""
     return np.log2(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.log10, domain=(0.01, 10.0))
 def log10(input, /):
-    """Logarithm to base 10, exact for powers of ten."""
+    """Compute the logarithm to base 10, exact for powers of ten."""
     return np.log10(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.logaddexp)
 def logaddexp(input, other, /):
-    """log(exp(input) + exp(other)), without overflow."""
+    """Compute log(exp(input) + exp(other)) without overflow."""
     largest = np.maximum(input, other)
     apart = largest + np.log1p(np.exp(-abs(input - other)))
-    return np.where(input == other, input + math.log(2), apart)  # which infinities may be
+    return np.where(input == other, input + math.log(2), apart)  # Equal infinities have no difference.
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.hypot)
 def hypot(input, other, /):
-    """sqrt(input^2 + other^2), without overflow."""
+    """Compute sqrt(input^2 + other^2) without overflow."""
     a, b = abs(input), abs(other)
     longer = np.maximum(a, b)
     ratio = np.where(longer == 0, 0, np.minimum(a, b) / longer)
@@ -293,31 +293,31 @@ def hypot(input, other, /):
 
 @op(kind="map", rule=rules.floating, ggml="SIN", ufunc=np.sin)
 def sin(input, /):
-    """Sine of radians."""
+    """Compute the sine of an angle in radians."""
     return np.sin(input)
 
 
 @op(kind="map", rule=rules.floating, ggml="COS", ufunc=np.cos)
 def cos(input, /):
-    """Cosine of radians."""
+    """Compute the cosine of an angle in radians."""
     return np.cos(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.tan, domain=(-1.5, 1.5))
 def tan(input, /):
-    """Tangent of radians."""
+    """Compute the tangent of an angle in radians."""
     return np.sin(input) / np.cos(input)
 
 
 @op(kind="map", rule=rules.floating, ggml="UNARY_TANH", ufunc=np.tanh)
 def tanh(input, /):
-    """Hyperbolic tangent."""
+    """Compute the hyperbolic tangent."""
     return np.tanh(input)
 
 
 @op(kind="map", rule=rules.floating)
 def erf(input, /):
-    """The error function."""
+    """Compute the error function."""
     return _erf(input)
 
 
@@ -326,55 +326,55 @@ def erf(input, /):
 
 @op(kind="map", rule=rules.comparison, operators=("eq",), ufunc=np.equal)
 def eq(input, other, /):
-    """input == other."""
+    """Compare: input == other."""
     return input == other
 
 
 @op(kind="map", rule=rules.comparison, operators=("ne",), ufunc=np.not_equal, aliases=("not_equal",))
 def ne(input, other, /):
-    """input != other."""
+    """Compare: input != other."""
     return input != other
 
 
 @op(kind="map", rule=rules.comparison, operators=("lt",), ufunc=np.less, aliases=("less",))
 def lt(input, other, /):
-    """input < other."""
+    """Compare: input < other."""
     return input < other
 
 
 @op(kind="map", rule=rules.comparison, operators=("le",), ufunc=np.less_equal, aliases=("less_equal",))
 def le(input, other, /):
-    """input <= other."""
+    """Compare: input <= other."""
     return input <= other
 
 
 @op(kind="map", rule=rules.comparison, operators=("gt",), ufunc=np.greater, aliases=("greater",))
 def gt(input, other, /):
-    """input > other."""
+    """Compare: input > other."""
     return input > other
 
 
 @op(kind="map", rule=rules.comparison, operators=("ge",), ufunc=np.greater_equal, aliases=("greater_equal",))
 def ge(input, other, /):
-    """input >= other."""
+    """Compare: input >= other."""
     return input >= other
 
 
 @op(kind="map", rule=rules.predicate, ufunc=np.isnan)
 def isnan(input, /):
-    """Whether input is NaN."""
+    """Return True where input is NaN."""
     return np.isnan(input)
 
 
 @op(kind="map", rule=rules.predicate, ufunc=np.isinf)
 def isinf(input, /):
-    """Whether input is plus or minus infinity."""
+    """Return True where input is plus or minus infinity."""
     return np.isinf(input)
 
 
 @op(kind="map", rule=rules.predicate, ufunc=np.isfinite)
 def isfinite(input, /):
-    """Whether input is neither infinite nor NaN."""
+    """Return True where input is neither infinite nor NaN."""
     return np.isfinite(input)
 
 
@@ -383,61 +383,61 @@ def isfinite(input, /):
 
 @op(kind="map", rule=rules.logical, ufunc=np.logical_and)
 def logical_and(input, other, /):
-    """Both are true (not zero)."""
+    """Return True where both elements are true (not zero)."""
     return input & other
 
 
 @op(kind="map", rule=rules.logical, ufunc=np.logical_or)
 def logical_or(input, other, /):
-    """Either is true."""
+    """Return True where either element is true."""
     return input | other
 
 
 @op(kind="map", rule=rules.logical, ufunc=np.logical_xor)
 def logical_xor(input, other, /):
-    """Exactly one is true."""
+    """Return True where exactly one element is true."""
     return input ^ other
 
 
 @op(kind="map", rule=rules.logical, ufunc=np.logical_not)
 def logical_not(input, /):
-    """input is false (zero)."""
+    """Return True where input is false (zero)."""
     return ~input
 
 
 @op(kind="map", rule=rules.bitwise, operators=("and",), ufunc=np.bitwise_and)
 def bitwise_and(input, other, /):
-    """input & other."""
+    """Return the bitwise input & other."""
     return input & other
 
 
 @op(kind="map", rule=rules.bitwise, operators=("or",), ufunc=np.bitwise_or)
 def bitwise_or(input, other, /):
-    """input | other."""
+    """Return the bitwise input | other."""
     return input | other
 
 
 @op(kind="map", rule=rules.bitwise, operators=("xor",), ufunc=np.bitwise_xor)
 def bitwise_xor(input, other, /):
-    """input ^ other."""
+    """Return the bitwise input ^ other."""
     return input ^ other
 
 
 @op(kind="map", rule=rules.bitwise, operators=("invert",), ufunc=np.invert)
 def bitwise_not(input, /):
-    """~input."""
+    """Return the bitwise complement, ~input."""
     return ~input
 
 
 @op(kind="map", rule=rules.bitwise, operators=("lshift",), ufunc=np.left_shift, domain=(0, 7))
 def bitwise_left_shift(input, other, /):
-    """input << other."""
+    """Shift bits to the left: input << other."""
     return input << other
 
 
 @op(kind="map", rule=rules.bitwise, operators=("rshift",), ufunc=np.right_shift, domain=(0, 7))
 def bitwise_right_shift(input, other, /):
-    """input >> other; the sign is kept."""
+    """Shift bits to the right: input >> other. The sign is kept."""
     return input >> other
 
 
@@ -446,23 +446,23 @@ def bitwise_right_shift(input, other, /):
 
 @op(kind="map", rule=rules.select, public=False)
 def where_op(condition, input, other, /):
-    """input where condition, else other."""
+    """Select input where condition is true, else other."""
     return np.where(condition, input, other)
 
 
 @op(kind="map", rule=rules.conversion, ggml="CPY", public=False, converts=True)
 def convert(input, /, dtype):
-    """input as another dtype; floats to integers truncate toward zero."""
+    """Convert input to another dtype. Floats become integers by truncation toward zero."""
     return input
 
 
 @op(kind="map", rule=rules.creation, ggml="FILL", public=False)
 def fill(value, /, shape, dtype):
-    """A tensor of one number."""
+    """Return a tensor in which every element is the same number."""
     return value
 
 
-# --- division with rounding: integers by NumPy, since a zero divisor must be an error and not a trap
+# --- division with rounding: by NumPy, because an integer zero divisor must raise an error instead of a trap
 
 
 def _require_no_zero(input: np.ndarray, other: np.ndarray) -> None:
@@ -472,17 +472,17 @@ def _require_no_zero(input: np.ndarray, other: np.ndarray) -> None:
 
 @op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide, in_place=True)
 def floor_divide(input, other, /):
-    """The quotient rounded down, also of infinite numbers. Integers by zero raise ZeroDivisionError when it runs."""
+    """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
     _require_no_zero(input, other)
     if input.dtype.kind != "f":
         return np.floor_divide(input, other)
-    infinite = np.isinf(input) | np.isinf(other)  # for which NumPy and PyTorch give NaN or -1
+    infinite = np.isinf(input) | np.isinf(other)  # NumPy and PyTorch return NaN or -1 for these.
     return np.where(infinite, np.floor(input / other), np.floor_divide(input, other))
 
 
 @op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder, in_place=True)
 def remainder(input, other, /):
-    """What floor division leaves; has the sign of the divisor, as a zero that of input."""
+    """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
     _require_no_zero(input, other)
     if input.dtype.kind != "f":
         return np.remainder(input, other)
@@ -492,6 +492,6 @@ def remainder(input, other, /):
 
 @op(kind="data", rule=rules.numeric, ufunc=np.fmod, in_place=True)
 def fmod(input, other, /):
-    """What division rounded toward zero leaves; has the sign of input."""
+    """Return the remainder of division rounded toward zero, with the sign of input."""
     _require_no_zero(input, other)
     return np.fmod(input, other)

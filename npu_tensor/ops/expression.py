@@ -1,8 +1,8 @@
-"""The scalar expression language: one meaning, read by every code generator.
+"""The scalar expression language, which every code generator reads.
 
-The body of an element-wise or row-wise op is ordinary NumPy code. Called with arrays it is the reference;
-called with `Symbol`s it records the same formula into a `ProgramBuilder`, whose result is a `Program`: a flat list of
-instructions in SSA form that the CPU emitter, the NPU kernel generator and the cost model read.
+The body of an element-wise or row-wise op is ordinary NumPy code. Called with arrays, it is the reference. Called with
+`Symbol`s, it records the same formula in a `ProgramBuilder`, which returns a `Program`: a flat list of instructions in
+SSA form, read by the CPU emitter, the NPU kernel generator and the cost model.
 
     builder = ProgramBuilder()
     x = builder.load(0, "float32")
@@ -23,10 +23,10 @@ __all__ = ["Instruction", "Parameter", "Program", "ProgramBuilder", "Symbol", "a
 
 
 class Parameter:
-    """A number that an op was called with, as alpha or eps, and so a constant that a kernel may take at run time.
+    """A number passed to an op, such as alpha or eps: a constant that a kernel may take at run time.
 
-    It is a float or an int like any other. What is computed from it is a Parameter too; what it decides, by a
-    comparison, is structure.
+    It behaves as a float or an int. Numbers computed from it are Parameters too; the outcome of a comparison is part of
+    the structure.
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class _IntParameter(Parameter, int):
 
 
 def as_parameter(value: Any) -> Any:
-    """A float or int as a Parameter; anything else as it is."""
+    """Convert a float or int to a Parameter; return anything else unchanged."""
     kind = {float: _FloatParameter, int: _IntParameter}.get(type(value))
     return value if kind is None else kind(value)
 
@@ -59,9 +59,12 @@ _install_parameter_arithmetic()
 class Instruction(NamedTuple):
     """One step of a program.
 
-    `operands` are indices of earlier instructions; `dtype` names the register type of the result (float32,
-    float64, int8, int16, int32, int64, uint8 or bool); `value` is the number of a constant, a Parameter where an
-    attribute of an op gave it, or the operand slot of a load or scalar.
+    Attributes:
+        primitive: Name of the primitive.
+        operands: Indices of earlier instructions.
+        dtype: Register type of the result: float32, float64, int8, int16, int32, int64, uint8 or bool.
+        value: Number of a constant, which is a Parameter if it comes from an attribute of an op, or operand slot of a
+            load or scalar.
     """
 
     primitive: str
@@ -71,29 +74,29 @@ class Instruction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Instructions in topological order and the indices of those that are stored. Hashable."""
+    """Instructions in topological order and the indices of the stored results. Hashable."""
 
     instructions: tuple[Instruction, ...]
     outputs: tuple[int, ...]
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """The constants as text, for keys: programs that differ in the sign of a zero are equal."""
+        """Constants as text, for keys: programs that differ only in the sign of a zero compare equal."""
         return tuple(repr(step.value) for step in self.instructions if step.primitive == "constant")
 
 
 class ProgramBuilder:
-    """Collects instructions, sharing equal ones, so that joining two formulas costs only what is new."""
+    """Collector of instructions that shares equal ones between formulas."""
 
     def __init__(self) -> None:
         self._instructions: list[Instruction] = []
         self._index: dict[Instruction, int] = {}
-        self._parameters: list[Any] = []  # what the keys in _index are the ids of
+        self._parameters: list[Any] = []  # Keeps the objects alive whose ids are keys in _index.
 
     def emit(self, primitive: str, operands: Sequence[Symbol] = (), dtype: str = "", value: Any = None) -> Symbol:
-        """Append an instruction, or return the equal one that is there already.
+        """Append an instruction, or return an equal existing one.
 
-        `dtype` may be left out where PRIMITIVES says how the result follows from the operands.
+        `dtype` may be omitted if PRIMITIVES defines how it follows from the operands.
         """
         if not dtype:
             result = PRIMITIVES[primitive].result
@@ -103,10 +106,10 @@ class ProgramBuilder:
             return folded
         instruction = Instruction(primitive, tuple(operand.index for operand in operands), dtype, value)
         key = instruction
-        if isinstance(value, Parameter):  # that others have its value by chance must not make it another structure
+        if isinstance(value, Parameter):  # Parameters that are equal by chance stay distinct, so structure is stable.
             self._parameters.append(value)
             key = instruction._replace(value=id(value))
-        elif primitive == "constant":  # 0.0 == -0.0 and nan != nan: the text tells them apart
+        elif primitive == "constant":  # Text distinguishes 0.0 from -0.0 and equates NaNs.
             key = instruction._replace(value=repr(value))
         index = self._index.get(key)
         if index is None:
@@ -117,8 +120,8 @@ class ProgramBuilder:
     def _fold(self, primitive: str, operands: Sequence[Symbol], dtype: str) -> Symbol | None:
         if primitive == "cast" and operands[0].dtype == dtype:
             return operands[0]
-        # Transcendental functions stay: the compiled polynomial and the host's libm may differ in the last bit, and a
-        # folded constant must equal the value computed per element.
+        # Transcendental functions are not folded: the compiled polynomial and the host's libm may differ in the last
+        # bit, and a folded constant must equal the value computed per element.
         description = PRIMITIVES[primitive]
         if not description.folds or dtype not in ("float32", "float64", "bool"):
             return None
@@ -132,15 +135,15 @@ class ProgramBuilder:
         return self.constant(as_parameter(result) if is_parameter else result, dtype)
 
     def load(self, slot: int, dtype: str) -> Symbol:
-        """The element of tensor operand `slot`, as a register of type `dtype`."""
+        """Load the element of tensor operand `slot` as a register of type `dtype`."""
         return self.emit("load", (), dtype, slot)
 
     def scalar(self, slot: int, dtype: str) -> Symbol:
-        """The run-time number in operand `slot`."""
+        """Load the run-time number in operand `slot`."""
         return self.emit("scalar", (), dtype, slot)
 
     def constant(self, value: float, dtype: str) -> Symbol:
-        """A compile-time number."""
+        """Emit a compile-time number."""
         if dtype == "bool":
             value = bool(value)
         else:
@@ -152,16 +155,16 @@ class ProgramBuilder:
         return self.emit("constant", (), dtype, value)
 
     def is_constant(self, symbol: Symbol) -> bool:
-        """Whether it is a compile-time number."""
+        """Return True if a symbol is a compile-time number."""
         return self._instructions[symbol.index].primitive == "constant"
 
     def before(self, symbol: Symbol, primitive: str) -> Symbol:
-        """The operand of `symbol` if that is the unary `primitive`, else `symbol`."""
+        """Return the operand of `symbol` if that is the unary `primitive`, else `symbol`."""
         own, operands, _, _ = self._instructions[symbol.index]
         return Symbol(self, operands[0], self._instructions[operands[0]].dtype) if own == primitive else symbol
 
     def program(self, outputs: Sequence[Symbol]) -> Program:
-        """The instructions that `outputs` need, renumbered, and nothing else."""
+        """Return the instructions that `outputs` need, renumbered."""
         needed: set[int] = set()
         stack = [output.index for output in outputs]
         while stack:
@@ -181,7 +184,7 @@ class ProgramBuilder:
 
 
 class Symbol:
-    """A value in a `ProgramBuilder`, with NumPy's operators and ufuncs, that records instead of computing."""
+    """A value in a `ProgramBuilder` whose operators and ufuncs record instructions instead of computing."""
 
     __slots__ = ("builder", "dtype", "index")
     __hash__ = None  # type: ignore[assignment]  # == records a comparison
@@ -198,7 +201,7 @@ class Symbol:
         raise TypeError("an op's body branches on its operands; use np.where instead of if")
 
     def astype(self, dtype: str) -> Symbol:
-        """Value conversion to another register type."""
+        """Convert to another register type."""
         return self.builder.emit("cast", (self,), dtype)
 
     def _apply(self, primitive: str, *others: Any, reverse: bool = False) -> Symbol:
@@ -231,7 +234,7 @@ class Symbol:
 
 
 def _install_operators() -> None:
-    """Give Symbol the Python operators, one loop instead of thirty methods."""
+    """Define the Python operators of Symbol in a loop instead of thirty methods."""
     binary = {
         "add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
         "and": "and", "or": "or", "xor": "xor", "lshift": "shift_left", "rshift": "shift_right",
@@ -253,7 +256,7 @@ def _emit(primitive: str) -> Callable[..., Symbol]:
 
 
 def _rounding(primitive: str) -> Callable[[Symbol], Symbol]:
-    """Rounding an integer or a bool is the identity, as in NumPy."""
+    """Return a function that rounds floats and returns integers and bools unchanged, as in NumPy."""
     return lambda x: x.builder.emit(primitive, (x,)) if x.dtype.startswith("float") else x
 
 

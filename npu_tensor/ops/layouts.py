@@ -1,4 +1,4 @@
-"""Iteration domains and layouts with fewer dimensions, or with others."""
+"""Iteration domains and layouts with merged or split dimensions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ __all__ = ["factored", "joined", "merged", "reshaped"]
 def merged(
     extents: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Extents of an iteration domain, and strides of every operand over them, without what needs no dimension.
+    """Merge dimensions of an iteration domain.
 
-    That is an extent of 1, and a dimension whose every step is in all operands as long as its inner neighbour.
+    Drops extents of 1, and joins a dimension with its inner neighbour if in all operands its stride is the length of
+    the neighbour.
+
+    Args:
+        extents: Extents of the domain.
+        strides: Strides of each operand over the domain.
+
+    Returns:
+        The new extents, and the strides of each operand over them.
     """
     shape: list[int] = []
     steps: list[tuple[int, ...]] = []
@@ -33,15 +41,16 @@ def merged(
 
 
 def joined(layout: Layout) -> Layout:
-    """The same elements in the same order with as few dimensions as possible, one at least."""
+    """Return the same elements in the same order with as few dimensions as possible, at least one."""
     shape, (strides,) = merged(layout.shape, [layout.strides])
     return Layout(shape, strides, layout.offset) if shape else Layout((1,), (1,), layout.offset)
 
 
 def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
-    """Strides of the new shape over the same memory, or None where elements would have to move.
+    """Return the layout of a new shape over the same memory, or None if elements would have to move.
 
-    Splits both shapes into the smallest groups of dimensions with equal products; a group needs evenly spaced memory.
+    Splits both shapes into the smallest groups of dimensions with equal products. Each group needs evenly spaced
+    memory.
     """
     if math.prod(shape) == 0:
         return Layout(shape, contiguous_strides(shape), layout.offset)
@@ -75,9 +84,10 @@ def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
 
 
 def factored(layout: Layout, shape: Sequence[int]) -> list[Layout]:
-    """A layout for each extent of `shape`, over neighbouring dimensions of `layout`, whose product the extent is.
+    """Split a layout into one layout per extent of `shape`.
 
-    They have as few dimensions as possible; the offset is left out.
+    Each covers neighbouring dimensions of `layout` whose product is the extent, in as few dimensions as possible, and
+    has no offset.
     """
     dims = iter([pair for pair in zip(layout.shape, layout.strides, strict=True) if pair[0] != 1])
     parts = []

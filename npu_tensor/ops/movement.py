@@ -1,6 +1,6 @@
-"""Shape and position: views read the same memory in another way, the rest moves elements by NumPy.
+"""Ops on shape and position: views of the same memory, and ops by which NumPy moves elements.
 
-The views are closed under composition; every other shape function of the frontend is made of them.
+Views are closed under composition; every other shape function of the frontend is composed of them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from npu_tensor.spec import Spec, broadcast_shapes
 def _bits_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x, dtype = require_tensor(operands[0]), as_dtype(attributes["dtype"])
     if x.dtype.is_quantized or dtype.is_quantized:
-        raise DTypeError(f"the blocks of {(x.dtype if x.dtype.is_quantized else dtype).name} are no single elements")
+        quantized = x.dtype if x.dtype.is_quantized else dtype
+        raise DTypeError(f"{quantized.name} stores blocks, which cannot be read as single elements")
     if x.dtype.itemsize == dtype.itemsize:
         return Resolution(Spec.of(x.shape, dtype), (None,), {"dtype": dtype.name})
     nbytes = x.shape[-1] * x.dtype.itemsize if x.shape else x.dtype.itemsize
     if not x.shape or nbytes % dtype.itemsize:
-        raise ShapeError(f"{nbytes} bytes along the last dimension of {list(x.shape)} are no {dtype.name} elements")
+        raise ShapeError(f"{nbytes} bytes along the last dimension of {list(x.shape)} do not divide into {dtype.name}")
     return Resolution(Spec.of((*x.shape[:-1], nbytes // dtype.itemsize), dtype), (None,), {"dtype": dtype.name})
 
 
 @op(kind="data", rule=_bits_rule, public=False, computes=False)
 def bits_as(input, /, dtype: str):
-    """The bits of the elements as those of another dtype, of which the last dimension has more or fewer elements."""
+    """Reinterpret the bits of the elements as another dtype; the last dimension grows or shrinks accordingly."""
     return np.asarray(input, order="C").view(as_dtype(dtype).numpy)
 
 
@@ -45,7 +46,7 @@ def bits_as(input, /, dtype: str):
 
 
 def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """`shape` with its one -1 filled in."""
+    """Return `shape` with its one -1 replaced by the remaining extent."""
     extents = list(rules.integer_extents(shape))
     if extents.count(-1) > 1 or any(extent < -1 for extent in extents):
         raise ShapeError(f"shape {extents} may have one -1 and no other negative extent")
@@ -63,7 +64,7 @@ def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> 
     x = require_tensor(operands[0])
     shape = _resolve_shape(x, attributes["shape"])
     if x.dtype.is_quantized and shape[-1:] != x.shape[-1:]:
-        raise ShapeError(f"rows of {x.dtype.name} cannot be cut or joined: dequantize() makes float32 of them")
+        raise ShapeError(f"rows of {x.dtype.name} cannot be split or joined; convert them with dequantize()")
     return Resolution(Spec.of(shape, x.dtype), (None,), {"shape": shape})
 
 
@@ -73,7 +74,7 @@ def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
 
 @op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout, quantized=True)
 def reshape(input, /, *shape: int):
-    """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
+    """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
     return np.reshape(input, shape)
 
 
@@ -91,7 +92,7 @@ def _permute_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
 
 @op(kind="view", rule=_permute_rule, ggml="PERMUTE", layout=_permute_layout)
 def permute(input, /, *dims: int):
-    """Dimensions in another order."""
+    """Reorder the dimensions."""
     return np.transpose(input, dims)
 
 
@@ -123,7 +124,7 @@ def _expand_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str,
 
 @op(kind="view", rule=_expand_rule, ggml="REPEAT", layout=_expand_layout)
 def expand(input, /, *shape: int):
-    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is.
+    """Repeat dimensions of extent 1 to the given extents without copying; -1 keeps an extent.
 
     >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)
     """
@@ -148,7 +149,7 @@ def _slice_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, 
 
 @op(kind="view", rule=_slice_rule, ggml="VIEW", layout=_slice_layout, public=False)
 def slice_(input, /, bounds):
-    """range(start, stop, step) of every dimension; steps may be negative, bounds are resolved."""
+    """Select range(start, stop, step) in every dimension; steps may be negative, bounds are resolved."""
     return input[_slices(bounds)]
 
 
@@ -172,7 +173,7 @@ def _select_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str,
 
 @op(kind="view", rule=_select_rule, ggml="VIEW", layout=_select_layout)
 def select(input, /, dim: int, index: int):
-    """The slice at `index` along dim, without it.
+    """Return the slice at `index` along dim, without that dimension.
 
     >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)
     """
@@ -200,7 +201,7 @@ def _diagonal_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[st
 
 @op(kind="view", rule=_diagonal_rule, layout=_diagonal_layout)
 def diagonal(input, /, offset: int = 0, dim1: int = 0, dim2: int = 1):
-    """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+    """Return the elements (i, i + offset) of dimensions dim1 and dim2 as the last dimension."""
     return np.diagonal(input, offset, dim1, dim2)
 
 
@@ -220,12 +221,12 @@ def _windows_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
 
 @op(kind="view", rule=_windows_rule, ggml="VIEW", layout=_windows_layout, public=False)
 def windows(input, /, dim: int, count: int, size: int, step: int, gap: int):
-    """`count` windows along dim, each `step` after the last; their `size` elements, `gap` apart, are a new last dim."""
+    """Cut `count` windows along dim, `step` apart; their `size` elements, `gap` apart, are a new last dimension."""
     every_window = np.lib.stride_tricks.sliding_window_view(input, gap * (size - 1) + 1, dim)[..., ::gap]
     return np.moveaxis(np.moveaxis(every_window, dim, 0)[::step][:count], 0, dim)
 
 
-# --- elements that move
+# --- ops that move elements
 
 
 def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -237,14 +238,14 @@ def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any
 
 @op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, updates=True)
 def write_strided(input, value, offset, /, strides: tuple[int, ...], add: bool = False):
-    """input with value stored, or added, at `offset` of its elements in row-major order, with the given strides.
+    """Store or add value in input, from element `offset` in row-major order, with the given strides.
 
-    Places may coincide where values are added.
+    Positions may coincide if values are added.
     """
     if value.size:
         if add and 0 in strides[-1:]:
             value = value.sum(-1, dtype=value.dtype, keepdims=True)
-        # reshape gives a view, as the operand is contiguous. The view begins at the first element of value.
+        # reshape returns a view because the operand is contiguous. The view begins at the first element of value.
         part = input.reshape(-1)[int(offset) :]
         steps = [stride * input.itemsize for stride in strides]
         place = np.lib.stride_tricks.as_strided(part, value.shape, steps)
@@ -268,7 +269,7 @@ def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
         if len(tensor.shape) != len(first) or any(
             a != b for axis, (a, b) in enumerate(zip(first, tensor.shape, strict=True)) if axis != dim
         ):
-            raise ShapeError(f"shapes differ in another dimension than {dim}")
+            raise ShapeError(f"shapes differ in a dimension other than {dim}")
     total = sum(tensor.shape[dim] for tensor in tensors)
     if any(tensor.dtype is not tensors[0].dtype for tensor in tensors):
         raise DTypeError("all tensors must have one dtype")
@@ -278,7 +279,7 @@ def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 
 @op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False, computes=False)
 def concat_op(*tensors, dim: int = 0):
-    """Tensors of one dtype joined along dim."""
+    """Join tensors of one dtype along dim."""
     return np.concatenate(tensors, axis=dim)
 
 
@@ -303,7 +304,7 @@ def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
 
 
 def _crop(extent: int, before: int, after: int) -> slice:
-    """What negative widths leave of a dimension."""
+    """Return the part of a dimension that negative widths keep."""
     return slice(max(-before, 0), extent + min(after, 0))
 
 
@@ -316,8 +317,8 @@ def _replicated(extent: int, before: int, after: int) -> np.ndarray:
     return np.arange(-before, extent + after).clip(0, extent - 1)
 
 
-def _around(extent: int, before: int, after: int) -> np.ndarray:
-    """Only what is left goes round, whereas what is cut off is still replicated and reflected; as in PyTorch."""
+def _circular(extent: int, before: int, after: int) -> np.ndarray:
+    """Wrap around the cropped part; the other modes also read cropped elements, as in PyTorch."""
     places = np.arange(extent)[_crop(extent, before, after)]
     return places[np.arange(-max(before, 0), places.size + max(after, 0)) % max(places.size, 1)]
 
@@ -326,20 +327,20 @@ _PAD_MODES: dict[str, Any] = {
     "constant": None,
     "reflect": _reflected,
     "replicate": _replicated,
-    "circular": _around,
+    "circular": _circular,
 }
-"""By mode, where in a dimension the elements of the padded one come from."""
+"""Functions that return the source index of each element of a padded dimension, by mode."""
 
 
 def padded_places(mode: str, extent: int, before: int, after: int) -> np.ndarray:
-    """Where in a dimension the elements of the padded one come from, for every mode but "constant"."""
+    """Return the source index of each element of a padded dimension, for every mode but "constant"."""
     places: np.ndarray = _PAD_MODES[mode](extent, before, after)
     return places
 
 
 @op(kind="data", rule=_pad_rule, ggml="PAD", public=False, computes=False)
 def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
-    """input with (before, after) elements added to every dimension; negative widths crop."""
+    """Add (before, after) elements to every dimension of input; negative widths crop."""
     if mode == "constant":
         crop = tuple(_crop(extent, *width) for extent, width in zip(input.shape, widths, strict=True))
         added = [(max(before, 0), max(after, 0)) for before, after in widths]
@@ -359,13 +360,13 @@ def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) ->
 
 @op(kind="data", rule=_triangle_rule, ggml="TRI", computes=False, in_place=True)
 def tril(input, /, diagonal: int = 0):
-    """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
+    """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
     return np.tril(input, diagonal)
 
 
 @op(kind="data", rule=_triangle_rule, computes=False, in_place=True)
 def triu(input, /, diagonal: int = 0):
-    """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
+    """Keep the elements of the last two dimensions on and above the diagonal; the others become zero."""
     return np.triu(input, diagonal)
 
 
@@ -377,7 +378,7 @@ def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> 
 
 @op(kind="data", rule=_argsort_rule, ggml="ARGSORT")
 def argsort(input, /, dim: int = -1, descending: bool = False, stable: bool = False):
-    """Indices that sort along dim, always stable; NaN counts as the largest."""
+    """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
     if not input.ndim:
         return np.zeros((), np.int64)
     if not descending:
@@ -398,7 +399,7 @@ def _top_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
 
 @op(kind="data", rule=_top_rule, ggml="TOP_K", public=False)
 def top_indices(input, /, k: int, dim: int, largest: bool):
-    """Where the k largest (or smallest) elements along dim are, in order; NaN counts as the largest."""
+    """Return the indices of the k largest (or smallest) elements along dim, in order; NaN counts as the largest."""
     if not input.ndim or not k:
         return np.zeros([*input.shape[:dim], k, *input.shape[dim + 1 :]] if input.ndim else (), np.int64)
     extent = input.shape[dim]
@@ -420,7 +421,7 @@ def _search_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 
 @op(kind="data", rule=_search_rule, public=False)
 def search_places(sequence, values, /, right: bool = False):
-    """Binary search in the ascending rows of `sequence`, which has one dimension or the leading ones of `values`."""
+    """Search the ascending rows of `sequence`, which has one dimension or the leading dimensions of `values`."""
     side: Any = "right" if right else "left"
     if sequence.ndim == 1:
         return np.searchsorted(sequence, values, side)
@@ -440,7 +441,7 @@ def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
     if index.ndim != x.ndim:
         raise ShapeError("index must have as many dimensions as input")
     if any(i > e for axis, (i, e) in enumerate(zip(index.shape, x.shape, strict=True)) if axis != dim):
-        raise ShapeError(f"index is larger than input in another dimension than {dim}")
+        raise ShapeError(f"index is larger than input in a dimension other than {dim}")
     return Resolution(Spec.of(index.shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
@@ -456,9 +457,9 @@ def _index_along(call: Call) -> Iterator[tuple[int, int, int]]:
 
 @op(kind="data", rule=_gather_rule, public=False, computes=False, indices=_index_along)
 def gather_along(input, index, /, dim: int, name: str = "index", caller: str = ""):
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for other dimensions.
 
-    Errors call the index `name`, and are those of the function `caller` if there is one.
+    Errors use `name` for the index and `caller`, if it is not empty, for the function.
     """
     _check_range(index, input.shape[dim], name)
     crop = tuple(slice(None) if axis == dim else slice(extent) for axis, extent in enumerate(index.shape))
@@ -470,16 +471,16 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     rules.index_dtype(index.dtype)
     dim = dimension(attributes["dim"], x.ndim)
     if x.dtype.is_quantized and dim == x.ndim - 1:
-        raise DimensionError(f"single elements cannot be taken out of the blocks of {x.dtype.name}")
+        raise DimensionError(f"single elements cannot be taken from the blocks of {x.dtype.name}")
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
     return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
 @op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True, indices=_index_along)
 def take_op(input, index, /, dim: int, name: str = "index", caller: str = ""):
-    """Slices of input along dim, one per element of index, whose shape takes the place of dim.
+    """Return slices of input along dim, one per element of index; the shape of index replaces dim.
 
-    Errors as those of gather_along.
+    `name` and `caller` are those of gather_along.
     """
     _check_range(index, input.shape[dim], name)
     return np.take(input, index, axis=dim)
@@ -501,7 +502,7 @@ def _leading_indices(call: Call) -> Iterator[tuple[int, int, int]]:
 
 @op(kind="data", rule=_index_rule, public=False, computes=False, indices=_leading_indices)
 def take_points(*tensors):
-    """tensors[0][tensors[1], tensors[2], ...]: integer tensors index the leading dimensions together."""
+    """Return tensors[0][tensors[1], tensors[2], ...]: integer tensors index the leading dimensions together."""
     input, *indices = tensors
     for index, extent in zip(indices, input.shape, strict=False):
         _check_range(index, extent, lowest=-extent)
@@ -534,14 +535,19 @@ def put_op(
     wrap: bool = True,
     reduce: str = "",
 ):
-    """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
+    """Store tensors[1] in tensors[0] at the elements that tensors[2:] index.
 
-    The value has the dimensions of the indices first, then those of the part that are not in `dims`. Negative indices
-    count from the end if `wrap`, and are out of range otherwise. reduce: name of the NumPy function, such as "add", of
-    the element that is there and the value, as often as a place is named; "" stores the value.
+    Args:
+        tensors: Destination, value, and one index per entry of `dims`. The value has the dimensions of the indices
+            first, then the remaining dimensions of the indexed part.
+        bounds: Range of each dimension of the destination that the indices refer to.
+        dims: Indexed dimensions.
+        wrap: Negative indices count from the end; otherwise they are out of range.
+        reduce: Name of the NumPy function, such as "add", that combines an element with each value stored there;
+            "" replaces the element.
     """
     input, value, *indices = tensors
-    inside: tuple[Any, ...] = (..., *_slices(bounds))  # the ellipsis keeps an array, not a scalar, at no dimensions
+    inside: tuple[Any, ...] = (..., *_slices(bounds))  # With the ellipsis, zero dimensions give an array, not a scalar.
     part = input[inside]
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
     for index, extent in zip(indices, front.shape, strict=False):
@@ -554,7 +560,7 @@ def put_op(
 
 
 def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
-    """Resolved bounds as slices; a stop before the first element is written None."""
+    """Convert resolved bounds to slices; a stop before the first element becomes None."""
     return tuple(slice(start, stop if stop >= 0 else None, step) for start, stop, step in bounds)
 
 
@@ -563,52 +569,52 @@ def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
 
 @op(kind="data", rule=rules.sequence, ggml="ARANGE", public=False)
 def arange_from(start, step, /, shape, dtype):
-    """start + i * step."""
+    """Return start + i * step."""
     return start + np.arange(shape[0]) * step
 
 
 @op(kind="data", rule=rules.sequence, public=False)
 def linspace_between(start, end, /, shape, dtype):
-    """Evenly spaced numbers from start to end, both included."""
+    """Return evenly spaced numbers from start to end, both included."""
     return np.linspace(float(start), float(end), shape[0])
 
 
 @op(kind="data", rule=rules.creation, public=False)
 def eye_matrix(one, /, shape, dtype):
-    """Ones on the diagonal."""
+    """Return a matrix with ones on the diagonal."""
     return np.eye(*shape)
 
 
 @op(kind="data", rule=rules.sequence, public=False)
 def random_uniform(seed, /, shape, dtype):
-    """Uniform on [0, 1), from a Philox stream of `seed`."""
+    """Draw uniform numbers from [0, 1), from the Philox stream of `seed`."""
     drawn = _stream(seed).random(shape, np.float32 if dtype.itemsize <= 4 else np.float64)
-    # 1 must not be reached by rounding: keep as many bits as the significand has.
+    # Rounding must not reach 1: keep as many bits as the significand has.
     steps = {"bfloat16": 256, "float16": 2048}.get(dtype.name)
     return np.floor(drawn * steps) / steps if steps else drawn
 
 
 @op(kind="data", rule=rules.sequence, public=False)
 def random_normal(seed, /, shape, dtype):
-    """Standard normal, from a Philox stream of `seed`."""
+    """Draw standard normal numbers from the Philox stream of `seed`."""
     return _stream(seed).standard_normal(shape, np.float32 if dtype.itemsize <= 4 else np.float64)
 
 
 @op(kind="data", rule=rules.sequence, public=False)
 def random_integers(seed, low, high, /, shape, dtype):
-    """Uniform integers on [low, high), from a Philox stream of `seed`."""
+    """Draw uniform integers from [low, high), from the Philox stream of `seed`."""
     return _stream(seed).integers(int(low), int(high), shape)
 
 
 @op(kind="data", rule=rules.sequence, public=False)
 def random_poisson(seed, rate, /, shape, dtype):
-    """Poisson numbers of these rates, from a Philox stream of `seed`."""
+    """Draw Poisson numbers of the given rates from the Philox stream of `seed`."""
     return _stream(seed).poisson(rate.astype(np.float64), shape)
 
 
 @op(kind="data", rule=rules.sequence, public=False)
 def random_binomial(seed, count, probability, /, shape, dtype):
-    """Binomial numbers of these counts and probabilities, from a Philox stream of `seed`."""
+    """Draw binomial numbers of the given counts and probabilities from the Philox stream of `seed`."""
     return _stream(seed).binomial(count.astype(np.int64), probability.astype(np.float64), shape)
 
 

@@ -1,15 +1,16 @@
-"""The scalar primitives of the expression language: all that is known of one on every target stands in its entry.
+"""The scalar primitives of the expression language. An entry holds everything that is independent of the target.
 
-A new primitive is an entry here and code for the targets that have it: LLVM IR in `runtime/cpu/primitive_ir.py`, C++
-for the cores in `kernels/include/nt` with its cycles in `kernels/codegen/cycles.py`. What a target has no code for, it
-refuses.
+A new primitive is an entry here and code for its targets: LLVM IR in `runtime/cpu/primitive_ir.py`, C++ for the cores
+in `kernels/include/nt` with its cycles in `kernels/codegen/cycles.py`. A target refuses primitives that it has no code
+for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -20,29 +21,32 @@ __all__ = ["PRIMITIVES", "Bounds", "Primitive"]
 Array = np.ndarray[Any, Any]
 
 Bounds = tuple[int, int]
-"""The smallest and the largest value of an integer."""
+"""Smallest and largest value of an integer."""
 
 
 def _special(*operands: Any) -> Any:
     raise TypeError("the value of this primitive does not follow from its operands alone")
 
 
-class Primitive(NamedTuple):
-    """What holds for a primitive on every target.
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """Properties of a primitive on every target.
 
-    arity: number of operands.
-    function: its meaning in NumPy, rows along the last axis, if that follows from the operands.
-    result: register type: "same" as the first operand (all operands agree), "bool", "position" (int64, an index into a
-        row) or "explicit".
-    flops: floating-point operations per element of the CPU's polynomial, for predicted times only.
-    reduces: whether it reduces a row to one element.
-    folds: whether it is computed when the program is recorded, if all operands are constants.
-    inexact: whether a target may compute a float result with fewer or more correct digits.
-    error: what becomes of a small relative error of float operands. It "grows" in general, is "kept", is kept of
-        operands that are not "negative", or makes a "step". "chosen": the result is one of the operands, except for
-        its sign.
-    sign: whether the result is never negative, for operands that are not negative or for all.
-    bounds: of an integer result, from those of the operands and the length of the row; None if they are not known.
+    Attributes:
+        arity: Number of operands.
+        function: Meaning in NumPy, with rows along the last axis, if the value follows from the operands.
+        result: Register type of the result: "same" as the first operand (all operands agree), "bool", "position"
+            (int64, an index into a row) or "explicit".
+        flops: Floating-point operations per element of the CPU's polynomial, for predicted times only.
+        reduces: True if it reduces a row to one element.
+        folds: True if it is computed when the program is recorded and all operands are constants.
+        inexact: True if a target may compute a float result with fewer or more correct digits.
+        error: Effect on a small relative error of float operands: it "grows", is "kept", is "kept of nonnegative"
+            operands only, or becomes a "step". "chosen": the result is one of the operands, except for its sign.
+        sign: "nonnegative" if the result is never negative, "nonnegative of nonnegative" if that holds for operands
+            that are not negative.
+        bounds: Function from the bounds of the operands and the length of the row to those of an integer result; None
+            if they are unknown.
     """
 
     arity: int
@@ -57,11 +61,11 @@ class Primitive(NamedTuple):
     bounds: Callable[[Sequence[Bounds], int], Bounds] | None = None
 
 
-# --- meanings that are not one function of NumPy
+# --- meanings that NumPy has no single function for
 
 
 def _shift(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    """Shifts by the width or more give 0, or the sign for a signed right shift, instead of C's undefined result."""
+    """Shift by the width or more to 0, or to the sign for a signed right shift, instead of C's undefined result."""
 
     def shift(value: Array, count: Array) -> Array:
         bits = value.dtype.itemsize * 8
@@ -85,7 +89,7 @@ def _rounded(dtype: Any) -> Callable[[Array], Array]:
 
 
 def _sum(x: Array) -> Array:
-    # NumPy sums pairwise; float64 keeps the reference independent of the order in which a device adds.
+    # NumPy sums pairwise. float64 makes the reference independent of the order in which a device adds.
     wide = np.float64 if x.dtype.kind == "f" else x.dtype
     return np.sum(x, axis=-1, keepdims=True, dtype=wide).astype(x.dtype)
 
@@ -125,7 +129,7 @@ def _prod_bounds(operands: Sequence[Bounds], length: int) -> Bounds:
 
 
 def _within(power: int, factor: int = 1) -> Callable[[Sequence[Bounds], int], Bounds]:
-    """Up to a multiple of a power of the largest magnitude, with either sign."""
+    """Return bounds of plus and minus factor * magnitude ** power, for the largest magnitude of the operands."""
 
     def bounds(operands: Sequence[Bounds], length: int) -> Bounds:
         most = factor * _largest(operands) ** power
@@ -167,7 +171,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     "scalar": Primitive(0, _special, "explicit", 0),
     "constant": Primitive(0, _special, "explicit", 0),
     "index": Primitive(0, _special, "position", 0),
-    # A cast is a step where its result is an integer.
+    # A cast is a step if its result is an integer.
     "cast": Primitive(1, _special, "explicit", error="step", bounds=_hull),
     "round_bfloat16": Primitive(1, _rounded(bfloat16.numpy), error="kept"),
     "round_float16": Primitive(1, _rounded(np.float16), error="kept"),
@@ -196,7 +200,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     "log": _inexact(np.log, 20),
     "log1p": _inexact(np.log1p, 24, error="kept of nonnegative", sign="nonnegative of nonnegative"),
     "log2": _inexact(np.log2, 22),
-    "log10": _inexact(_in_float64(np.log10), 23),  # NumPy's of float32 is not exact for powers of ten.
+    "log10": _inexact(_in_float64(np.log10), 23),  # NumPy's float32 version is not exact for powers of ten.
     "sin": _inexact(np.sin, 24),
     "cos": _inexact(np.cos, 24),
     "tanh": _inexact(np.tanh, 20, error="kept"),

@@ -1,8 +1,8 @@
-"""Weights in ggml's blocks of quantized numbers: what the blocks mean, how they are made, products with them.
+"""Weights in ggml's blocks of quantized numbers: decoding, quantization and products.
 
-A block has 32 or 256 consecutive elements of a row: small integers, the codes, and their scales. Reference bodies read
-an array of blocks, whose records `npu_tensor.dtypes` declares. The layouts are those of ggml-common.h, the meaning that
-of ggml-quants.c (https://github.com/ggml-org/ggml).
+A block has 32 or 256 consecutive elements of a row: small integers, called codes, and their scales. Reference bodies
+read an array of blocks, whose records `npu_tensor.dtypes` declares. The layouts follow ggml-common.h, the meanings
+ggml-quants.c (https://github.com/ggml-org/ggml).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from npu_tensor.spec import Spec
 __all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "dequantize", "linear_quantized", "quantize"]
 
 Array = Any
-"""Of NumPy."""
+"""NumPy array."""
 
 IQ4_NL_VALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 MXFP4_VALUES: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-"""Twice the numbers of the format E2M1; the scales are half as large."""
+"""Numbers of the format E2M1, doubled. The scales are halved instead."""
 
 
-# --- what blocks mean: (blocks,) records -> (blocks, elements) of float32
+# --- decoding: (blocks,) records -> (blocks, elements) of float32
 
 
 def _wide(numbers: Array) -> Array:
@@ -41,7 +41,7 @@ def _per_block(numbers: Array) -> Array:
 
 
 def _nibbles(packed: Array, run: int = 16) -> Array:
-    """Of each run of bytes, the low halves and then the high ones."""
+    """Unpack each run of bytes into its low nibbles followed by its high nibbles."""
     count, nbytes = packed.shape
     runs = packed.reshape(count, nbytes // run, 1, run)
     return np.concatenate([runs & 15, runs >> 4], axis=2).reshape(count, 2 * nbytes)
@@ -64,7 +64,10 @@ def _scaled(blocks: Array, codes: Array) -> Array:
 
 
 def _scales_and_minima(scales: Array) -> tuple[Array, Array]:
-    """Eight of 6 bits each: four in the low bits of four bytes, four in halves of bytes and the high bits of those."""
+    """Unpack eight 6-bit scales and eight minima.
+
+    Four of each are the low 6 bits of four bytes; the others are nibbles, with the high bits of those bytes on top.
+    """
     low, high, mixed = np.split(scales, 3, axis=-1)
 
     def eight(first: Array, rest: Array) -> Array:
@@ -74,7 +77,7 @@ def _scales_and_minima(scales: Array) -> tuple[Array, Array]:
 
 
 def _with_minima(blocks: Array, codes: Array) -> Array:
-    """d * scale * code - dmin * minimum, of groups of 32."""
+    """Compute d * scale * code - dmin * minimum in groups of 32."""
     scales, minima = _scales_and_minima(blocks["scales"])
     scale = (_per_block(blocks["d"]) * _wide(scales))[..., None]
     minimum = (_per_block(blocks["dmin"]) * _wide(minima))[..., None]
@@ -101,7 +104,7 @@ def _mxfp4(blocks: Array) -> Array:
     return bits.view(np.float32)[..., None] * _wide(np.array(MXFP4_VALUES))[_nibbles(blocks["qs"])]
 
 
-_MEANING: Final[dict[str, Callable[[Array], Array]]] = {
+_DECODERS: Final[dict[str, Callable[[Array], Array]]] = {
     "q4_0": lambda blocks: _scaled(blocks, _signed(_nibbles(blocks["qs"]), 8)),
     "q4_1": lambda blocks: _scaled(blocks, _nibbles(blocks["qs"])) + _per_block(blocks["m"]),
     "q5_0": lambda blocks: _scaled(blocks, _signed(_five_bits(blocks), 16)),
@@ -115,7 +118,7 @@ _MEANING: Final[dict[str, Callable[[Array], Array]]] = {
 }
 
 
-# --- how blocks are made: (blocks, 32) of float32 -> (blocks,) records
+# --- quantization: (blocks, 32) of float32 -> (blocks,) records
 
 
 def _inverse(scales: Array) -> Array:
@@ -123,7 +126,7 @@ def _inverse(scales: Array) -> Array:
 
 
 def _largest(rows: Array) -> Array:
-    """The element of each row that is largest without its sign."""
+    """Return the element of largest magnitude in each row."""
     return np.take_along_axis(rows, np.abs(rows).argmax(axis=-1, keepdims=True), axis=-1)
 
 
@@ -138,7 +141,7 @@ def _packed(dtype: DType, codes: Array, **fields: Array) -> Array:
 
 
 def _quantize_symmetric(dtype: DType, rows: Array, most: int) -> Array:
-    """Codes around (most + 1) / 2, so that the largest element has code 0."""
+    """Quantize around the code (most + 1) / 2, so that the element of largest magnitude has code 0."""
     zero = (most + 1) // 2
     scales = _largest(rows) / np.float32(-zero)
     codes = np.minimum((rows * _inverse(scales) + np.float32(zero + 0.5)).astype(np.int32), most).astype(np.uint8)
@@ -146,7 +149,7 @@ def _quantize_symmetric(dtype: DType, rows: Array, most: int) -> Array:
 
 
 def _quantize_between(dtype: DType, rows: Array, most: int) -> Array:
-    """Codes from the smallest element on."""
+    """Quantize with the smallest element as code 0."""
     smallest = rows.min(axis=-1, keepdims=True)
     scales = (rows.max(axis=-1, keepdims=True) - smallest) / np.float32(most)
     codes = ((rows - smallest) * _inverse(scales) + np.float32(0.5)).astype(np.int32)
@@ -154,7 +157,7 @@ def _quantize_between(dtype: DType, rows: Array, most: int) -> Array:
 
 
 def _rounded_away(numbers: Array) -> Array:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return np.trunc(numbers + np.copysign(np.float32(0.5), numbers))
 
 
@@ -187,13 +190,13 @@ _dequantize_rule.dtypes = "quantized"  # type: ignore[attr-defined]
 
 @op(kind="data", rule=_dequantize_rule, quantized=True)
 def dequantize(input, /):
-    """The numbers that a quantized tensor stands for, as float32.
+    """Convert a quantized tensor to float32.
 
     >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()
     """
     *lead, blocks = input.shape
     dtype = as_dtype(input.dtype)
-    return _MEANING[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)
+    return _DECODERS[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)
 
 
 def _quantize_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -211,7 +214,9 @@ _quantize_rule.dtypes = "floats"  # type: ignore[attr-defined]
 
 @op(kind="data", rule=_quantize_rule, quantized=True)
 def quantize(input, /, dtype):
-    """input as q8_0, q4_0, q4_1, q5_0 or q5_1: each 32 elements of a row with a common scale, rounded as ggml does.
+    """Convert input to q8_0, q4_0, q4_1, q5_0 or q5_1.
+
+    Each 32 elements of a row share a scale. Rounding is that of ggml.
 
     >>> nt.quantize(nt.ones(2, 32), "q8_0").dtype
     """
@@ -235,17 +240,16 @@ _linear_rule.dtypes = "float32 or bfloat16, and quantized"  # type: ignore[attr-
 
 @op(kind="data", rule=_linear_rule, public=False, quantized=True)
 def linear_quantized(input, weight, /, exact: bool = False):
-    """input @ weight.T, (..., out features), in the dtype of input; sums are float32.
+    """Return input @ weight.T, (..., out features), in the dtype of input; sums are float32.
 
-    Unless exact, input is rounded to 8 bits as ggml rounds it for weights of that type: with one scale for each 32 or
-    256 elements of a row.
+    Unless exact, input is first rounded to 8 bits as in ggml, with one scale for each 32 or 256 elements of a row.
     """
     x = input if exact else _rounded(input, as_dtype(weight.dtype).block)
     return x @ dequantize.op.body(weight).T
 
 
 def _rounded(x: Array, block: int) -> Array:
-    """What is left of the numbers in rows after ggml's Q8_0 and Q8_1 (blocks of 32) or Q8_K (of 256)."""
+    """Round rows as ggml's Q8_0 and Q8_1 (blocks of 32) or Q8_K (blocks of 256) do."""
     rows = x.reshape(-1, block)
     scales = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127)
     stored = scales.astype(np.float16).astype(np.float32) if block == 32 else scales

@@ -23,116 +23,116 @@ from npu_tensor.ops.rows import (
 
 @op(kind="row", rule=rules.reduction("sum"), ggml="SUM_ROWS, SUM")
 def sum_(input, /, dim=None, keepdim: bool = False, *, dtype=None):
-    """Sum over dim (None = all); integers give int64. float32 partial sums."""
+    """Sum over dim (None = all). Integers give int64; partial sums of floats are float32."""
     return row_sum(input)
 
 
 @op(kind="row", rule=rules.reduction("float"), ggml="MEAN")
 def mean(input, /, dim=None, keepdim: bool = False, *, dtype=None):
-    """Arithmetic mean over dim (None = all)."""
+    """Compute the arithmetic mean over dim (None = all)."""
     return row_mean(input)
 
 
 @op(kind="row", rule=rules.reduction("sum"))
 def prod(input, /, dim=None, keepdim: bool = False, *, dtype=None):
-    """Product over dim (None = all); integers give int64."""
+    """Multiply the elements over dim (None = all); integers give int64."""
     return row_prod(input)
 
 
 @op(kind="row", rule=rules.reduction("same"))
 def amax(input, /, dim=(), keepdim: bool = False):
-    """Largest element over dim (empty = all); NaN wins."""
+    """Return the largest element over dim (empty = all); NaN wins."""
     return cast(row_max(cast(input, "uint8")), "bool") if input.dtype == "bool" else row_max(input)
 
 
 @op(kind="row", rule=rules.reduction("same"))
 def amin(input, /, dim=(), keepdim: bool = False):
-    """Smallest element over dim (empty = all); NaN wins."""
+    """Return the smallest element over dim (empty = all); NaN wins."""
     return cast(row_min(cast(input, "uint8")), "bool") if input.dtype == "bool" else row_min(input)
 
 
 @op(kind="row", rule=rules.reduction("int64"), ggml="ARGMAX")
 def argmax(input, /, dim=None, keepdim: bool = False):
-    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+    """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
 
-    GGML's ARGMAX takes the last of equal elements, and begins anew behind a NaN.
+    GGML's ARGMAX takes the last of equal elements, and starts again after a NaN.
     """
     return row_argmax(input)
 
 
 @op(kind="row", rule=rules.reduction("int64"))
 def argmin(input, /, dim=None, keepdim: bool = False):
-    """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+    """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
     return row_argmin(input)
 
 
 @op(kind="row", rule=rules.reduction("bool"))
 def any_(input, /, dim=None, keepdim: bool = False):
-    """Whether some element over dim is true (not zero)."""
+    """Return True if any element over dim is true (not zero)."""
     return cast(row_max(cast(input, "uint8")), "bool")
 
 
 @op(kind="row", rule=rules.reduction("bool"))
 def all_(input, /, dim=None, keepdim: bool = False):
-    """Whether every element over dim is true (not zero)."""
+    """Return True if every element over dim is true (not zero)."""
     return cast(row_min(cast(input, "uint8")), "bool")
 
 
 @op(kind="row", rule=rules.reduction("float"), public=False)
 def var_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
-    """Variance over dim (None = all): sum of squared deviations / max(0, n - correction)."""
+    """Compute the variance over dim (None = all): sum of squared deviations / max(0, n - correction)."""
     deviation = input - row_mean(input)
     return row_sum(deviation * deviation) / np.maximum(row_length(input) - correction, 0)
 
 
 @op(kind="row", rule=rules.reduction("float"), public=False)
 def std_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
-    """Standard deviation over dim: sqrt(var)."""
+    """Compute the standard deviation over dim, sqrt(var)."""
     deviation = input - row_mean(input)
     return np.sqrt(row_sum(deviation * deviation) / np.maximum(row_length(input) - correction, 0))
 
 
 def _finite_max(x):
-    """Row maximum, or 0 where it is infinite, so that x - max is never inf - inf."""
+    """Return the row maximum, or 0 where it is infinite, so that x - max is never inf - inf."""
     largest = row_max(x)
     return np.where(abs(largest) == math.inf, np.minimum(abs(largest), 0), largest)
 
 
 @op(kind="row", rule=rules.reduction("floating"))
 def logsumexp(input, /, dim, keepdim: bool = False):
-    """log(sum(exp(input))) over dim, without overflow."""
+    """Compute log(sum(exp(input))) over dim without overflow."""
     largest = _finite_max(input)
     return np.log(row_sum(np.exp(input - largest))) + largest
 
 
 @op(kind="row", rule=rules.rowwise, ggml="SOFT_MAX")
 def softmax(input, /, dim: int, dtype=None):
-    """exp(input) / sum(exp(input)) over dim, without overflow."""
+    """Compute exp(input) / sum(exp(input)) over dim without overflow."""
     e = np.exp(input - row_max(input))
     return e * (1 / row_sum(e))
 
 
 @op(kind="row", rule=rules.rowwise)
 def log_softmax(input, /, dim: int, dtype=None):
-    """log(softmax(input)) over dim, without overflow."""
+    """Compute log(softmax(input)) over dim without overflow."""
     shifted = input - row_max(input)
     return shifted - np.log(row_sum(np.exp(shifted)))
 
 
 @op(kind="row", rule=rules.rowwise, ggml="NORM")
 def norm_rows(input, /, dim, eps: float = 1e-5):
-    """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
+    """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
     deviation = input - row_mean(input)
     return deviation * (1 / np.sqrt(row_mean(deviation * deviation) + eps))
 
 
 @op(kind="row", rule=rules.rowwise, ggml="RMS_NORM")
 def rms_norm_rows(input, /, dim, eps: float = 1e-5):
-    """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
+    """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
     return input * (1 / np.sqrt(row_mean(input * input) + eps))
 
 
 @op(kind="row", rule=rules.rowwise, ggml="L2_NORM")
 def l2_norm(input, /, dim=-1, eps: float = 1e-12):
-    """input / max(sqrt(sum(input^2)), eps) over dim."""
+    """Return input / max(sqrt(sum(input^2)), eps) over dim."""
     return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))

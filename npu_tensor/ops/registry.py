@@ -1,13 +1,13 @@
-"""The registry: `@op` makes one function all that the package knows of an op, and gives back what records it.
+"""The registry of ops. `@op` turns one function into a declaration and returns the function that records the op.
 
     @op(kind="map", rule=rules.floating, ggml="SILU")
     def silu(input, /):
-        '''x * sigmoid(x).'''
+        '''Return x * sigmoid(x).'''
         return input / (1 + np.exp(-input))
 
-Positional-only parameters are tensors (or Python numbers); all others are attributes, with PyTorch's names and
-defaults. The body is the reference meaning. `silu(x)` and `x.silu()` record the op; `silu.op` is its declaration.
-Everything else in the package is a loop over `OPS`, the declarations, and `PUBLIC`, the names that users have.
+Positional-only parameters are tensors (or Python numbers). All others are attributes, with PyTorch's names and
+defaults. The body defines the reference meaning. `silu(x)` and `x.silu()` record the op; `silu.op` is its declaration.
+The rest of the package iterates over `OPS`, the declarations, and `PUBLIC`, the public names.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = [
     "methods",
     "on_publish",
     "op",
-    "operators",
     "publish",
+    "publish_operator",
     "reserve",
 ]
 
@@ -52,7 +52,15 @@ class Recorder(Protocol[P]):
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """What `npu_tensor.<name>` and `Tensor.<name>` are; None where there is no such function or method."""
+    """Function `npu_tensor.<name>` and method `Tensor.<name>` of a public name.
+
+    Attributes:
+        function: Public function, or None.
+        method: Method of Tensor, or None.
+        op: The op that it records, unless it is composed of several.
+        ggml: GGML's names.
+        in_place: True if there is also a method <name>_ that writes to its tensor.
+    """
 
     function: Callable[..., Any] | None
     method: Callable[..., Any] | None
@@ -62,13 +70,13 @@ class Public:
 
 
 OPS: Final[dict[str, Op]] = {}
-"""The declared ops by name."""
+"""Declared ops by name."""
 
 UFUNCS: Final[dict[np.ufunc, Callable[..., Any]]] = {}
-"""What NumPy's functions of arrays do with a Tensor among their operands."""
+"""Recorders by the NumPy function that calls them when a Tensor is among its operands."""
 
 PUBLIC: Final[dict[str, Public]] = {}
-"""What users call, by name; an entry with other names is there under each."""
+"""Public entries by name. An entry with aliases appears under each name."""
 
 _installers: Final[list[Callable[[str, Public], None]]] = []
 _reserved_functions: Final[set[str]] = set()
@@ -76,30 +84,30 @@ _reserved_methods: Final[set[str]] = set()
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """The public functions by name."""
+    """Return the public functions by name."""
     return {name: entry.function for name, entry in PUBLIC.items() if entry.function is not None}
 
 
 def methods() -> dict[str, Callable[..., Any]]:
-    """The methods of Tensor that are in the registry, by name."""
+    """Return the methods of Tensor in the registry by name."""
     return {name: entry.method for name, entry in PUBLIC.items() if entry.method is not None}
 
 
 def on_publish(install: Callable[[str, Public], None]) -> None:
-    """Call `install` with the name and the entry of all that is public, and of what is published later."""
+    """Call `install` with the name and entry of everything that is public now or is published later."""
     _installers.append(install)
     for name, entry in [*PUBLIC.items()]:
         install(name, entry)
 
 
 def reserve(functions: Iterable[str], methods: Iterable[str]) -> None:
-    """Names that nothing may be published by from now on: what the package and Tensor have besides the registry."""
+    """Refuse to publish these names from now on: the package and Tensor define them outside the registry."""
     _reserved_functions.update(functions)
     _reserved_methods.update(methods)
 
 
 def _refuse_taken(names: Iterable[str], function: bool, method: bool) -> None:
-    """ValueError if there is a function, or a method, of one of the names."""
+    """Raise ValueError if a function or method of one of the names exists."""
     for name in names:
         other = PUBLIC.get(name)
         if function and (name in _reserved_functions or (other and other.function)):
@@ -109,10 +117,14 @@ def _refuse_taken(names: Iterable[str], function: bool, method: bool) -> None:
 
 
 def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
-    """Make a function or a method public, or both. ValueError, and nothing is, if one of the names is taken."""
+    """Make a function, a method or both public.
+
+    Raises:
+        ValueError: A name is taken or given twice. Nothing is published then.
+    """
     names = (name, *aliases)
     if len({*names}) < len(names):
-        raise ValueError(f"{name}: a name is given twice, {', '.join(names)}")
+        raise ValueError(f"{name}: a name appears twice in {', '.join(names)}")
     _refuse_taken(names, entry.function is not None, entry.method is not None)
     if entry.in_place:
         _refuse_taken([f"{each}_" for each in names], function=False, method=True)
@@ -125,37 +137,54 @@ def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
             install(each, whole)
 
 
-def op(**declaration: Any) -> Callable[[Callable[P, Any]], Recorder[P]]:
-    """Declare an op; see the module's text and `Op`. Returns the function that records it."""
+def op(
+    *,
+    operators: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    in_place: bool | None = None,
+    **declaration: Any,
+) -> Callable[[Callable[P, Any]], Recorder[P]]:
+    """Declare an op and publish the function that records it.
+
+    Args:
+        operators: Python operators of the op, such as "add".
+        aliases: Further public names.
+        in_place: Add a method <name>_ that writes to its tensor. By default, every public map op has one.
+        declaration: Further arguments of `Op`.
+
+    Returns:
+        Decorator of the op's body that returns the recording function.
+    """
 
     def decorate(body: Callable[P, Any]) -> Recorder[P]:
         declared = Op(body, **declaration)
         if declared.name in OPS:
             raise ValueError(f"op {declared.name} is declared twice")
         if declared.ufunc in UFUNCS:
-            raise ValueError(f"op {declared.name}: numpy.{declared.ufunc.__name__} is that of another op")
-        _refuse_taken([f"__{name}__" for name in declared.operators], function=False, method=True)
+            raise ValueError(f"op {declared.name}: numpy.{declared.ufunc.__name__} belongs to another op")
+        _refuse_taken([f"__{name}__" for name in operators], function=False, method=True)
         record = recorder(declared)
         declared.record = record
         if declared.public:
             method = record if declared.operands else None
-            publish(declared.name, Public(record, method, declared, declared.ggml, declared.in_place), declared.aliases)
+            writes = declared.kind == "map" if in_place is None else in_place
+            publish(declared.name, Public(record, method, declared, declared.ggml, writes), aliases)
         OPS[declared.name] = declared
         if declared.ufunc is not None:
             UFUNCS[declared.ufunc] = record
-        for name in declared.operators:
+        for name in operators:
             forward = operator_recorder(declared, f"__{name}__")
             if len(declared.operands) == 1 or declared.rule is comparison:
                 publish(f"__{name}__", Public(None, forward, declared))
             else:
-                operators(name, forward, operator_recorder(declared, f"__r{name}__", reflected=True))
+                publish_operator(name, forward, operator_recorder(declared, f"__r{name}__", reflected=True))
         return cast(Recorder[P], record)
 
     return decorate
 
 
-def operators(name: str, forward: Callable[..., Any], reflected: Callable[..., Any]) -> None:
-    """Publish `x + y`, its form for the right operand, and `x += y`."""
+def publish_operator(name: str, forward: Callable[..., Any], reflected: Callable[..., Any]) -> None:
+    """Publish `x + y`, its reflected form, and `x += y`."""
 
     def in_place(self: Tensor, other: Any) -> Any:
         result = forward(self, other)

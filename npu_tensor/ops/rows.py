@@ -1,7 +1,7 @@
 """Row reductions and special functions for op bodies: NumPy on arrays, instructions on `Symbol`s.
 
-In the body of a row-wise op the last axis is the row. A reduction keeps it with length one, so that its result
-combines with full rows by broadcasting: `x - row_mean(x)`.
+In the body of a row-wise op the last axis is the row. A reduction keeps this axis with length one, so that its result
+broadcasts against full rows: `x - row_mean(x)`.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ erf = _primitive("erf")
 
 
 def row_length(x: Any) -> Any:
-    """Elements of a row, as a number of x's type. A run-time value: one kernel serves every length."""
+    """Return the length of a row in x's type. It is a run-time value, so one kernel serves every length."""
     if isinstance(x, Symbol):
         return x.builder.scalar(ROW_LENGTH_SLOT, x.dtype)
     return x.dtype.type(x.shape[-1])
 
 
-# A slot number that no operand can have; the layout of a kernel's operands binds it to the row length.
 ROW_LENGTH_SLOT = -1
+"""Slot of the row length, a number that no operand can have. Kernels bind it from the layout of their operands."""
 
 
 def row_mean(x: Any) -> Any:
-    """Arithmetic mean of a row."""
+    """Compute the arithmetic mean of a row."""
     return row_sum(x) / row_length(x)
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """Value conversion inside a body; float to integer truncates toward zero."""
+    """Convert a value inside a body; float to integer truncates toward zero."""
     if isinstance(x, Symbol):
         return x.astype(dtype)
     return np.asarray(x).astype(dtype)
 
 
 def constant_like(x: Any, value: float) -> Any:
-    """`value` in the type of x, where the formula's first operand is a number."""
+    """Return a constant in the type of x, for formulas whose first operand is a number."""
     if isinstance(x, Symbol):
         return x.builder.constant(value, x.dtype)
     return x.dtype.type(value)

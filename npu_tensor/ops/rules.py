@@ -1,12 +1,13 @@
-"""Rules for shape and dtype: each serves many ops and is checked against NumPy and PyTorch by derived tests.
+"""Shape and dtype rules, each shared by many ops. Derived tests check them against NumPy and PyTorch.
 
 A rule takes the operands (specs or number types) and the attributes by name, and returns a Resolution or raises.
-`rule.dtypes` is what the op table prints.
+`rule.dtypes` is the text that the op table prints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from npu_tensor.dtypes import DType, as_dtype, bool_, default_dtype, float32, int32, int64, promote, uint8
@@ -50,12 +51,12 @@ def _dtypes(text: str) -> Callable[[Rule], Rule]:
 
 
 def broadcast_of(operands: Iterable[Operand]) -> tuple[int, ...]:
-    """The common shape of all tensors among the operands."""
+    """Broadcast the shapes of all tensors among the operands."""
     return broadcast_shapes(*(operand.shape for operand in operands if isinstance(operand, Spec)))
 
 
 def promoted(operands: Sequence[Operand]) -> DType:
-    """The promoted dtype of tensors and numbers."""
+    """Return the promoted dtype of tensors and numbers."""
     return promote(
         ((operand.dtype, operand.ndim) for operand in operands if isinstance(operand, Spec)),
         (operand for operand in operands if not isinstance(operand, Spec)),
@@ -63,17 +64,17 @@ def promoted(operands: Sequence[Operand]) -> DType:
 
 
 def dtype_of(operand: Operand) -> DType:
-    """The dtype of a tensor, or the one a bare number becomes."""
+    """Return the dtype of a tensor, or the default dtype of a Python number."""
     return operand.dtype if isinstance(operand, Spec) else default_dtype(operand)
 
 
 def unpacked(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """(2, 3) for what f(2, 3), f((2, 3)) and f([2, 3]) were given."""
+    """Return (2, 3) for the arguments of f(2, 3), f((2, 3)) and f([2, 3])."""
     return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
 
 
 def integer_extents(shape: Iterable[Any]) -> tuple[int, ...]:
-    """The extents as Python integers; TypeError for what is no integer."""
+    """Convert extents to Python integers. Raises TypeError for anything but integers."""
     shape = tuple(shape)
     for extent in shape:
         if isinstance(extent, bool) or not hasattr(extent, "__index__"):
@@ -82,7 +83,12 @@ def integer_extents(shape: Iterable[Any]) -> tuple[int, ...]:
 
 
 def dimension(dim: Any, ndim: int) -> int:
-    """`dim` counted from the front. A zero-dimensional tensor has the one dimension 0, as in PyTorch."""
+    """Return `dim` counted from the front. A zero-dimensional tensor has one dimension 0, as in PyTorch.
+
+    Raises:
+        TypeError: `dim` is not an integer.
+        DimensionError: `dim` is out of range.
+    """
     if type(dim) is int and -ndim <= dim < ndim:
         return dim % ndim
     if isinstance(dim, bool) or not hasattr(dim, "__index__"):
@@ -95,14 +101,18 @@ def dimension(dim: Any, ndim: int) -> int:
 
 
 def dimensions(dim: Any, ndim: int) -> tuple[int, ...]:
-    """Ascending dimensions meant by None (all), an integer or a sequence (empty = all)."""
+    """Return, in ascending order, the dimensions for None (all), an integer or a sequence (empty = all).
+
+    Raises:
+        ArgumentError: A dimension appears twice.
+    """
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
     if not isinstance(dim, (tuple, list)):
         dim = (dim,)
     dims = sorted(dimension(d, ndim) for d in dim)
     if len(set(dims)) != len(dims):
-        raise ArgumentError(f"dimensions {tuple(dim)} name one twice")
+        raise ArgumentError(f"a dimension appears twice in {tuple(dim)}")
     return tuple(dims) if ndim else ()
 
 
@@ -112,7 +122,7 @@ def _map(operands: Sequence[Operand], out: DType, register: str, attributes: Att
 
 
 def _require_whole_alpha(dtype: DType, attributes: Attributes) -> None:
-    """ArgumentError where integers would be multiplied by a float."""
+    """Raise ArgumentError if integers would be multiplied by a float."""
     alpha = attributes.get("alpha")
     if not dtype.is_floating_point and isinstance(alpha, float):
         raise ArgumentError(f"alpha must be an integer for operands of {dtype.name}, not {alpha}")
@@ -120,7 +130,7 @@ def _require_whole_alpha(dtype: DType, attributes: Attributes) -> None:
 
 @_dtypes("all")
 def arithmetic(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Promoted dtype in, the same out."""
+    """Resolve to the promoted dtype."""
     dtype = promoted(operands)
     _require_whole_alpha(dtype, attributes)
     return _map(operands, dtype, dtype.register, attributes)
@@ -128,7 +138,7 @@ def arithmetic(operands: tuple[Operand, ...], attributes: Attributes) -> Resolut
 
 @_dtypes("all but bool")
 def numeric(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """As arithmetic, for ops without a meaning on bool."""
+    """Resolve to the promoted dtype. Raises DTypeError for bool."""
     dtype = promoted(operands)
     if dtype is bool_:
         raise DTypeError("not defined for bool; use logical ops, or convert with .to(...)")
@@ -138,19 +148,19 @@ def numeric(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
 
 @_dtypes("all but bool")
 def limits(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """As numeric, between the attributes min_val and max_val."""
+    """Resolve as `numeric`, with the limits min_val and max_val."""
     low, high = attributes["min_val"], attributes["max_val"]
     if low > high:
         raise ArgumentError(f"min_val {low} is greater than max_val {high}")
     resolution = numeric(operands, attributes)
     if resolution.spec.dtype is uint8 and low < 0:
-        raise ArgumentError(f"uint8 has no negative limit such as {low}")
+        raise ArgumentError(f"min_val {low} is negative, which uint8 cannot hold")
     return resolution
 
 
 @_dtypes("all; integers become float32")
 def floating(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Float in, float out; integers and bool become float32."""
+    """Resolve to the promoted float dtype; integers and bool become the default float."""
     dtype = promoted(operands)
     if not dtype.is_floating_point:
         dtype = default_dtype(float)
@@ -159,26 +169,26 @@ def floating(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
 
 @_dtypes("all")
 def comparison(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Compared in the promoted dtype; bool out."""
+    """Resolve to bool, compared in the promoted dtype."""
     return _map(operands, bool_, promoted(operands).register, attributes)
 
 
 @_dtypes("all")
 def predicate(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """A property of a float; integers have their nearest float's; bool out."""
+    """Resolve to bool for a property of floats; integers are converted to float32."""
     dtype = promoted(operands)
     return _map(operands, bool_, dtype.register if dtype.is_floating_point else "float32", attributes)
 
 
 @_dtypes("all")
 def logical(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Truth values in, bool out."""
+    """Resolve to bool, from truth values."""
     return _map(operands, bool_, "bool", attributes)
 
 
 @_dtypes("integers and bool")
 def bitwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Integers or bool in, the promoted dtype out."""
+    """Resolve integers or bool to the promoted dtype. Raises DTypeError for floats."""
     dtype = promoted(operands)
     if dtype.is_floating_point:
         raise DTypeError(f"takes integers or bool, not {dtype.name}")
@@ -187,7 +197,7 @@ def bitwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
 
 @_dtypes("all")
 def select(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """A bool condition and two values of a promoted dtype."""
+    """Resolve a bool condition and two values to the promoted dtype of the values."""
     condition, *values = operands
     if dtype_of(condition) is not bool_:
         raise DTypeError(f"the condition must be bool, not {dtype_of(condition).name}")
@@ -197,7 +207,7 @@ def select(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
 
 @_dtypes("all")
 def conversion(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """To `dtype`; same shape."""
+    """Resolve to the attribute `dtype` and the same shape."""
     (operand,) = operands
     dtype = as_dtype(attributes["dtype"])
     return Resolution(
@@ -207,7 +217,7 @@ def conversion(operands: tuple[Operand, ...], attributes: Attributes) -> Resolut
 
 @_dtypes("all")
 def creation(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """From numbers: `shape` and `dtype` are attributes."""
+    """Resolve to the attributes `shape` and `dtype`, with numbers as operands."""
     dtype = as_dtype(attributes["dtype"])
     spec = Spec.of(attributes["shape"], dtype)
     return Resolution(spec, (dtype.register,) * len(operands), {**attributes, "dtype": dtype})
@@ -215,23 +225,25 @@ def creation(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
 
 @_dtypes("all")
 def sequence(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """As creation, with the numbers as they are: a step of 0.1 must not be rounded before it is multiplied."""
-    spec = creation(operands, attributes)
-    return spec._replace(registers=(None,) * len(operands))
+    """Resolve as `creation`, with unconverted numbers: a step of 0.1 must not be rounded before it is multiplied."""
+    return replace(creation(operands, attributes), registers=(None,) * len(operands))
 
 
 def require_tensor(operand: Operand) -> Spec:
+    """Return the spec of a tensor operand. Raises DTypeError for Python numbers."""
     if not isinstance(operand, Spec):
         raise DTypeError(f"takes a tensor, not a Python {operand.__name__}")
     return operand
 
 
 def reduction(result: str) -> Rule:
-    """Rule of an op that reduces `dim` (None = all).
+    """Make the rule of an op that reduces `dim` (None = all).
 
-    result: "same", "sum" (integers widen to int64), "float" (floats only), "floating" (integers become float32),
-    "int64" or "bool" (uint8 of uint8, as in PyTorch).
-    An attribute `dtype`, where declared, converts the input first.
+    If the op has an attribute `dtype`, the input is converted to it first.
+
+    Args:
+        result: Result dtype: "same", "sum" (integers widen to int64), "float" (floats only), "floating" (integers
+            become float32), "int64" or "bool" (uint8 of uint8, as in PyTorch).
     """
 
     @_dtypes("floats" if result == "float" else "all")
@@ -248,8 +260,7 @@ def reduction(result: str) -> Rule:
             dtype = float32
         if result == "float" and not dtype.is_floating_point:
             raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
-        truth = uint8 if dtype is uint8 else bool_
-        out = {"int64": int64, "bool": truth}.get(result, dtype)
+        out = {"int64": int64, "bool": uint8 if dtype is uint8 else bool_}.get(result, dtype)
         keep = bool(attributes["keepdim"])
         shape = tuple(1 if axis in dims else extent for axis, extent in enumerate(x.shape) if keep or axis not in dims)
         register = "bool" if result == "bool" else dtype.register
@@ -260,7 +271,7 @@ def reduction(result: str) -> Rule:
 
 @_dtypes("floats")
 def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Same shape out; `dim` is the row; all operands broadcast to the first."""
+    """Resolve to the shape of the first operand, to which the others broadcast; `dim` is the row."""
     x = require_tensor(operands[0])
     dtype = as_dtype(attributes["dtype"]) if attributes.get("dtype") is not None else promoted(operands)
     if not dtype.is_floating_point:
@@ -274,6 +285,6 @@ def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
 
 
 def index_dtype(dtype: DType) -> None:
-    """DTypeError unless `dtype` can index."""
+    """Raise DTypeError unless `dtype` can be used for indices."""
     if dtype not in (int32, int64):
         raise DTypeError(f"indices must be int32 or int64, not {dtype.name}")

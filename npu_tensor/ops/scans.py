@@ -1,4 +1,4 @@
-"""Scans: what has been added, multiplied or found up to each element along a dimension. NumPy computes them."""
+"""Scans: running sums, products and extremes along a dimension, computed by NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from npu_tensor.spec import Spec
 
 
 def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    """Same shape out, along one dimension, in the register type of the input."""
+    """Resolve a scan: same shape, one dimension, the register type of the input."""
     x = require_tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
     choice = attributes.get("dtype")
@@ -28,14 +28,14 @@ def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
 
 @op(kind="data", rule=_along_rule, ggml="CUMSUM", in_place=True)
 def cumsum(input, /, dim: int, *, dtype=None):
-    """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+    """Compute the running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
     wide = np.float64 if input.dtype.kind == "f" else input.dtype
     return np.cumsum(input, axis=dim, dtype=wide) if input.ndim else np.array(input)
 
 
 @op(kind="data", rule=_along_rule, in_place=True)
 def cumprod(input, /, dim: int, *, dtype=None):
-    """Running product along dim; integers give int64."""
+    """Compute the running product along dim; integers give int64."""
     return np.cumprod(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
 
 
@@ -47,7 +47,7 @@ def _float_scan_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) 
 
 @op(kind="data", rule=_float_scan_rule)
 def logcumsumexp(input, /, dim: int):
-    """Logarithm of the running sum of exp(input) along dim, without overflow."""
+    """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
     return np.logaddexp.accumulate(input.astype(np.float64), axis=dim) if input.ndim else np.array(input)
 
 
@@ -59,7 +59,7 @@ def _places_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 
 @op(kind="data", rule=_places_rule, public=False)
 def running_extreme(input, /, dim: int, largest: bool):
-    """Where the largest (or smallest) element up to each one along dim is: the latest of equal ones; NaN wins."""
+    """Return the index of the running maximum (or minimum) along dim: the latest of equal ones; NaN wins."""
     if not input.size or not input.ndim:
         return np.zeros(input.shape, np.int64)
     extreme = (np.maximum if largest else np.minimum).accumulate(input, axis=dim)

@@ -1,4 +1,4 @@
-"""Special functions of probability and statistics, signs of zero, and what floats are made of."""
+"""Special functions of probability and statistics, signs of zero, and parts of floats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from npu_tensor.spec import Spec
 
 
 def _polynomial(x, coefficients):
-    """The sum of coefficients[i] * x**i, by Horner's rule."""
+    """Evaluate the sum of coefficients[i] * x**i by Horner's rule."""
     result = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         result = result * x + coefficient
@@ -27,7 +27,7 @@ def _polynomial(x, coefficients):
 
 # --- the error function
 
-# erfc(z) * exp(z^2) * (2 + z) / 2 in powers of 4 / (2 + z) - 1, from the Chebyshev series of the function in 40 digits.
+# erfc(z) * exp(z^2) * (2 + z) / 2 in powers of 4 / (2 + z) - 1, from its Chebyshev series in 40 digits.
 _ERFCX = (
     0.5107913526210117, 0.3435803422069067, 0.13973604627794914, 0.01822111575329492, -0.010755330940908886,
     -0.0032395925295271534, 0.0015453059557186107, 0.0004186479710660508, -0.00033153601371393716,
@@ -39,20 +39,20 @@ _ERFCX = (
 
 
 def _erfc_of_positive(z):
-    z = np.minimum(z, 30)  # beyond which it is 0 in float64 as well
+    z = np.minimum(z, 30)  # erfc is 0 beyond, also in float64.
     y = 2 + z
     t = 2 / y
-    lost = np.where(z < 2, z - (y - 2), 2 - (y - z))  # by rounding y
-    coarse = np.rint(z * 128) * 0.0078125  # whose square is exact, so that exp gets all digits of z^2
+    lost = np.where(z < 2, z - (y - 2), 2 - (y - z))  # Rounding error of y.
+    coarse = np.rint(z * 128) * 0.0078125  # Its square is exact, so exp receives all digits of z^2.
     decay = np.exp(-coarse * coarse)
     decay = decay + decay * np.expm1((coarse - z) * (coarse + z))  # The second term is small, and so is its error.
     scaled = t * _polynomial(2 * t - 1, _ERFCX)
-    return decay * (scaled + lost * (2 * z * scaled - 2 / math.sqrt(math.pi)))  # the derivative of `scaled`
+    return decay * (scaled + lost * (2 * z * scaled - 2 / math.sqrt(math.pi)))  # Derivative of `scaled`.
 
 
 @op(kind="map", rule=rules.floating)
 def erfc(input, /):
-    """1 - erf(input), with all digits where that is small."""
+    """Compute 1 - erf(input), with full relative precision where it is small."""
     tail = _erfc_of_positive(abs(input))
     return np.where(input < 0, 2 - tail, np.where(input < 0.5, 1 - _erf(input), tail))
 
@@ -70,7 +70,10 @@ _FAR = (
 
 @op(kind="map", rule=rules.floating, domain=(-0.9, 0.9))
 def erfinv(input, /):
-    """x with erf(x) = input; infinite at -1 and 1, NaN beyond. Giles' approximation and a step of Halley's method."""
+    """Return x with erf(x) = input; infinite at -1 and 1, NaN beyond.
+
+    Computed by Giles' approximation and a step of Halley's method.
+    """
     magnitude = abs(input)
     w = -np.log((1 - magnitude) * (1 + magnitude))
     first = magnitude * np.where(w < 5, _polynomial(w - 2.5, _NEAR), _polynomial(np.sqrt(np.maximum(w, 5)) - 3, _FAR))
@@ -81,7 +84,7 @@ def erfinv(input, /):
     return np.where(input < 0, -result, result)
 
 
-# --- the gamma function by Stirling's series, whose terms reach the precision of float64 at 8, and of float32 at 4
+# --- the gamma function by Stirling's series, which reaches the precision of float64 at 8, and of float32 at 4
 
 _LOG_GAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12)
@@ -100,8 +103,8 @@ _LOG_GAMMA_AT_2 = (
 
 
 def _log_gamma(x, shift):
-    """Logarithm of |gamma(x)| for x >= -0.5."""
-    # Up to 3.5, by the series at 2, as Stirling's loses all digits near the zeros at 1 and 2. It needs |z| <= 0.65.
+    """Compute the logarithm of |gamma(x)| for x >= -0.5."""
+    # Up to 3.5, use the series at 2: Stirling's loses all digits near the zeros at 1 and 2. It needs |z| <= 0.65.
     z = np.where(x < 0.5, x, np.where(x < 1.35, x - 1, np.where(x < 2.5, x - 2, x - 3)))
     series = z * _polynomial(z, _LOG_GAMMA_AT_2 if shift == 8 else _LOG_GAMMA_AT_2[:18])
     near = np.where(x < 1.35, series - np.log1p(z), series)
@@ -121,7 +124,7 @@ def _log_gamma(x, shift):
 
 
 def _shifted(input):
-    """x = input or its reflection 1 - input; by how much it is moved if it is less than that; where it is then."""
+    """Return x (input or its reflection 1 - input), the shift, and x shifted where it is less than the shift."""
     shift = 8 if input.dtype == "float64" else 4
     x = np.where(input < -0.5, 1 - input, input)
     return x, shift, np.where(x < shift, x + shift, x)
@@ -129,19 +132,19 @@ def _shifted(input):
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 10.0))
 def lgamma(input, /):
-    """Natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
+    """Compute the natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
     x, shift, _ = _shifted(input)
     positive = _log_gamma(x, shift)
     part = input - np.rint(input)
     mirrored = math.log(math.pi) - np.log(abs(np.sin(math.pi * part))) - positive
-    mirrored = np.where(part == 0, math.inf, mirrored)  # also where `positive` overflows
+    mirrored = np.where(part == 0, math.inf, mirrored)  # Also where `positive` overflows.
     result = np.where(input < -0.5, mirrored, positive)
     return np.where(abs(input) == math.inf, math.inf, result)
 
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 10.0))
 def digamma(input, /):
-    """Derivative of lgamma; infinite at 0, NaN at negative integers."""
+    """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
     x, shift, y = _shifted(input)
     small = np.where(x < shift, x, 1)
     fractions = 1 / small
@@ -160,7 +163,7 @@ def digamma(input, /):
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 0.9))
 def logit(input, /, eps: float | None = None):
-    """log(input / (1 - input)), of input limited to [eps, 1 - eps] where eps is given."""
+    """Compute log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given."""
     if eps is not None:
         input = np.minimum(np.maximum(input, eps), 1 - eps)
     return np.log(input / (1 - input))
@@ -168,34 +171,34 @@ def logit(input, /, eps: float | None = None):
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 4.0))
 def xlogy(input, other, /):
-    """input * log(other); 0 where input is 0, unless other is NaN."""
+    """Compute input * log(other); 0 where input is 0, unless other is NaN."""
     return np.where(other != other, other, np.where(input == 0, 0, input * np.log(other)))
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.logaddexp2)
 def logaddexp2(input, other, /):
-    """log2(2^input + 2^other), without overflow."""
+    """Compute log2(2^input + 2^other) without overflow."""
     largest = np.maximum(input, other)
     apart = largest + np.log1p(np.exp(-abs(input - other) * math.log(2))) * (1 / math.log(2))
-    return np.where(input == other, input + 1, apart)  # which infinities may be
+    return np.where(input == other, input + 1, apart)  # Equal infinities have no difference.
 
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 0.9))
 def sinc(input, /):
-    """sin(pi * input) / (pi * input); 1 at 0."""
-    turned = input - 2 * np.rint(input * 0.5)  # by whole turns, so that all digits of the angle count
+    """Compute sin(pi * input) / (pi * input); 1 at 0."""
+    turned = input - 2 * np.rint(input * 0.5)  # Remove whole turns, so that all digits of the angle count.
     return np.where(input == 0, 1, np.sin(math.pi * turned) / (math.pi * input))
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.deg2rad)
 def deg2rad(input, /):
-    """Degrees as radians."""
+    """Convert degrees to radians."""
     return input * (math.pi / 180)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.rad2deg)
 def rad2deg(input, /):
-    """Radians as degrees."""
+    """Convert radians to degrees."""
     return input * (180 / math.pi)
 
 
@@ -203,26 +206,26 @@ def rad2deg(input, /):
 
 
 def _is_negative(x):
-    """Whether the sign is that of negative numbers, which -0 has too."""
+    """Return True where the sign is minus, also for -0."""
     return (x < 0) | ((x == 0) & (1 / x < 0))
 
 
 @op(kind="map", rule=rules.predicate, ufunc=np.signbit)
 def signbit(input, /):
-    """Whether the sign is minus, which -0.0 has too."""
+    """Return True where the sign is minus, also for -0.0."""
     return _is_negative(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.copysign)
 def copysign(input, other, /):
-    """The magnitude of input with the sign of other, which may be that of a zero."""
+    """Return the magnitude of input with the sign of other, also that of a zero."""
     magnitude = abs(input)
     return np.where(_is_negative(other), -magnitude, magnitude)
 
 
 @op(kind="map", rule=rules.numeric, ufunc=np.heaviside)
 def heaviside(input, values, /):
-    """0 where input < 0, 1 where input > 0, values where it is 0.
+    """Return 0 where input < 0, 1 where input > 0, and values where it is 0.
 
     >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)
     """
@@ -231,27 +234,27 @@ def heaviside(input, values, /):
 
 @op(kind="map", rule=rules.predicate)
 def isposinf(input, /):
-    """Whether input is plus infinity."""
+    """Return True where input is plus infinity."""
     return input == math.inf
 
 
 @op(kind="map", rule=rules.predicate)
 def isneginf(input, /):
-    """Whether input is minus infinity."""
+    """Return True where input is minus infinity."""
     return input == -math.inf
 
 
-# --- what numbers are made of
+# --- parts of numbers
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.ldexp)
 def ldexp(input, other, /):
-    """input * 2^other."""
+    """Return input * 2^other."""
     return input * np.power(constant_like(input, 2), other)
 
 
 def _stored(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    """Floats as they are stored: of 16 bits, neither neighbours nor exponents are those of float32."""
+    """Resolve to floats as stored: neighbours and exponents of 16-bit floats differ from those of float32."""
     dtype = rules.promoted(operands)
     if not dtype.is_floating_point:
         raise DTypeError(f"takes floats, not {dtype.name}")
@@ -261,23 +264,23 @@ def _stored(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolu
 
 @op(kind="data", rule=_stored, ufunc=np.nextafter, in_place=True)
 def nextafter(input, other, /):
-    """The next number after input toward other."""
+    """Return the next number after input toward other."""
     return np.nextafter(input, other)
 
 
 @op(kind="data", rule=_stored, public=False)
 def frexp_part(input, /, part: int, dtype: str | None = None):
-    """The fraction, from 0.5 to below 1 or 0, or the power of 2 that gives input with it: part 0 or 1 of np.frexp."""
+    """Return part 0 or 1 of np.frexp: the fraction, 0 or from 0.5 to below 1, or the exponent of 2."""
     return np.frexp(input.astype(np.float64))[part]
 
 
 @op(kind="data", rule=rules.bitwise, ufunc=np.gcd, in_place=True)
 def gcd(input, other, /):
-    """Greatest common divisor."""
+    """Compute the greatest common divisor."""
     return np.gcd(input, other)
 
 
 @op(kind="data", rule=rules.bitwise, ufunc=np.lcm, in_place=True)
 def lcm(input, other, /):
-    """Least common multiple."""
+    """Compute the least common multiple."""
     return abs(np.lcm(input, other))

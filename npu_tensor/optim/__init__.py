@@ -1,4 +1,4 @@
-"""Optimizers with PyTorch's names: SGD, Adam, AdamW, RMSprop; schedules of learning rates in `lr_scheduler`."""
+"""Optimizers with PyTorch's names: SGD, Adam, AdamW, RMSprop. Learning rate schedules are in `lr_scheduler`."""
 
 from npu_tensor.optim import lr_scheduler
 from npu_tensor.optim.optimizer import Optimizer

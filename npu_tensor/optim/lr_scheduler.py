@@ -1,4 +1,4 @@
-"""Schedules of learning rates. Most multiply the present rate, as PyTorch's do, so that several can be chained."""
+"""Learning rate schedules. Most multiply the current rate, as in PyTorch, so that several can be chained."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ __all__ = [
 
 
 class LRScheduler:
-    """Sets the learning rate of every group of an optimizer, now and after each `step`.
+    """Base of schedules, which set the learning rate of every group now and after each `step`.
 
     A subclass defines `get_lr`.
 
-    last_epoch: the number of steps so far; -1 begins, others go on with the `initial_lr` of the groups. base_lrs: the
-    rates of the groups when the first schedule began.
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        last_epoch: Steps so far. -1 starts a new schedule; other values continue with the `initial_lr` of the groups.
+
+    Attributes:
+        optimizer: Optimizer whose learning rates are set.
+        last_epoch: Steps so far.
+        base_lrs: Rates of the groups at the start of the first schedule.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -51,47 +57,56 @@ class LRScheduler:
         self._is_initial = False
 
     def get_lr(self) -> Sequence[float]:
-        """Return the learning rates of the groups after `last_epoch` steps."""
+        """Compute the learning rates of the groups after `last_epoch` steps."""
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr")
 
     def _first_lr(self) -> Sequence[float]:
-        """Return the rates with which the schedule begins, whatever the present ones are."""
+        """Return the initial rates of the schedule, independent of the current ones."""
         return self.get_lr()
 
     def get_last_lr(self) -> list[float]:
-        """Return the learning rates that this schedule has set last."""
+        """Return the learning rates that this schedule set last."""
         return self._last_lr
 
     def step(self) -> None:
-        """Go on to the next rates."""
+        """Advance to the next rates."""
         self._step_count += 1
         self.last_epoch += 1
         self._set(self.get_lr())
 
     def _restart(self) -> None:
-        """Go back to the first rates."""
+        """Return to the initial rates."""
         self.last_epoch = 0
         self._set(self._first_lr())
 
     def _set(self, rates: Sequence[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             _set_rate(group, rate)
-        self._last_lr = self._present()
+        self._last_lr = self._current()
 
-    def _present(self) -> list[float]:
+    def _current(self) -> list[float]:
         return [_plain(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs to go on from here. The rates are in the optimizer's state."""
+        """Return the state for `load_state_dict`. The rates are part of the optimizer's state."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state, of this class of schedule here or in PyTorch. Load that of the optimizer besides."""
+        """Load the state of a schedule of the same class, from npu_tensor or PyTorch.
+
+        The rates are loaded with the state of the optimizer.
+        """
         vars(self).update({name: value for name, value in state_dict.items() if name in self.state_dict()})
 
 
 class LambdaLR(LRScheduler):
-    """The first rate times a function of the number of steps, or of one for each group."""
+    """Schedule that multiplies the initial rate by a function of the number of steps.
+
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        lr_lambda: Function of the number of steps, or one function per group.
+        last_epoch: Steps so far; -1 starts a new schedule.
+    """
 
     def __init__(
         self,
@@ -106,6 +121,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
+        """Compute the learning rates of the groups after `last_epoch` steps."""
         return [base * function(self.last_epoch) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,50 +129,74 @@ class LambdaLR(LRScheduler):
         return super().state_dict() | {"lr_lambdas": [None] * len(self.lr_lambdas)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state; the functions stay."""
+        """Load a state; the functions stay."""
         super().load_state_dict({name: value for name, value in state_dict.items() if name != "lr_lambdas"})
 
 
 class StepLR(LRScheduler):
-    """Times gamma after every step_size steps."""
+    """Schedule that multiplies the rate by `gamma` after every `step_size` steps.
+
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        step_size: Steps between changes.
+        gamma: Factor of each change.
+        last_epoch: Steps so far; -1 starts a new schedule.
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
+        """Compute the learning rates of the groups after `last_epoch` steps."""
         is_due = self.last_epoch and self.last_epoch % self.step_size == 0
-        return [rate * self.gamma if is_due else rate for rate in self._present()]
+        return [rate * self.gamma if is_due else rate for rate in self._current()]
 
     def _first_lr(self) -> Sequence[float]:
         return self.base_lrs
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the first rate to eta_min in T_max steps, and back."""
+    """Schedule along a cosine from the initial rate to a minimum, and back.
+
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        T_max: Steps to the minimum.
+        eta_min: Minimum rate.
+        last_epoch: Steps so far; -1 starts a new schedule.
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
+        """Compute the learning rates of the groups after `last_epoch` steps."""
         if self._is_initial:
-            return self._present()
+            return self._current()
         before, now = (1 + math.cos(math.pi * (self.last_epoch - back) / self.T_max) for back in (1, 0))
         if self._step_count == 1 and self.last_epoch > 0:
             return [self.eta_min + (base - self.eta_min) * now / 2 for base in self.base_lrs]
-        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # up again from eta_min, which no factor does
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # No factor leads up again from eta_min.
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            rates = zip(self._present(), self.base_lrs, strict=True)
+            rates = zip(self._current(), self.base_lrs, strict=True)
             return [rate + (base - self.eta_min) * rise for rate, base in rates]
-        return [now / before * (rate - self.eta_min) + self.eta_min for rate in self._present()]
+        return [now / before * (rate - self.eta_min) + self.eta_min for rate in self._current()]
 
     def _first_lr(self) -> Sequence[float]:
         return self.base_lrs
 
 
 class LinearLR(LRScheduler):
-    """From start_factor to end_factor of the first rate in total_iters steps: a warm-up."""
+    """Schedule that changes the factor of the initial rate linearly, for a warm-up.
+
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        start_factor: First factor, above 0 and at most 1.
+        end_factor: Last factor, from 0 to 1.
+        total_iters: Steps from the first to the last factor.
+        last_epoch: Steps so far; -1 starts a new schedule.
+    """
 
     def __init__(
         self,
@@ -172,6 +212,7 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
+        """Compute the learning rates of the groups after `last_epoch` steps."""
         rise = self.end_factor - self.start_factor
         if self.last_epoch == 0:
             factor = self.start_factor
@@ -179,17 +220,32 @@ class LinearLR(LRScheduler):
             factor = 1.0
         else:
             factor = 1 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise)
-        return [rate * factor for rate in self._present()]
+        return [rate * factor for rate in self._current()]
 
     def _first_lr(self) -> Sequence[float]:
         return [base * self.start_factor for base in self.base_lrs]
 
 
 class OneCycleLR(LRScheduler):
-    """Up from max_lr / div_factor to max_lr in pct_start of all steps, then down to the first over final_div_factor.
+    """Schedule that rises once to a maximum rate and falls to a small one; see PyTorch's `OneCycleLR`.
 
-    cycle_momentum: momentum, or the first of `betas`, goes from max_momentum to base_momentum and back. three_phase:
-    down to the first rate in as many steps as up, and only then to the last.
+    The rate rises from max_lr / div_factor to max_lr, and falls to its initial value divided by final_div_factor.
+
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        max_lr: Maximum rate, or one per group.
+        total_steps: Number of steps; None means epochs * steps_per_epoch.
+        epochs: Number of epochs.
+        steps_per_epoch: Steps per epoch.
+        pct_start: Fraction of the steps in which the rate rises.
+        anneal_strategy: "cos" or "linear".
+        cycle_momentum: Move momentum, or the first of `betas`, from max_momentum to base_momentum and back.
+        base_momentum: Minimum momentum, or one per group.
+        max_momentum: Maximum momentum, or one per group.
+        div_factor: Maximum rate divided by the initial rate.
+        final_div_factor: Initial rate divided by the last rate.
+        three_phase: Fall to the initial rate in as many steps as the rise, and then to the last rate.
+        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(
@@ -214,9 +270,11 @@ class OneCycleLR(LRScheduler):
                 raise ArgumentError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
         if total_steps < 1 or not 0 <= pct_start <= 1:
-            raise ArgumentError(f"total_steps {total_steps} is at least 1, and pct_start {pct_start} between 0 and 1")
+            raise ArgumentError(
+                f"total_steps must be at least 1 and pct_start between 0 and 1, not {total_steps} and {pct_start}"
+            )
         if anneal_strategy not in ("cos", "linear"):
-            raise ArgumentError(f"anneal_strategy is one of cos, linear, not {anneal_strategy!r}")
+            raise ArgumentError(f"anneal_strategy must be cos or linear, not {anneal_strategy!r}")
         if cycle_momentum and not {"momentum", "betas"} & {*optimizer.defaults}:
             raise ArgumentError(f"cycle_momentum=True: {type(optimizer).__name__} has no momentum and no betas")
         self.total_steps, self.cycle_momentum = total_steps, cycle_momentum
@@ -243,7 +301,7 @@ class OneCycleLR(LRScheduler):
         self._schedule_phases.append({"end_step": end, **dict(zip(keys, names, strict=True))})
 
     def get_lr(self) -> Sequence[float]:
-        """Return the learning rates of the groups, and set their momenta."""
+        """Compute the learning rates of the groups, and set their momenta."""
         step = self.last_epoch
         if step > self.total_steps:
             raise ArgumentError(f"the schedule has {self.total_steps} steps")
@@ -269,7 +327,14 @@ class OneCycleLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Schedules one after the other: each begins at its milestone, the number of steps before it."""
+    """Sequence of schedules.
+
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        schedulers: Schedules in order.
+        milestones: Number of steps before each schedule but the first.
+        last_epoch: Steps so far; -1 starts a new schedule.
+    """
 
     def __init__(
         self,
@@ -279,10 +344,10 @@ class SequentialLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if len(schedulers) != len(milestones) + 1:
-            raise ArgumentError(f"{len(schedulers)} schedules have {len(schedulers) - 1} milestones")
+            raise ArgumentError(f"{len(schedulers)} schedules need {len(schedulers) - 1} milestones")
         for each in schedulers:
             if isinstance(each, ReduceLROnPlateau) or each.optimizer is not optimizer:
-                raise ArgumentError(f"SequentialLR takes schedules of its optimizer by step, not {each!r}")
+                raise ArgumentError(f"SequentialLR takes schedules of its own optimizer without metrics, not {each!r}")
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         self._schedulers, self._milestones = [*schedulers], [*milestones]
         for group in optimizer.param_groups:
@@ -293,7 +358,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = first.get_last_lr()
 
     def _undo(self) -> None:
-        """Take back the step with which each schedule has begun."""
+        """Undo the initial step of each schedule."""
         for each in self._schedulers:
             if isinstance(each, SequentialLR):
                 each._undo()
@@ -301,7 +366,7 @@ class SequentialLR(LRScheduler):
                 each.last_epoch -= 1
 
     def step(self) -> None:
-        """Go on to the next rates."""
+        """Advance to the next rates."""
         self.last_epoch += 1
         number = bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[number]
@@ -312,22 +377,29 @@ class SequentialLR(LRScheduler):
         self._last_lr = schedule.get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state with those of the schedules."""
+        """Return the state, including those of the schedules."""
         return super().state_dict() | {"_schedulers": [each.state_dict() for each in self._schedulers]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state, and let the schedules do so."""
+        """Load a state, including those of the schedules."""
         super().load_state_dict({name: value for name, value in state_dict.items() if name != "_schedulers"})
         for each, own in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             each.load_state_dict(own)
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times factor when a metric has not become better for more than `patience` steps.
+    """Schedule that multiplies the rate by a factor if a metric has not improved for some steps.
 
-    mode: "min" or "max", which is better. threshold: by how much a better one differs, threshold_mode: "rel" or "abs".
-    cooldown: steps after a change that do not count. min_lr: lower bound of the rates, or one for each group. eps:
-    smallest change that is made.
+    Args:
+        optimizer: Optimizer whose learning rates are set.
+        mode: "min" if smaller metrics are better, or "max".
+        factor: Factor of each change, below 1.
+        patience: Steps without improvement before a change.
+        threshold: Smallest difference that counts as an improvement.
+        threshold_mode: "rel" for a relative threshold, or "abs".
+        cooldown: Steps after a change that do not count.
+        min_lr: Lower bound on the rates, or one per group.
+        eps: Smallest change that is made.
     """
 
     def __init__(
@@ -345,19 +417,21 @@ class ReduceLROnPlateau(LRScheduler):
         if factor >= 1:
             raise ArgumentError(f"factor must be less than 1, not {factor}")
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise ArgumentError(f"mode is min or max, threshold_mode rel or abs: {mode!r} and {threshold_mode!r}")
+            raise ArgumentError(
+                f"mode must be min or max and threshold_mode rel or abs, not {mode!r} and {threshold_mode!r}"
+            )
         self.optimizer = optimizer
         self.mode, self.factor, self.patience, self.cooldown, self.eps = mode, factor, patience, cooldown, eps
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.min_lrs = _each(min_lr, optimizer)
         self.best = math.inf if mode == "min" else -math.inf
         self.last_epoch = self.num_bad_epochs = self.cooldown_counter = 0
-        self._last_lr = self._present()
+        self._last_lr = self._current()
 
     def step(self, metrics: Any = None) -> None:
-        """Go on to the next rates. metrics: the present value, a number or a tensor of one."""
+        """Advance to the next rates. `metrics` is the current value, a number or a tensor of one."""
         if metrics is None:
-            raise ArgumentError("ReduceLROnPlateau.step takes the present value of the metric")
+            raise ArgumentError("ReduceLROnPlateau.step needs the current value of the metric")
         value = float(metrics)
         self.last_epoch += 1
         self.num_bad_epochs += 1
@@ -367,12 +441,12 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group, rate, lowest in zip(self.optimizer.param_groups, self._present(), self.min_lrs, strict=True):
+            for group, rate, lowest in zip(self.optimizer.param_groups, self._current(), self.min_lrs, strict=True):
                 lower = max(rate * self.factor, lowest)
                 if rate - lower > self.eps:
                     _set_rate(group, lower)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-        self._last_lr = self._present()
+        self._last_lr = self._current()
 
     def _is_better(self, value: float) -> bool:
         sign = 1 if self.mode == "min" else -1
@@ -382,12 +456,12 @@ class ReduceLROnPlateau(LRScheduler):
 
 
 def _plain(rate: Any) -> float:
-    """A rate as a Python number; NumPy's numbers and tensors are rates, too."""
+    """Convert a rate, which may be a NumPy number or a tensor, to a Python number."""
     return rate if isinstance(rate, int | float) else float(rate)
 
 
 def _set_rate(group: dict[str, Any], rate: Any) -> None:
-    """Set the rate of a group. A tensor stays and gets the value, as in PyTorch."""
+    """Set the rate of a group. A tensor is written in place, as in PyTorch."""
     if isinstance(group["lr"], Tensor):
         with no_grad():
             group["lr"].fill_(_plain(rate))
@@ -396,7 +470,7 @@ def _set_rate(group: dict[str, Any], rate: Any) -> None:
 
 
 def _each(value: float | Sequence[float], optimizer: Optimizer) -> list[float]:
-    """One value for each group."""
+    """Return one value per group."""
     count = len(optimizer.param_groups)
     several = [*value] if isinstance(value, Sequence) else [value] * count
     if len(several) != count:

@@ -1,7 +1,7 @@
 """Base of all optimizers: groups of parameters, their state, and steps that `jit` can capture.
 
-A rule takes the numbers of a group, such as its learning rate, as tensors that look the number up at each use. So a
-captured step uses the present numbers, and a schedule needs no other capture.
+A rule takes the numbers of a group, such as its learning rate, as tensors that look up the number at each use. So a
+captured step uses the current numbers, and a schedule needs no new capture.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from npu_tensor.tensor import Tensor, from_array
 __all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "State", "check_numbers"]
 
 State = dict[str, Any]
-"""Values that an optimizer keeps of a parameter, by name."""
+"""Values that an optimizer keeps for a parameter, by name."""
 
 ParamGroup = dict[str, Any]
 """Parameters, under "params", and their options."""
@@ -37,13 +37,13 @@ Rule = Callable[[Tensor, Tensor, State, "Options"], tuple[Tensor, State]]
 
 
 _VALUES = frozenset(("params", "lr", "initial_lr", "max_lr", "min_lr", "betas", "eps"))
-"""Entries of a group that a rule never tests, so that another value needs no other capture of a step."""
+"""Entries of a group that a rule never tests, so that a new value needs no new capture of a step."""
 
 
 class _Number(Tensor):
-    """Tensor without dimensions whose value is looked up at each use, also by a step that `jit` has captured."""
+    """Zero-dimensional tensor whose value is looked up at each use, also by a step that `jit` has captured."""
 
-    __slots__ = ("_dtype", "_look_up", "_present", "_value")
+    __slots__ = ("_current", "_dtype", "_look_up", "_value")
 
     def __init__(self, look_up: Callable[[], float], dtype: DType) -> None:
         self._alias = None
@@ -56,12 +56,12 @@ class _Number(Tensor):
         if value != self._value:
             node = from_array(np.asarray(value), self._dtype)._node
             node.handle = weakref.ref(self)
-            self._present, self._value = node, value
-        return self._present
+            self._current, self._value = node, value
+        return self._current
 
 
 class Options:
-    """Options of the group with a number: Python values by name, and numbers as tensors for parameters of a dtype."""
+    """Options of a group: Python values by name, and numbers as tensors for parameters of a dtype."""
 
     def __init__(self, optimizer: Optimizer, index: int, dtype: DType) -> None:
         self._optimizer, self._index, self._dtype = optimizer, index, dtype
@@ -91,16 +91,22 @@ class Options:
 
 
 class Optimizer:
-    """Changes parameters in place by their gradients, in `step`.
+    """Base of optimizers, which change parameters in place by their gradients.
 
-    A subclass either has a `rule` and `state_names`, or overrides `step` as in PyTorch and keeps what it likes in
-    `state`.
+    A subclass either defines `rule` and `state_names`, or overrides `step` as in PyTorch and uses `state` freely.
 
-    params: leaves that require gradients, or dicts with "params" and options of their own. state: by parameter.
+    Args:
+        params: Leaves that require gradients, or dicts with "params" and options of their own.
+        defaults: Options of groups that do not set them.
+
+    Attributes:
+        defaults: Default options.
+        state: State by parameter.
+        param_groups: Groups of parameters with their options.
     """
 
     rule: ClassVar[Rule | None] = None
-    """How a parameter changes."""
+    """Update rule of a parameter."""
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)
@@ -127,29 +133,33 @@ class Optimizer:
         vars(self).update(state, _options={})
 
     def state_names(self, options: Options) -> Iterable[str]:
-        """Return the names of the tensors that the rule keeps of a parameter."""
+        """Return the names of the tensors that the rule keeps for a parameter."""
         return ()
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for options that the rule does not take."""
+        """Raise ArgumentError for invalid options."""
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Add parameters with options of their own; the others are the optimizer's."""
+        """Add a group of parameters with its own options; missing options are the optimizer's defaults.
+
+        Raises:
+            ArgumentError: A parameter is not a float leaf or is already in a group, or an option is invalid.
+        """
         params = param_group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
-        known = set(self._parameters())
+        seen = set(self._parameters())
         for each in params:
             if not isinstance(each, Tensor) or not each.is_leaf or not each.dtype.is_floating_point:
                 raise ArgumentError(f"an optimizer changes leaves of floats, not {each!r}")
-            if each in known:
+            if each in seen:
                 raise ArgumentError("a parameter is in more than one group, or twice in one")
-            known.add(each)
+            seen.add(each)
         group = {**self.defaults, **param_group, "params": params}
         self.check(group)
         self.param_groups.append(group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or let them be zeros."""
+        """Drop the gradients of all parameters, or set them to zero."""
         for parameter in self._parameters():
             if set_to_none:
                 parameter.grad = None
@@ -157,7 +167,14 @@ class Optimizer:
                 parameter.grad._assign(_zeros(parameter))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient. closure: computes the loss anew, which is returned."""
+        """Update every parameter that has a gradient.
+
+        Args:
+            closure: Function that computes the loss and its gradients before the update.
+
+        Returns:
+            The result of `closure`, or None.
+        """
         rule = type(self).rule
         if rule is None:
             raise NotImplementedError(f"{type(self).__name__} defines neither step nor a rule")
@@ -180,13 +197,13 @@ class Optimizer:
                     changed, new = rule(parameter, gradient, state, options)
                     parameter._assign(changed)
                     for name, value in new.items():
-                        state[name].copy_(value)  # A failing value leaves the state, and is no part of it.
+                        state[name].copy_(value)  # If the value fails, the state keeps its former value.
         if (watch := current_watch()) is not None:
             watch.conditions.append((self._structure, self._structure()))
         return loss
 
     def _structure(self) -> tuple[Any, ...]:
-        """Describe what decides which ops a step records: parameters, tensors of their state, options that are set."""
+        """Return all that determines the ops of a step: parameters, tensors of their state, options that are set."""
         parts: list[Any] = []
         for group in self.param_groups:
             parts += [bool(value) for name, value in group.items() if name not in _VALUES]
@@ -201,8 +218,8 @@ class Optimizer:
         """Return state and options in PyTorch's form, with numbers in place of parameters.
 
         Args:
-            convert: Function that is called with a copy of each tensor. `torch.from_dlpack` makes a state that
-                PyTorch's optimizers load.
+            convert: Function applied to a copy of each tensor. With `torch.from_dlpack`, PyTorch's optimizers can load
+                the state.
         """
 
         def copied(value: Any) -> Any:
@@ -224,14 +241,15 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over state and options, of this class of optimizer here or in PyTorch.
+        """Load state and options of an optimizer of the same class, from npu_tensor or PyTorch.
 
-        ArgumentError where the groups have other numbers of parameters.
+        Raises:
+            ArgumentError: The groups have other numbers of parameters.
         """
         groups = state_dict["param_groups"]
         sizes, own = [len(each["params"]) for each in groups], [len(each["params"]) for each in self.param_groups]
         if sizes != own:
-            raise ArgumentError(f"the state is of groups of {sizes} parameters, and the optimizer has {own}")
+            raise ArgumentError(f"the state has groups of {sizes} parameters, the optimizer has {own}")
         order = [number for group in groups for number in group["params"]]
         with GradMode(False):
             for number, parameter in zip(order, self._parameters(), strict=True):
@@ -258,8 +276,9 @@ def _zeros(parameter: Tensor) -> Tensor:
 
 
 def _add_missing(state: State, names: Iterable[str], parameter: Tensor) -> None:
-    """Begin the state of a parameter. In a function that is being captured, it counts as made before the call."""
-    is_started = "momentum_buffer" in state  # as after a step without dampening, or from PyTorch, which has no count
+    """Initialize the state of a parameter. During a capture, it counts as created before the call."""
+    # A step without dampening, and PyTorch, leave a momentum buffer without a count.
+    is_started = "momentum_buffer" in state
     for name in names:
         if name not in state:
             start = next_order()
@@ -271,7 +290,7 @@ def _add_missing(state: State, names: Iterable[str], parameter: Tensor) -> None:
 
 
 def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> None:
-    """Take over the state of a parameter. Tensors stay the same objects, which captured steps write to."""
+    """Load the state of a parameter. Tensors stay the same objects, because captured steps write to them."""
     for name, kept in own.items():
         if isinstance(kept, Tensor) and loaded.get(name) is None:
             started = name == "step" and loaded.get("momentum_buffer") is not None
@@ -283,7 +302,7 @@ def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> 
         if isinstance(kept, Tensor):
             kept._assign(_tensor(value).to(kept.dtype).reshape(*kept.shape))
         elif name == "step":
-            own[name] = _tensor(value).to(float32, copy=True)  # a number in files of older PyTorch
+            own[name] = _tensor(value).to(float32, copy=True)  # A Python number in files of older PyTorch.
         elif isinstance(value, Tensor) or hasattr(value, "__dlpack__"):
             own[name] = _tensor(value).to(parameter.dtype, copy=True)
         else:
@@ -291,7 +310,7 @@ def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> 
 
 
 def _tensor(value: Any) -> Tensor:
-    """A state's tensor: ours, another library's, or a number."""
+    """Convert a tensor of any library, or a number."""
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "__dlpack__"):

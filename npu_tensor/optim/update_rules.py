@@ -1,6 +1,6 @@
-"""The optimizers: a rule each, which is a function of tensors, and the options that it reads.
+"""Optimizers: an update rule each, which is a function of tensors, and its options.
 
-The formulas are PyTorch's. Which terms there are follows from options as Python has them, their values from tensors.
+The formulas are PyTorch's. Python values of the options decide which terms exist; tensors provide their values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
 
 
 def _decayed(parameter: Tensor, gradient: Tensor, options: Options) -> Tensor:
-    """The gradient with that of the weights' squares."""
+    """Add the gradient of the weight decay."""
     return gradient + parameter * options.number("weight_decay") if options["weight_decay"] else gradient
 
 
@@ -79,7 +79,19 @@ def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, options: Options
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum, as PyTorch's. foreach and fused change nothing."""
+    """Stochastic gradient descent with momentum, as in PyTorch.
+
+    Args:
+        params: Parameters, or groups as dicts.
+        lr: Learning rate.
+        momentum: Factor of the previous update.
+        dampening: Reduction of the gradient's share in the momentum.
+        weight_decay: Factor of the L2 penalty.
+        nesterov: Use Nesterov momentum, which needs a momentum and no dampening.
+        maximize: Maximize the objective.
+        foreach: Accepted for compatibility, without effect.
+        fused: Accepted for compatibility, without effect.
+    """
 
     rule = _sgd
 
@@ -101,18 +113,33 @@ class SGD(Optimizer):
         super().__init__(params, {**options, "differentiable": False})
 
     def check(self, group: ParamGroup) -> None:
+        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "momentum", "weight_decay")
         if group["nesterov"] and (not group["momentum"] or group["dampening"]):
-            raise ArgumentError("nesterov needs a momentum, and no dampening")
+            raise ArgumentError("nesterov needs a momentum and no dampening")
 
     def state_names(self, options: Options) -> Iterable[str]:
+        """Return the names of the tensors that the rule keeps for a parameter."""
         if not options["momentum"]:
             return ()
         return ("momentum_buffer", "step") if options["dampening"] else ("momentum_buffer",)
 
 
 class Adam(Optimizer):
-    """Adam, as PyTorch's. foreach, capturable and fused change nothing."""
+    """Adam, as in PyTorch.
+
+    Args:
+        params: Parameters, or groups as dicts.
+        lr: Learning rate.
+        betas: Decay rates of the averages of the gradient and of its square.
+        eps: Number added to the divisor.
+        weight_decay: Factor of the L2 penalty; None means 0, or 0.01 for AdamW.
+        amsgrad: Divide by the largest average of the square so far.
+        maximize: Maximize the objective.
+        foreach: Accepted for compatibility, without effect.
+        capturable: Accepted for compatibility, without effect.
+        fused: Accepted for compatibility, without effect.
+    """
 
     rule = _adam
     decay = 0.0
@@ -139,16 +166,18 @@ class Adam(Optimizer):
         super().__init__(params, options)
 
     def check(self, group: ParamGroup) -> None:
+        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "eps", "weight_decay")
         if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
             raise ArgumentError(f"betas must be two numbers of at least 0 and less than 1, not {group['betas']}")
 
     def state_names(self, options: Options) -> Iterable[str]:
+        """Return the names of the tensors that the rule keeps for a parameter."""
         return ("step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
 
 
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient, 0.01 unless given, as PyTorch's."""
+    """Adam with decoupled weight decay, 0.01 by default, as in PyTorch. The arguments are those of `Adam`."""
 
     rule = _adamw
     decay = 1e-2
@@ -156,7 +185,20 @@ class AdamW(Adam):
 
 
 class RMSprop(Optimizer):
-    """RMSprop, as PyTorch's. foreach and capturable change nothing."""
+    """RMSprop, as in PyTorch.
+
+    Args:
+        params: Parameters, or groups as dicts.
+        lr: Learning rate.
+        alpha: Decay rate of the average of the squared gradient.
+        eps: Number added to the divisor.
+        weight_decay: Factor of the L2 penalty.
+        momentum: Factor of the previous update.
+        centered: Divide by an estimate of the standard deviation instead of the root mean square.
+        capturable: Accepted for compatibility, without effect.
+        foreach: Accepted for compatibility, without effect.
+        maximize: Maximize the objective.
+    """
 
     rule = _rmsprop
 
@@ -178,8 +220,10 @@ class RMSprop(Optimizer):
         super().__init__(params, {**options, "differentiable": False})
 
     def check(self, group: ParamGroup) -> None:
+        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "alpha", "eps", "weight_decay", "momentum")
 
     def state_names(self, options: Options) -> Iterable[str]:
+        """Return the names of the tensors that the rule keeps for a parameter."""
         names = ["step", "square_avg", *(["momentum_buffer"] if options["momentum"] else [])]
         return names + (["grad_avg"] if options["centered"] else [])

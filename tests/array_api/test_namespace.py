@@ -1,4 +1,4 @@
-"""The namespace of the array API standard, against NumPy's, which has the same names.
+"""The namespace of the array API standard against NumPy's, which has the same names.
 
 The public suite tests more: `python scripts/array_api_tests.py PATH`, which runs here if ARRAY_API_TESTS has the path.
 """
@@ -16,7 +16,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import array_api as xp
 
-# The names of the standard are those of NumPy 2 that it lists; NumPy's own list is longer.
+# Names of the standard. NumPy's own list is longer.
 FUNCTIONS = sorted(name for name, value in vars(xp).items() if callable(value) and not name.startswith("_"))
 NAMES = [name for name in FUNCTIONS if name not in ("isdtype", "of_numpy", "Tensor", "Any", "Final")]
 
@@ -35,18 +35,18 @@ def test_tensors_name_it() -> None:
         x.to_device("cpu", stream=1)
 
 
-def test_dtypes_are_promoted_without_dimensions_that_count() -> None:
+def test_promotion_ignores_dimensions() -> None:
     names = [*xp.__array_namespace_info__().dtypes(kind="integral"), "float32", "float64"]
     for first, second in itertools.product(names, names):
         if first.startswith("float") is not second.startswith("float"):
-            continue  # the standard leaves it open
+            continue  # Undefined in the standard.
         expected = np.result_type(first, second)
         for shape in ((), (2,)):
             a, b = xp.ones(shape, dtype=getattr(xp, first)), xp.ones((2,), dtype=getattr(xp, second))
             assert xp.add(a, b).dtype.numpy == xp.multiply(b, a).dtype.numpy == expected
             assert xp.where(a > 0, a, b).dtype.numpy == expected
         assert xp.result_type(getattr(xp, first), getattr(xp, second)).numpy == expected
-    assert (nt.ones((), dtype="float64") + nt.ones(2)).dtype is nt.float32  # PyTorch's rule outside
+    assert (nt.ones((), dtype="float64") + nt.ones(2)).dtype is nt.float32  # PyTorch's rule outside of the namespace.
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,7 +58,7 @@ def test_functions_have_numpys_names(name: str) -> None:
     assert hasattr(np, name)
 
 
-def test_what_is_recorded_and_what_is_computed_are_tensors() -> None:
+def test_recorded_and_computed_results_are_tensors() -> None:
     x = nt.tensor([[3.0, 1.0], [1.0, 2.0]])
     array = x.numpy()
     for result, expected in (
@@ -88,7 +88,7 @@ def test_what_is_recorded_and_what_is_computed_are_tensors() -> None:
     assert not xp.add(x, x).is_realized
 
 
-def test_what_it_says_of_itself() -> None:
+def test_inspection() -> None:
     info = xp.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] is xp.float32
     assert info.dtypes(kind=("bool", "unsigned integer")) == {"bool": nt.bool, "uint8": nt.uint8}

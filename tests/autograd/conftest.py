@@ -1,4 +1,4 @@
-"""What the tests of gradients share."""
+"""Fixtures of the tests of gradients."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def _less_optimised(less_optimised: None) -> None:
-    """Many kernels run once each; tests/ops runs those of the same ops as users compile them."""
+    """Compile with less optimization: many kernels run once each. tests/ops runs fully optimized ones."""

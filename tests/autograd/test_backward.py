@@ -1,4 +1,4 @@
-"""requires_grad and backward() against torch.autograd, with its rules and errors, and the traps of others."""
+"""requires_grad and backward() against torch.autograd, their rules and errors, and bugs known from other libraries."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_gradients_are_those_of_pytorch(run: Callable[[Any, Any], Any]) -> None:
     np.testing.assert_allclose(run(nt, leaf()).numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_who_requires_gradients() -> None:
+def test_requires_grad_propagates() -> None:
     x, c = leaf(), nt.ones(3)
     y = x * c
     seen = [(t.requires_grad, t.is_leaf) for t in (x, c, y, y.detach(), y.argmax(), x == 1, x[0], c * 2, y.data)]
@@ -225,15 +225,15 @@ def test_modes() -> None:
 
 
 @pytest.mark.covers("backward")
-def test_what_is_refused() -> None:
+def test_invalid_calls() -> None:
     x = leaf()
     with pytest.raises(DTypeError, match="only floats"):
         nt.tensor([1, 2], requires_grad=True)
     with pytest.raises(GradientError, match="does not require a gradient"):
         nt.ones(()).backward()
-    with pytest.raises(GradientError, match="must be given"):
+    with pytest.raises(GradientError, match="needs the argument gradient"):
         (x * 2).backward()
-    with pytest.raises(ArgumentError, match=r"float32\[2, 3\] has no gradient float32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"the gradient of float32\[2, 3\] cannot be float32\[3\]"):
         (x * 2).backward(nt.ones(3))
     with pytest.raises(GradientError, match="leaves alone"):
         (x * 2).requires_grad_(False)
@@ -262,11 +262,11 @@ def test_gradients_are_recorded_and_not_computed() -> None:
     assert [row.op for row in nt.explain(x.grad) if "backward" in row.op]
 
 
-def test_a_tensor_that_changes_after_it_was_used_has_the_gradient_of_before() -> None:
+def test_a_tensor_that_changes_after_its_use_keeps_the_earlier_gradient() -> None:
     x = leaf([2.0])
     y = x * 1
     z = y * y
-    y += 10  # PyTorch refuses backward() now, as it has lost the 2
+    y += 10  # PyTorch refuses backward() now, because it has lost the 2.
     z.sum().backward()
     assert x.grad.tolist() == [4.0]
 
@@ -280,7 +280,7 @@ def test_equal_leaves_are_not_merged() -> None:
     assert (a.grad.tolist(), b.grad.tolist()) == ([4.0], [3.0])
 
 
-def test_gradients_that_are_equal_are_tensors_of_their_own() -> None:
+def test_equal_gradients_are_distinct_tensors() -> None:
     a, b, seed = leaf([1.0, 2.0]), leaf([1.0, 2.0]), nt.ones(2)
     (a + b).backward(seed)
     a.grad.zero_()
@@ -304,7 +304,7 @@ def test_memory_is_freed() -> None:
         x.grad.realize()
         x.grad = None
 
-    for _ in range(3):  # plans keep memory of their own
+    for _ in range(3):  # Plans keep memory.
         pass_through()
     gc.collect()
     before = nt.memory_stats()["in_use"]
@@ -315,7 +315,7 @@ def test_memory_is_freed() -> None:
 
 
 def test_a_gradient_that_accumulates_unread_does_not_grow() -> None:
-    """mlx#2840: each pass made the graph that a later read has to run longer."""
+    """Guard against mlx#2840: each pass extended the graph that a later read had to run."""
     x = leaf([1.0])
     depths = []
     with config.scope(max_depth=20):
@@ -327,7 +327,7 @@ def test_a_gradient_that_accumulates_unread_does_not_grow() -> None:
 
 
 def test_a_graph_without_leaves_keeps_nothing() -> None:
-    other = leaf()  # another one lives
+    other = leaf()  # Another leaf stays alive.
     x = nt.ones(512, 512).realize()
     memory = weakref.ref(x._node.value)
     z = (x * 2).exp().realize()
@@ -389,7 +389,7 @@ def test_copies_and_pickles_stay_leaves() -> None:
 # --- jit
 
 
-def test_what_jit_returns_can_be_differentiated() -> None:
+def test_results_of_jit_can_be_differentiated() -> None:
     w = leaf([2.0])
     double = nt.jit(lambda x: x * w)
     for _ in range(2):
@@ -434,7 +434,7 @@ def test_captured_gradients_accumulate() -> None:
     for _ in range(3):
         add(nt.ones(1))
     assert w.grad.tolist() == [3.0]
-    w.grad = nt.tensor([10.0])  # another tensor
+    w.grad = nt.tensor([10.0])  # A new tensor.
     add(nt.ones(1))
     assert w.grad.tolist() == [11.0]
     w.grad = None
@@ -445,7 +445,7 @@ def test_captured_gradients_accumulate() -> None:
     assert w.grad.tolist() == [1.0]
 
 
-def test_what_fails_while_it_is_captured_changes_no_gradient() -> None:
+def test_a_failing_capture_changes_no_gradient() -> None:
     w = leaf([2.0])
 
     @nt.jit
@@ -471,9 +471,9 @@ def test_a_frozen_leaf_keeps_its_gradient(viewed: bool) -> None:
         before = (w * 5).sum()
         (w * 3).sum().backward()
         w.requires_grad = False
-        before.backward()  # which reaches nothing
+        before.backward()  # Reaches no leaf.
         seen += [w.grad.tolist(), w.requires_grad, (w * 2).requires_grad]
-        view += 1  # after which the value is derived anew
+        view += 1  # The value is derived again afterwards.
         seen += [w.tolist(), w.requires_grad]
         w.requires_grad = True
         (w * 2).sum().backward()

@@ -1,4 +1,4 @@
-"""Gradients at single points where a formula has none, against PyTorch's."""
+"""Gradients at points where the formula is undefined, against PyTorch's."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Gradients on simulated NPUs: which kernels they claim, and what these compute."""
+"""Gradients on simulated NPUs: claimed kernels and their results."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import npu_tensor as nt
 from npu_tensor import nn
 
 UNIT = 2.0**-8
-"""Of bfloat16, relative."""
+"""Relative rounding unit of bfloat16."""
 
 
 def mlp() -> nn.Module:
-    """Without ReLU, of which a rounded operand may lie on the other side of 0."""
+    """Build a network without ReLU, because a rounded operand may be on the other side of 0."""
     return nn.Sequential(nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 64))
 
 
 def transformer_layer() -> nn.Module:
-    """Attention and a perceptron."""
+    """Build a network of attention and a perceptron."""
     return nn.TransformerEncoderLayer(64, 2, 64, 0.0, batch_first=True)
 
 
@@ -35,7 +35,7 @@ def transformer_layer() -> nn.Module:
     ],
 )
 def test_a_network_in_bfloat16(make: Callable[[], nn.Module], device: str) -> None:
-    """Errors are those of bfloat16 on the CPU, which keeps more of what it computes in float32, and a unit."""
+    """Errors are at most a unit above those of the CPU, which keeps more intermediate results in float32."""
     nt.manual_seed(0)
     model = make().bfloat16()
     drawn = np.random.default_rng(0)

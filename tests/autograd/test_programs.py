@@ -1,4 +1,4 @@
-"""Gradients of element-wise and row-wise ops, derived over the registry, against central differences and PyTorch."""
+"""Gradients of all element-wise and row-wise ops against central differences and PyTorch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 ROWS, COLUMNS = 3, 5
 STEP = 1e-6
 GIVEN: dict[str, Any] = {"dim": 1, "correction": 1.0, "shape": (ROWS, COLUMNS), "dtype": "float64"}
-"""Attributes without a default, or where the default makes no row."""
+"""Values of attributes without a default, or whose default makes no row."""
 
 
 def attributes_of(op: Op) -> tuple[Any, ...]:
@@ -30,7 +30,7 @@ def attributes_of(op: Op) -> tuple[Any, ...]:
 
 
 def operands_of(op: Op) -> list[np.ndarray]:
-    """Inside the op's domain and away from the kinks that formulas have at integers."""
+    """Draw operands inside the op's domain, away from the kinks of formulas at integers."""
     low, high = max(op.domain[0], -3.3), min(op.domain[1], 3.7)
     generator = np.random.default_rng(len(op.name))
     arrays = [generator.uniform(low, high, (ROWS, COLUMNS)) for _ in op.operands]
@@ -38,7 +38,7 @@ def operands_of(op: Op) -> list[np.ndarray]:
 
 
 def programs() -> list[Op]:
-    """All ops that are programs and whose result is a float for floats."""
+    """Return all ops that are programs and map floats to floats."""
     result = []
     for op in OPS.values():
         if op.kind in ("map", "row") and op.name not in ("where", "fill"):
@@ -88,7 +88,7 @@ BY_STEPS = {"nextafter", "quantize", "dequantize", "bits_as"}
 
 
 def test_every_other_op_has_a_rule() -> None:
-    """tests/autograd/test_transforms.py tests those."""
+    """The rules themselves are tested in tests/autograd/test_transforms.py."""
     others = {op.name for op in OPS.values() if op.kind not in ("map", "row")}
     assert others - set(RULES) == CREATES | INTEGERS | BY_STEPS
 
@@ -96,7 +96,7 @@ def test_every_other_op_has_a_rule() -> None:
 @pytest.mark.usefixtures("reference")
 @pytest.mark.parametrize("op", PROGRAMS, ids=lambda op: op.name)
 def test_second_derivatives(op: Op) -> None:
-    """The gradient of a directional derivative, against central differences of the first gradient."""
+    """Compare the gradient of a directional derivative with central differences of the first gradient."""
     arrays, attributes = operands_of(op), attributes_of(op)
     weights = nt.from_numpy(np.random.default_rng(1).standard_normal(record(op, arrays, attributes).shape))
     direction = np.random.default_rng(2).standard_normal((ROWS, COLUMNS))
@@ -115,7 +115,7 @@ def test_second_derivatives(op: Op) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("op", [op for op in PROGRAMS if op.name != "convert"], ids=lambda op: op.name)
 def test_results_have_the_dtype_of_the_operand(op: Op, dtype: str) -> None:
-    """Arithmetic is in float32 and rounded once."""
+    """Arithmetic is done in float32 and rounded once."""
     arrays = [nt.from_numpy(abs(array)).to(dtype).to("float64").numpy() for array in operands_of(op)]
     results = {}
     for each in (dtype, "float64"):
@@ -142,7 +142,7 @@ def test_edges_as_in_pytorch(op: Op) -> None:
         "gelu_erf": functional.gelu,
         "gelu_quick": lambda x: x * torch.sigmoid(1.702 * x),
         "cube": lambda x: x**3,
-        "sinc": lambda x: torch.sinc(x.double()),  # whose float32 loses all digits near 0
+        "sinc": lambda x: torch.sinc(x.double()),  # Its float32 version loses all digits near 0.
         "threshold": lambda x: torch.threshold(x, 0.3, 0.3),
     }
     theirs = others.get(op.name) or getattr(torch, op.name, None) or getattr(functional, op.name, None)
@@ -155,7 +155,7 @@ def test_edges_as_in_pytorch(op: Op) -> None:
     expected = np.zeros_like(EDGES) if x.grad is None else x.grad.numpy(force=True)
     _, pull_back = nt.vjp(lambda each: record(op, (each,), attributes_of(op)), nt.from_numpy(EDGES))
     (gradient,) = pull_back(nt.ones(EDGES.size))
-    # At the poles of digamma PyTorch has what rounding leaves of infinity.
+    # At the poles of digamma PyTorch returns large numbers instead of infinity.
     compared = EDGES >= 0 if op.name == "digamma" else np.isfinite(EDGES)
     if op.name == "logit":  # The sign of infinity at -0 depends on the vector instructions that PyTorch uses.
         compared &= ~((EDGES == 0) & np.signbit(EDGES))
@@ -165,7 +165,7 @@ def test_edges_as_in_pytorch(op: Op) -> None:
 
 
 NOT_IN_PYTORCH = {"heaviside"}
-"""Without a derivative there."""
+"""Points without a derivative."""
 BINARY = [
     op
     for op in PROGRAMS
@@ -173,9 +173,11 @@ BINARY = [
 ]
 PAIRS = [pair.ravel() for pair in np.meshgrid(EDGES, EDGES)]
 NOTED = {
-    "fmax": lambda x, y: x == y,  # Equal operands share, as those of maximum; PyTorch gives all to the first.
+    "fmax": lambda x, y: x == y,  # Ties share as in maximum; PyTorch gives all to the first.
     "fmin": lambda x, y: x == y,
-    "hypot": lambda x, y: ((x == 0) & (y == 0)) | (abs(x) == abs(y)),  # 0 and not NaN at 0; finite where x * x is not.
+    "hypot": lambda x, y: (
+        ((x == 0) & (y == 0)) | (abs(x) == abs(y))
+    ),  # 0 instead of NaN at 0; finite where x * x is not.
 }
 
 
@@ -213,7 +215,7 @@ def test_every_row_op_has_edges() -> None:
 
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_edges_of_rows_as_in_pytorch(name: str) -> None:
-    # In float32 the squares of the least number and of the largest are 0 and infinity, of which these ops are made.
+    # These ops are made of squares, which in float32 are 0 and infinity for the smallest and largest number.
     without = {"std": TINY, "l2_norm": LARGEST}.get(name, np.nan)
     rows = EDGE_ROWS[~(without == EDGE_ROWS).any(1)]
     x = torch.from_numpy(rows.copy()).requires_grad_()
@@ -228,10 +230,11 @@ def test_edges_of_rows_as_in_pytorch(name: str) -> None:
 
 def test_a_backward_op_is_made_once_and_takes_what_it_needs() -> None:
     call = OPS["mul"].call((Spec.of((3,), nt.float32),) * 2, ())
-    op, used, attributes = backward_op(call, 1)
+    backward = backward_op(call, 1)
+    op = backward.op
     assert op is backward_op(call, 1).op
     assert (op.name, op.kind, op.operands) == ("mul_backward_1", "map", ("input", "gradient"))
-    assert (used, attributes) == ((0,), (call.operands,))
+    assert (backward.used, backward.attributes) == ((0,), (call.operands,))
     assert backward_op(OPS["tanh"].call(call.operands[:1], ()), 0).used == (0,)
     assert not set(RULES) - set(OPS)
 

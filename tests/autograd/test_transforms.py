@@ -1,4 +1,4 @@
-"""Gradients of functions against torch.autograd, what they promise, and the traps that others fell into."""
+"""Gradients of functions against torch.autograd, their guarantees, and bugs known from other libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 def both(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The same text for both libraries, which take `lib` and `array`."""
+    """Compile one expression for both libraries, with the names `lib` and `array`."""
     return lambda *x: function(nt, nt.from_numpy, *x), lambda *x: function(torch, torch.from_numpy, *x)
 
 
@@ -174,7 +174,7 @@ def test_against_pytorch(name: str, dtype: str) -> None:
     generator = np.random.default_rng(len(name))
     arrays = [generator.standard_normal(shape) for shape in shapes]
     operands = [nt.from_numpy(array).to(dtype).realize() for array in arrays]
-    # In float64, from what the dtype holds.
+    # In float64, from numbers that the dtype can hold.
     leaves = [torch.from_numpy(each.to("float64").numpy().copy()).requires_grad_() for each in operands]
     expected = theirs(*leaves)
     seed = nt.from_numpy(generator.standard_normal(tuple(expected.shape))).to(dtype)
@@ -225,7 +225,7 @@ def test_vjp_of_several_results() -> None:
     np.testing.assert_allclose(results[0].numpy(), 2 * X)
     with pytest.raises(ArgumentError, match="structure of the result"):
         pull_back(nt.from_numpy(X))
-    with pytest.raises(ArgumentError, match=r"vjp: .*float64\[3\] has no gradient float32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"vjp: .*the gradient of float64\[3\] cannot be float32\[3\]"):
         pull_back((nt.ones(3), {"s": nt.tensor(3.0, dtype=nt.float64)}))
 
 
@@ -242,7 +242,7 @@ def test_inside_jit() -> None:
 
     x = np.random.default_rng(0).standard_normal((16, 4))
     w, theirs = nt.zeros(4, 1, dtype=nt.float64), torch.zeros(4, 1, dtype=torch.float64, requires_grad=True)
-    for _ in range(20):  # tinygrad once went wrong from the second replay on
+    for _ in range(20):  # In tinygrad, replays from the second on were once wrong.
         w = step(w, nt.from_numpy(x))
         (gradient,) = torch.autograd.grad(((torch.from_numpy(x) @ theirs - 1) ** 2).mean(), theirs)
         theirs = (theirs - 0.1 * gradient).detach().requires_grad_()
@@ -258,7 +258,7 @@ def test_of_a_function_that_is_captured() -> None:
 
 
 def test_reading_a_value_cuts_nothing() -> None:
-    before = {*active}  # of other tests
+    before = {*active}  # Left by other tests.
 
     def function(x: nt.Tensor) -> nt.Tensor:
         y = x * 2
@@ -273,7 +273,7 @@ def test_reading_a_value_cuts_nothing() -> None:
     assert not {*active} - before
 
 
-def test_gradients_that_are_equal_are_tensors_of_their_own() -> None:
+def test_equal_gradients_are_distinct_tensors() -> None:
     x, seed = nt.from_numpy(X), nt.from_numpy(X)
     _, pull_back = nt.vjp(lambda a, b: a + b, x, x)
     by_a, by_b = pull_back(seed)
@@ -284,7 +284,7 @@ def test_gradients_that_are_equal_are_tensors_of_their_own() -> None:
     assert by_b.tolist() == [1, 1, 1]
 
 
-def test_equal_arguments_are_two() -> None:
+def test_equal_arguments_have_separate_gradients() -> None:
     x = nt.from_numpy(X)
     by_a, by_b = nt.grad(lambda a, b: (a * b * b).sum(), argnums=(0, 1))(x, x)
     np.testing.assert_allclose(by_a.numpy(), X * X)
@@ -305,7 +305,7 @@ def test_a_power_at_zero() -> None:
 
 
 def test_sums_of_halves_do_not_saturate() -> None:
-    """pytorch#68048: the gradient of a bias was 256 in place of 1600."""
+    """Guard against pytorch#68048: the gradient of a bias was 256 instead of 1600."""
     x, bias = nt.ones(1600, 4, dtype=nt.bfloat16), nt.zeros(4, dtype=nt.bfloat16)
     assert nt.grad(lambda b: (x + b).sum())(bias).tolist() == [1600.0] * 4
 
@@ -317,7 +317,7 @@ def test_random_numbers_are_those_of_the_result() -> None:
     assert gradient.sum().item() == pytest.approx(value.item(), rel=1e-5)
 
 
-def test_what_is_constant() -> None:
+def test_constants_have_no_gradient() -> None:
     x = nt.from_numpy(X)
     np.testing.assert_allclose(nt.grad(lambda x: (x * x.detach()).sum())(x).numpy(), X)
 
@@ -328,7 +328,7 @@ def test_what_is_constant() -> None:
 
     np.testing.assert_allclose(nt.grad(function)(x).numpy(), np.exp(X))
     np.testing.assert_allclose(nt.grad(lambda x: (x * nt.no_grad()(nt.exp)(x)).sum())(x).numpy(), np.exp(X))
-    with nt.no_grad():  # It counts inside the function only.
+    with nt.no_grad():  # It only matters inside the function.
         np.testing.assert_allclose(nt.grad(lambda x: (x * x).sum())(x).numpy(), 2 * X)
     assert nt.grad(lambda x: (x.argmax() * 1.0 + x.floor().sum()).sum())(x).tolist() == [0, 0, 0]
     assert nt.grad(lambda x: nt.ones(1).sum())(x).tolist() == [0, 0, 0]
@@ -348,8 +348,8 @@ def test_memory_is_free_afterwards() -> None:
 # --- errors
 
 
-def test_what_has_no_gradient_is_named() -> None:
-    before = {*active}  # of other tests
+def test_errors_name_the_op_without_derivative() -> None:
+    before = {*active}  # Left by other tests.
     x = nt.from_numpy(X)
     with pytest.raises(GradientError, match=r"put with reduce='multiply' has no derivative \(recorded at test_trans"):
         nt.grad(lambda x: x.scatter(0, nt.tensor([0, 1]), x[:2], reduce="multiply").sum())(x)
@@ -381,14 +381,14 @@ def test_what_has_no_gradient_is_named() -> None:
 
 
 @pytest.mark.parametrize("place", [7, -1])
-def test_wrong_places_are_errors_also_where_only_the_gradient_is_read(place: int) -> None:
+def test_invalid_indices_are_errors_if_only_the_gradient_is_read(place: int) -> None:
     x, target = nt.ones(3, 4), nt.tensor([1.0, place, 2.0]).long()
     for function in (lambda x: nt.cross_entropy(x, target), lambda x: x.gather(1, target.reshape(3, 1)).sum()):
         with pytest.raises(IndexError, match=f"{place} is out of range for extent 4"):
             nt.grad(function)(x).realize()
 
 
-def test_gradients_of_parts_are_added_whatever_lies_around_them() -> None:
+def test_gradients_of_overlapping_parts_are_added() -> None:
     def parts(x: nt.Tensor) -> tuple[nt.Tensor, nt.Tensor]:
         return x.slice_scatter(nt.zeros(1), 0, 0, 1), x.slice_scatter(nt.zeros(1), 0, 1, 2)
 

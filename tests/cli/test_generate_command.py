@@ -137,7 +137,7 @@ def test_ctrl_c_while_the_model_is_loaded(function: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("metadata", "arguments", "said"),
     [
-        ({"general.architecture": "mamba"}, (), "the architecture is 'mamba'; there is a decoder for llama"),
+        ({"general.architecture": "mamba"}, (), "the architecture is 'mamba'; supported are llama"),
         ({"tokenizer.ggml.model": None}, (), "the file has no tokenizer"),
         ({"tokenizer.chat_template": None}, ("--chat",), "the file has no chat template"),
         ({"llama.context_length": 4}, (), "the prompt has 6 tokens, and the context of 4 must have room for one more"),

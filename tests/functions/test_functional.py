@@ -679,7 +679,10 @@ def test_every_function_has_an_oracle() -> None:
         with np.load(GOLDEN / file) as golden:
             compared |= {case["op"] for case in json.loads(str(golden["cases"]))}
     in_place = {f"{name}_" for name in IN_PLACE}  # the last test compares them all
-    operators = {name for op in OPS.values() for name in op.operators} | {"pow", "matmul"}
+    operators = (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "neg", "abs", "invert", "and", "or"),
+        *("xor", "lshift", "rshift", "eq", "ne", "lt", "le", "gt", "ge"),
+    )
     dunders = {f"__{prefix}{name}__" for name in operators for prefix in ("", "r", "i")}
     protocols = {"__array_function__", "__array_ufunc__"}
     named = compared | in_place | dunders | protocols | covered()
@@ -850,7 +853,7 @@ def test_bits_as_another_dtype(shape: tuple[int, ...], dtype: str) -> None:
         try:
             expected = x.view(getattr(torch, dtype))
         except RuntimeError:
-            with pytest.raises(nt.ShapeError, match=f"are no {dtype} elements"):
+            with pytest.raises(nt.ShapeError, match=f"do not divide into {dtype}"):
                 from_torch(x).view(getattr(nt, dtype))
             continue
         result = from_torch(x).view(getattr(nt, dtype))

@@ -1,4 +1,4 @@
-"""An independent decoder in float64 NumPy, from the papers: no cache, one matrix product after the other."""
+"""Independent decoder in float64 NumPy, written from the papers, without a cache."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
 
 
 def rotated(x: Array, angles: Array, pairs: str) -> Array:
-    """x (tokens, heads, features); angles (tokens, features / 2). As complex numbers (Su et al., 2021)."""
+    """Rotate x (tokens, heads, features) by angles (tokens, features / 2), as complex numbers (Su et al., 2021)."""
     turn = np.exp(1j * angles)[:, None]
     if pairs == "halves":
         first, second = np.split(x, 2, -1)
@@ -26,7 +26,7 @@ def rotated(x: Array, angles: Array, pairs: str) -> Array:
 
 
 def logits(metadata: Mapping[str, Any], weights: Mapping[str, Array], tokens: Sequence[int]) -> Array:
-    """(tokens, vocabulary)."""
+    """Return the logits (tokens, vocabulary)."""
     name = metadata["general.architecture"]
     value = {key.removeprefix(f"{name}."): each for key, each in metadata.items()}
     w = {key: np.asarray(each, np.float64) for key, each in weights.items()}

@@ -1,4 +1,4 @@
-"""The decoder against float64 NumPy, for every architecture, with and without its cache."""
+"""Decoders of every architecture against float64 NumPy, with and without the cache."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ VARIANTS: dict[str, tuple[str, bool, dict[str, Any]]] = {
 
 
 def saved(path: Path, variant: str, factors: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Write a model; what is in it."""
+    """Write a model, and return its content."""
     architecture, has_head, more = VARIANTS[variant]
     metadata = made_up_model.metadata(architecture) | more
     weights = made_up_model.weights(architecture, has_head)
@@ -47,7 +47,7 @@ def saved(path: Path, variant: str, factors: bool = False) -> tuple[dict[str, An
 
 
 def steps(decoder: Decoder, tokens: list[int], sizes: tuple[int, ...]) -> np.ndarray:
-    """Logits behind each part of a text."""
+    """Return the logits after each part of a text."""
     results, begin = [], 0
     for size in sizes:
         part = nt.tensor(tokens[begin : begin + size], dtype=nt.int32)
@@ -66,10 +66,10 @@ def test_architectures(variant: str, tmp_path: Path) -> None:
 
 
 def test_attention_of_many_tokens_is_computed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder_module, "TOGETHER", 2)
+    monkeypatch.setattr(decoder_module, "ATTENTION_TOKENS", 2)
     metadata, weights = saved(tmp_path / "model.gguf", "llama")
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
-    end = CONTEXT - len(TEXT)  # The last tokens fill the window: what any part leaves out would be missed.
+    end = CONTEXT - len(TEXT)  # The last tokens fill the window, so that an omission in any part shows.
     text = [7] * end + TEXT
     expected = logits(metadata, weights, text)[[end - 1, end + 4, CONTEXT - 1]]
     np.testing.assert_allclose(steps(decoder, text, (end, 5, 4)), expected, rtol=1e-4, atol=1e-4)
@@ -77,7 +77,7 @@ def test_attention_of_many_tokens_is_computed_in_parts(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("dtype", [nt.float16, nt.bfloat16])
 def test_matrices_of_16_bits(dtype: nt.DType, tmp_path: Path) -> None:
-    """Features between the matrices are float32: here they are larger than float16 can be."""
+    """Features between the matrices are float32: here they exceed the range of float16."""
     metadata, _ = saved(tmp_path / "model.gguf", "llama with a head")
     file = nt.load_gguf(tmp_path / "model.gguf")
     tensors = {name: each.to(dtype) if each.ndim == 2 else each for name, each in file.tensors.items()}
@@ -113,7 +113,7 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"general.architecture": "mamba"}, "the architecture is 'mamba'; there is a decoder for llama, qwen2, qwen3"),
+        ({"general.architecture": "mamba"}, "the architecture is 'mamba'; supported are llama, qwen2, qwen3"),
         ({"general.architecture": None}, "the file has no general.architecture"),
         ({"general.architecture": ["llama"]}, "general.architecture must be a string, not ['llama']"),
         ({"llama.block_count": None}, "the file has no llama.block_count"),
@@ -126,11 +126,11 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
         ({"llama.rope.freq_base": float("inf")}, "llama.rope.freq_base must be a positive number, not inf"),
         ({"llama.rope.scaling.type": 2}, "llama.rope.scaling.type must be a string, not 2"),
         ({"llama.block_count": 1}, 'Unexpected key(s) in state_dict: "blk.1.attn_norm.weight"'),
-        ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; none, linear and yarn are known"),
+        ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; supported are none"),
         ({"llama.feed_forward_length": 64}, "size mismatch for blk.0.ffn_gate.weight"),
     ],
 )
-def test_files_that_are_no_such_model(change: dict[str, Any], said: str) -> None:
+def test_invalid_files(change: dict[str, Any], said: str) -> None:
     metadata = {key: value for key, value in (made_up_model.metadata() | change).items() if value is not None}
     file = nt.load_gguf(made_up_model.FILE)._replace(metadata=metadata)
     with pytest.raises(nt.ArgumentError) as caught:
@@ -140,7 +140,7 @@ def test_files_that_are_no_such_model(change: dict[str, Any], said: str) -> None
 
 @pytest.mark.parametrize(("original", "expected"), [(128, 128), (None, made_up_model.CONTEXT)])
 def test_yarn(original: int | None, expected: int) -> None:
-    """Without the context before the scaling, it is that of the model, as in llama.cpp."""
+    """If the original context is missing, it is that of the model, as in llama.cpp."""
     metadata = made_up_model.metadata() | {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}
     if original is not None:
         metadata["llama.rope.scaling.original_context_length"] = original
@@ -182,7 +182,7 @@ def greedy(metadata: dict[str, Any], weights: dict[str, np.ndarray], prompt: lis
 
 @pytest.mark.parametrize("length", [1, 16, 17, 30, 60])
 def test_greedy_text(length: int, model: tuple[dict[str, Any], dict[str, np.ndarray], Decoder]) -> None:
-    """One decoder continues one text after the other; prompts are filled up to few sizes."""
+    """One decoder continues several texts in turn; prompts are padded to a few sizes."""
     metadata, weights, decoder = model
     prompt = [(7 * i + length) % 250 for i in range(length)]
     run = Generation(decoder, prompt, 4)
@@ -210,7 +210,7 @@ def test_two_texts_at_once(model: tuple[dict[str, Any], dict[str, np.ndarray], D
     first = iter(Generation(decoder, TEXT, 6))
     next(first)
     next(iter(Generation(decoder, TEXT, 6)))
-    with pytest.raises(nt.ArgumentError, match="the decoder has begun another text"):
+    with pytest.raises(nt.ArgumentError, match="the decoder has started another text"):
         next(first)
 
 

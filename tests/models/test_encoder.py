@@ -1,4 +1,4 @@
-"""The encoder of the BERT class against PyTorch's."""
+"""BERT encoders against PyTorch's."""
 
 import json
 import re
@@ -28,7 +28,7 @@ LENGTHS = (7, 3)
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of an encoder with random weights, and a pooler that is not used."""
+    """Return the folder of an encoder with random weights and an unused pooler."""
     random = np.random.default_rng(0)
     state = {
         name: nt.from_numpy(random.standard_normal(each.shape).astype(np.float32) / 4)
@@ -87,10 +87,10 @@ def test_a_text_without_tokens_is_zero(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta'; 'bert' is known"),
+        ({"model_type": "roberta"}, "model_type is 'roberta'; supported is 'bert'"),
         ({"model_type": None}, "the file has no model_type"),
-        ({"hidden_act": "relu"}, "hidden_act is 'relu'; 'gelu' is known"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'; 'absolute' is known"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'; supported is 'gelu'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"vocab_size": None}, "the file has no vocab_size"),
         ({"vocab_size": "20"}, "vocab_size must be a positive integer, not '20'"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
@@ -106,7 +106,7 @@ def test_configurations_of_other_models(change: dict[str, Any], said: str, direc
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"{", "Expecting property name"), (b"\xff", "can't decode"), (b"[]", "no JSON object")]
+    ("content", "said"), [(b"{", "Expecting property name"), (b"\xff", "can't decode"), (b"[]", "not a JSON object")]
 )
 def test_a_damaged_configuration(content: bytes, said: str, directory: Path) -> None:
     (directory / "config.json").write_bytes(content)

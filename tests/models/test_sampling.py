@@ -1,4 +1,4 @@
-"""Sampling, token by token."""
+"""Sampling of single tokens."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_top_k() -> None:
 
 @pytest.mark.parametrize(("top_p", "kept"), [(0.1, [3]), (0.7, [3, 0]), (0.92, [3, 0, 2]), (1.0, [0, 1, 2, 3, 4])])
 def test_top_p(top_p: float, kept: list[int]) -> None:
-    """Probabilities: 0.237, 0.012, 0.053, 0.644, 0.053."""
+    """The probabilities of all tokens are 0.237, 0.012, 0.053, 0.644, 0.053."""
     result = Sampling(temperature=1, top_p=top_p).probabilities(LOGITS)
     assert sorted(np.flatnonzero(result)) == sorted(kept)
     np.testing.assert_allclose(result[kept], softmax(list(LOGITS[kept])))
@@ -69,7 +69,7 @@ def test_draws_have_the_probabilities_and_follow_from_the_seed() -> None:
     np.testing.assert_allclose(shares, softmax(list(LOGITS)), atol=0.03)
 
 
-def test_a_temperature_that_is_next_to_nothing() -> None:
+def test_a_tiny_temperature() -> None:
     np.testing.assert_array_equal(Sampling(temperature=1e-320).probabilities(LOGITS), [0, 0, 0, 1, 0])
 
 
@@ -84,7 +84,7 @@ def test_a_temperature_that_is_next_to_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1, top_k=1, top_p=0.5)], ids=["greedy", "drawn"])
-def test_logits_that_are_no_numbers(logits: list[float], said: str, sampling: Sampling) -> None:
+def test_invalid_logits(logits: list[float], said: str, sampling: Sampling) -> None:
     with pytest.raises(nt.ArgumentError, match=f"logits are {said}:"):
         sampling.choose(np.array(logits, np.float32), [], np.random.default_rng(0))
 
@@ -97,7 +97,7 @@ def test_tokens_that_are_ruled_out() -> None:
 
 
 def test_the_temperature_0_has_no_probabilities() -> None:
-    with pytest.raises(nt.ArgumentError, match="with the temperature 0 there are no probabilities"):
+    with pytest.raises(nt.ArgumentError, match="temperature 0 has no probabilities"):
         Sampling().probabilities(LOGITS)
 
 
@@ -120,6 +120,6 @@ def test_the_temperature_0_has_no_probabilities() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be(wrong: dict[str, float]) -> None:
+def test_invalid_values(wrong: dict[str, float]) -> None:
     with pytest.raises(nt.ArgumentError, match=next(iter(wrong))):
         Sampling(**wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Tokens from a file's vocabulary: against the published rules, written out naively."""
+"""Tokenizers against naive implementations of the published rules."""
 
 import json
 import re
@@ -19,7 +19,7 @@ METADATA = made_up_model.metadata()
 
 
 def merged(piece: str) -> list[str]:
-    """Of the merges in order: each one wherever it applies (Sennrich et al., 2016)."""
+    """Apply the merges in order, each one wherever it matches (Sennrich et al., 2016)."""
     parts = [made_up_model.byte_letters()[sorted_bytes().index(byte)] for byte in piece.encode()]
     for merge in made_up_model.PAIRS:
         left, right = merge.split(" ")
@@ -32,7 +32,7 @@ def merged(piece: str) -> list[str]:
 
 
 def sorted_bytes() -> list[int]:
-    """The bytes in the order of `byte_letters`."""
+    """Return the bytes in the order of `byte_letters`."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     return printable + [byte for byte in range(256) if byte not in printable]
 
@@ -63,7 +63,7 @@ def test_texts_come_back(text: str, pre: str) -> None:
     ],
 )
 def test_numbers_by_pre_tokenizer(pre: str, expected: list[str]) -> None:
-    """Merges join all digits that stand in one piece."""
+    """Merges join all digits of one piece."""
     grown = ["12", "123", "1234", "12345", "45"]
     metadata = METADATA | {
         "tokenizer.ggml.pre": pre,
@@ -89,8 +89,8 @@ def test_the_token_that_begins_texts_is_there_once() -> None:
     assert tokenizer.encode("<|im_start|>a") == tokenizer.encode("a")
 
 
-def test_a_text_that_is_none() -> None:
-    with pytest.raises(nt.ArgumentError, match="no Unicode text"):
+def test_invalid_unicode() -> None:
+    with pytest.raises(nt.ArgumentError, match="not valid Unicode"):
         Tokenizer(METADATA).encode("a\udc80")
 
 
@@ -112,7 +112,7 @@ SENTENCE_PIECE: dict[str, Any] = {
 
 
 def best_merges(text: str) -> list[str]:
-    """Of all neighbours, those merge first whose result has the best score (Kudo and Richardson, 2018)."""
+    """Merge the neighbours whose result has the best score first (Kudo and Richardson, 2018)."""
     parts = list("\u2581" + text.replace(" ", "\u2581"))
     while True:
         scores = {number: PIECES.get(a + b, -1e9) for number, (a, b) in enumerate(pairwise(parts))}
@@ -131,7 +131,7 @@ def test_sentence_piece(text: str) -> None:
 
 
 def whole_prefixes(tokens: list[int], tokenizer: Tokenizer) -> list[int]:
-    """Where the text of the tokens so far has whole characters only."""
+    """Return the positions at which the text so far has only whole characters."""
     return [n for n in range(1, len(tokens)) if not tokenizer.decode(tokens[:n]).endswith("\ufffd")]
 
 
@@ -151,7 +151,7 @@ def test_what_continues_a_prompt_keeps_its_spaces(metadata: dict[str, Any], text
 
 
 def test_a_byte_that_follows_no_character() -> None:
-    """SentencePiece's decoder reads a run of bytes together; the text so far stays as it is."""
+    """SentencePiece's decoder reads a run of bytes together; earlier text does not change."""
     tokenizer = Tokenizer(SENTENCE_PIECE)
     piece = tokenizer.decoded()
     th = list(PIECES).index("th")
@@ -199,7 +199,7 @@ CALL = {"name": "run", "arguments": {"code": "if a < b && c > 'é'", "a": [1, No
     ],
 )
 def test_templates_are_rendered_as_by_transformers(template: str, expected: str) -> None:
-    """JSON is as json.dumps writes it; loops can be left; `generation` leaves no trace, and has a scope of its own."""
+    """JSON is that of json.dumps; loops can break; `generation` renders only its content, in its own scope."""
     messages: list[Any] = [{"role": "user"}, {"role": "tool", "call": CALL}, {"role": "system"}]
     assert Tokenizer(METADATA | {"tokenizer.chat_template": template}).chat(messages) == expected
 
@@ -220,7 +220,7 @@ def test_templates_that_fail(template: str, said: str) -> None:
         Tokenizer(METADATA | {"tokenizer.chat_template": template}).chat([{"role": "user", "content": "hello"}])
 
 
-# --- what is missing
+# --- errors
 
 
 def without(*keys: str) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def without(*keys: str) -> dict[str, Any]:
         (without("ggml.model"), r"the file has no tokenizer \(no tokenizer.ggml.model in its metadata\)"),
         (without("ggml.tokens"), "no tokenizer.ggml.tokens"),
         (METADATA | {"tokenizer.ggml.merges": ["no pair"]}, "the tokenizer in the file is damaged"),
-        (METADATA | {"tokenizer.ggml.model": "rwkv"}, "'rwkv'; gpt2 and llama are known"),
+        (METADATA | {"tokenizer.ggml.model": "rwkv"}, "'rwkv'; supported are gpt2 and llama"),
         (METADATA | {"tokenizer.ggml.model": ["gpt2"]}, r"model must be a string, not \['gpt2'\]"),
         (METADATA | {"tokenizer.ggml.tokens": [1, 2]}, r"tokens must be a list of strings, not \[1, 2\]"),
         (METADATA | {"tokenizer.ggml.tokens": [*made_up_model.TOKENS, "\udcff"]}, "is damaged"),
@@ -245,7 +245,7 @@ def without(*keys: str) -> dict[str, Any]:
         (SENTENCE_PIECE | {"tokenizer.ggml.scores": ["a"]}, "scores must be an array of numbers, not"),
         (SENTENCE_PIECE | {"tokenizer.ggml.scores": np.zeros(2)}, "is damaged"),
         (SENTENCE_PIECE | {"tokenizer.ggml.unknown_token_id": 1.5}, "must be the number of a token, not 1.5"),
-        (METADATA | {"tokenizer.ggml.pre": "dbrx"}, "'dbrx'; gpt-2, smollm, llama-bpe, qwen2 are known"),
+        (METADATA | {"tokenizer.ggml.pre": "dbrx"}, "'dbrx'; supported are gpt-2, smollm, llama-bpe, qwen2"),
     ],
 )
 def test_vocabularies_that_cannot_be_used(metadata: dict[str, Any], said: str) -> None:
@@ -256,7 +256,7 @@ def test_vocabularies_that_cannot_be_used(metadata: dict[str, Any], said: str) -
 def test_special_tokens_that_are_not_in_the_vocabulary_are_none() -> None:
     tokenizer = Tokenizer(METADATA | {"tokenizer.ggml.bos_token_id": -1, "tokenizer.ggml.eos_token_id": 1 << 40})
     assert tokenizer.encode("<|im_start|>") == Tokenizer(METADATA).encode("<|im_start|>")
-    assert tokenizer.ends == {0, 2}  # by their names
+    assert tokenizer.ends == {0, 2}  # By their names.
 
 
 def test_files_without_a_template() -> None:

@@ -1,4 +1,4 @@
-"""Initial values: their distributions against those of PyTorch's formulas, and what is done with parameters."""
+"""Initial values against the distributions of PyTorch's formulas, and functions of parameters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sample(lib: Any, name: str, shape: tuple[int, ...], arguments: dict[str, Any
     ],
 )
 def test_distributions(name: str, arguments: dict[str, Any]) -> None:
-    """The two samples of n numbers differ by less than Kolmogorov and Smirnov allow in one case of 10^8."""
+    """Assert that two samples pass the Kolmogorov-Smirnov test, which fails by chance in one case of 10^8."""
     nt.manual_seed(1)
     torch.manual_seed(1)
     shape = (200, 30, 50)
@@ -48,7 +48,7 @@ def test_distributions(name: str, arguments: dict[str, Any]) -> None:
         np.searchsorted(ours, everything, side="right") - np.searchsorted(theirs, everything, side="right")
     ).max()
     assert difference / ours.size < math.sqrt(-math.log(1e-8 / 2) / ours.size)
-    if "uniform" in name or "trunc" in name:  # the ends
+    if "uniform" in name or "trunc" in name:  # Compare the ends.
         assert abs(ours[0] - theirs[0]) < 1e-3 * (theirs[-1] - theirs[0])
         assert abs(ours[-1] - theirs[-1]) < 0.02 * (theirs[-1] - theirs[0])
 
@@ -100,7 +100,7 @@ LAYERS: list[tuple[str, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("name", "arguments"), LAYERS)
 def test_layers_begin_as_those_of_pytorch(name: str, arguments: tuple[Any, ...]) -> None:
-    """Mean and extremes of every parameter, as near as random numbers let them be."""
+    """Compare mean and extremes of every parameter, within the variation of random numbers."""
     nt.manual_seed(0)
     torch.manual_seed(0)
     ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments)
@@ -109,12 +109,12 @@ def test_layers_begin_as_those_of_pytorch(name: str, arguments: tuple[Any, ...])
         spread = max(b.std(), 1e-6)
         assert a.std() == pytest.approx(b.std(), rel=0.4 if a.size < 1000 else 0.08), key
         assert abs(a.mean() - b.mean()) < 6 * spread / math.sqrt(a.size), key
-        if name != "Embedding":  # which is normal, others are uniform
+        if name != "Embedding":  # Its weights are normal, those of others uniform.
             assert abs(a).max() == pytest.approx(abs(b).max(), rel=0.15 if a.size < 1000 else 0.03), key
 
 
 class WithGradient(nt.Tensor):
-    """A tensor that has a place for its gradient."""
+    """A tensor with an attribute for its gradient."""
 
     grad: Any = None
 

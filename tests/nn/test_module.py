@@ -1,4 +1,4 @@
-"""What modules are made of: parts and their names, state dicts and their errors, dtypes, copies, text."""
+"""Modules: parts and their names, state dicts and their errors, dtypes, copies, text."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of PyTorch's TransformerEncoder
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # From PyTorch's TransformerEncoder.
 
 
 def network(lib: Any) -> Any:
-    """With every kind of nesting, two names of one layer, and tied weights."""
+    """Model with every kind of nesting, two names of one layer, and tied weights."""
 
     class Block(lib.Module):
         def __init__(self, size: int, attend: bool) -> None:
@@ -109,7 +109,7 @@ def test_state_from_arrays_files_and_other_dtypes(tmp_path: Path) -> None:
         model = network(nn)
         before = dict(model.named_parameters())
         model.load_state_dict(state)
-        assert dict(model.named_parameters()) == before  # the same tensors with other values
+        assert dict(model.named_parameters()) == before  # The same tensors with new values.
         for name, tensor in model.state_dict().items():
             np.testing.assert_array_equal(tensor.numpy(), expected[name])
             assert tensor.dtype.name == expected[name].dtype.name
@@ -150,7 +150,7 @@ def test_state_that_does_not_fit(change: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         ours.load_state_dict(changed)
     assert str(caught.value) == re.sub(r"torch\.Size\((\[.*?\])\)", r"\1", str(expected.value))
-    for name, tensor in ours.state_dict().items():  # nothing was written
+    for name, tensor in ours.state_dict().items():  # Nothing was written.
         np.testing.assert_array_equal(tensor.numpy(), before[name])
     if "size mismatch" not in str(caught.value):
         result, own = ours.load_state_dict(state, strict=False), theirs.load_state_dict(state, strict=False)
@@ -172,7 +172,7 @@ def test_other_dtypes() -> None:
     assert {each.dtype for each in model.double().parameters()} == {nt.float64}
     assert {each.dtype for each in model.half().parameters()} == {nt.float16}
     assert {each.dtype for each in model.float().parameters()} == {nt.float32}
-    with pytest.raises(DTypeError, match="do not become int32"):
+    with pytest.raises(DTypeError, match="must be floats, not int32"):
         model.to(nt.int32)
     assert nn.Linear(2, 3, dtype=nt.float64).weight.dtype is nt.float64
 
@@ -209,7 +209,7 @@ def test_a_parameter_is_a_tensor() -> None:
     assert repr(parameter).startswith("Parameter containing:\nTensor([[0., 1., 2.],")
     assert type(parameter * 2) is nt.Tensor
     with nt.no_grad():
-        parameter[0].zero_()  # through a view
+        parameter[0].zero_()  # Through a view.
         parameter.T[2] = 7
     assert parameter.tolist() == [[0, 0, 7], [3, 4, 7]]
     assert data.tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -238,7 +238,7 @@ W = nt.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
         lambda w: nt.nn.Parameter(w).float(),
     ],
 )
-def test_a_parameter_of_what_was_computed_is_a_leaf(compute: Any, enabled: bool) -> None:
+def test_a_parameter_of_a_computed_tensor_is_a_leaf(compute: Any, enabled: bool) -> None:
     with nt.set_grad_enabled(enabled):
         computed = compute(W)
         parameter, frozen = nn.Parameter(computed), nn.Parameter(computed, requires_grad=False)
@@ -255,7 +255,7 @@ def test_a_parameter_of_what_was_computed_is_a_leaf(compute: Any, enabled: bool)
 
 
 def test_a_parameter_leaves_the_tensor_its_value() -> None:
-    """Also for functions that were captured: both tensors are read where they are named."""
+    """Captured functions also read both tensors by name."""
     w = nt.ones(2)
 
     def scaled(x: nt.Tensor) -> nt.Tensor:
@@ -274,7 +274,7 @@ def test_a_parameter_leaves_the_tensor_its_value() -> None:
 
 
 def test_averages_of_weights() -> None:
-    """An average of weights that is a copy of the module, as for a teacher."""
+    """Average weights in a copy of the module, as for a teacher model."""
     results = []
     for lib in (nt, torch):
         model = lib.nn.Linear(2, 1)
@@ -401,7 +401,9 @@ def test_functional_call() -> None:
     model.train()
     parts = (dict(model.named_parameters()), dict(model.named_buffers()) | values)
     nn.functional_call(model, parts, (x,))
-    np.testing.assert_allclose(values["1.running_mean"].numpy(), [0.2, 0.35], rtol=1e-6)  # of the tensors passed
+    np.testing.assert_allclose(
+        values["1.running_mean"].numpy(), [0.2, 0.35], rtol=1e-6
+    )  # The passed tensors are updated.
     with pytest.raises(ShapeError):
         nn.functional_call(model, values, nt.ones(3))
     assert isinstance(model[0].weight, nn.Parameter)
@@ -413,7 +415,7 @@ def test_functional_call() -> None:
 
 
 def test_training_in_one_plan() -> None:
-    """A step with batch norm and dropout, its state as arguments and results, learns what its labels say."""
+    """Train with batch norm and dropout, with the state as arguments and results of one step."""
     nt.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2))
     x = nt.randn(64, 4).realize()
@@ -484,7 +486,7 @@ def test_dropout_between_recurrent_layers_and_in_attention() -> None:
         (lambda: nn.MultiheadAttention(4, 2)(*[nt.ones(3, 2, 4)] * 3, is_causal=True), "Need attn_mask"),
     ],
 )
-def test_what_layers_do_not_take(make: Any, text: str) -> None:
+def test_invalid_arguments_of_layers(make: Any, text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         make()
 

@@ -1,4 +1,4 @@
-"""Every module against PyTorch's: from its state dict, results, states and gradients, in training and after it."""
+"""Every module against PyTorch's: state dict, results, states and gradients, in training and evaluation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WEIGHTS = np.array([0.5, 1.0, 2.0])
 
 
 def cases(name: str, *rest: Any) -> list[Case]:
-    """(arguments, keywords, inputs[, keywords of the call]) of a module."""
+    """Describe a module: arguments, keywords, inputs and optionally keywords of the call."""
     return [(name, *each, {}) if len(each) == 3 else (name, *each) for each in rest]
 
 
@@ -144,11 +144,11 @@ CASES: list[Case] = [
 ]
 TOLERANCE = {"float32": 3e-5, "float64": 1e-10}
 PYTORCH_ROUNDS = {"Hardsigmoid": 3.1e-8}
-"""Errors of PyTorch's own gradients in float64: it has 1 / 6 in float32."""
+"""Errors of PyTorch's own gradients in float64: PyTorch rounds 1 / 6 to float32."""
 
 
 def values(generator: np.random.Generator, description: Any, dtype: str) -> Any:
-    """The NumPy array, or list of arrays, that is described; others as they are."""
+    """Make the described NumPy array or list of arrays; return other values unchanged."""
     if isinstance(description, np.ndarray):
         return description.astype(dtype) if description.dtype.kind == "f" else description
     if isinstance(description, list):
@@ -172,14 +172,14 @@ def ours_of(value: Any) -> Any:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The float tensors in nested tuples."""
+    """Return the float tensors in nested tuples."""
     if isinstance(value, (tuple, list)):
         return [leaf for each in value for leaf in leaves(each)]
     return [value] if value is not None and value.is_floating_point() else []
 
 
 def cast(value: Any, dtype: str) -> Any:
-    """Float arrays of the dtype, others as they are."""
+    """Convert float arrays to a dtype; return other values unchanged."""
     return value.astype(dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
 
@@ -191,13 +191,13 @@ def called(function: Any, convert: Any, dtype: str, arguments: Any, keywords: di
 
 
 def pair(case: Case, dtype: str) -> tuple[Any, Any]:
-    """PyTorch's module with random weights, and ours with the same."""
+    """Make PyTorch's module with random weights, and ours with the same weights."""
     name, arguments, keywords, _, _ = case
     theirs = called(getattr(torch.nn, name), torch_of, dtype, arguments, keywords).to(getattr(torch, dtype))
     ours = called(getattr(nn, name), ours_of, dtype, arguments, keywords).to(dtype)
     with torch.no_grad():
         for each in theirs.parameters():
-            each += 0.1 * torch.randn_like(each)  # also what begins as 0 or 1
+            each += 0.1 * torch.randn_like(each)  # Also parameters that start as 0 or 1.
     assert ours.load_state_dict(theirs.state_dict()) == ([], [])
     return theirs, ours
 
@@ -211,7 +211,7 @@ def check(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
 
 
 def identifier(value: Any) -> str:
-    """Of a case, or of another parameter."""
+    """Return the test id of a case or another parameter."""
     return "-".join(map(str, value[:3]))[:60] if isinstance(value, tuple) else str(value)
 
 
@@ -224,7 +224,7 @@ def identifier(value: Any) -> str:
     ids=identifier,
 )
 def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
-    """All cases in float32, and the first one of every module in float64."""
+    """Yield all cases in float32, and the first one of every module in float64."""
     torch.manual_seed(0)
     name, _, _, inputs, keywords = case
     tolerance = max(TOLERANCE[dtype], PYTORCH_ROUNDS.get(name, 0))
@@ -234,7 +234,7 @@ def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
     generator = np.random.default_rng(len(inputs))
     arrays = [values(generator, each, dtype) for each in inputs]
     own = [torch_of(each, requires_grad=True) for each in arrays]
-    # PyTorch changes no leaf in place.
+    # PyTorch does not change leaves in place.
     first = [each.clone() if getattr(theirs, "inplace", False) else each for each in own]
     expected = leaves(called(theirs, torch_of, dtype, first, keywords))
     seeds = [values(generator, tuple(each.shape), dtype) for each in expected]
@@ -268,12 +268,12 @@ def test_against_pytorch(case: Case, training: bool, dtype: str) -> None:
             check(gradient, leaf.grad, tolerance, f"input {number}")
     ours_state, their_state = ours.state_dict(), theirs.state_dict()
     assert list(ours_state) == list(their_state)
-    for name, tensor in their_state.items():  # the running statistics
+    for name, tensor in their_state.items():  # Running statistics.
         check(ours_state[name], tensor, tolerance, name)
 
 
 def loaded(model: Any) -> Any:
-    """A copy with other values, to which the state is written."""
+    """Copy a module, change its values and load the state."""
     other = copy.deepcopy(model)
     with nt.no_grad():
         for each in other.parameters():
@@ -292,14 +292,14 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 def encoders() -> tuple[Any, Any]:
-    """A TransformerEncoder of PyTorch and ours with the same weights."""
+    """Make PyTorch's TransformerEncoder and ours with the same weights."""
     theirs, ours = (lib.TransformerEncoder(lib.TransformerEncoderLayer(8, 2, 16, 0.0), 2) for lib in (torch.nn, nn))
     ours.load_state_dict(theirs.state_dict())
     return theirs.double(), ours.double()
 
 
 def losses(lib: Any, model: Any, inputs: Any, keywords: dict[str, Any]) -> list[float]:
-    """Losses of a few steps, in which the results become smaller."""
+    """Return the losses of a few steps that shrink the results."""
     optimizer = lib.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     convert = ours_of if lib is nt else torch_of
     seen = []
@@ -320,7 +320,7 @@ ENCODER: Case = ("TransformerEncoder", (), {}, ((5, 2, 8),), {})
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", [*TRAINED.values(), ENCODER], ids=identifier)
 def test_training(case: Case, way: str) -> None:
-    """Modules with weights learn as PyTorch's do, and copies of them without changing the original."""
+    """Modules train as PyTorch's do, and training a copy leaves the original unchanged."""
     torch.manual_seed(0)
     theirs, original = encoders() if case is ENCODER else pair(case, "float64")
     if not list(theirs.parameters()):
@@ -363,7 +363,7 @@ def test_text(case: Case) -> None:
 
 @pytest.mark.parametrize("name", function_layers.__all__)
 def test_options(name: str) -> None:
-    """Names, order and defaults of PyTorch's options."""
+    """Compare names, order and defaults of the options with PyTorch's."""
     no_options = ("self", "size_average", "reduce", "return_indices", "device", "dtype", "args", "kwargs")
     no_options += ("min_value", "max_value", "recompute_scale_factor")
     theirs = {
@@ -373,9 +373,9 @@ def test_options(name: str) -> None:
     }
     ours = {key: each.default for key, each in inspect.signature(getattr(nn, name)).parameters.items()}
     if name.startswith(("Softm", "LogSoftm")):
-        theirs["dim"] = inspect.Parameter.empty  # None, deprecated
+        theirs["dim"] = inspect.Parameter.empty  # Theirs is None, deprecated.
     if name == "AvgPool1d":
-        theirs["divisor_override"] = None  # an option of the other two there
+        theirs["divisor_override"] = None  # In PyTorch, only the other two have this option.
     assert list(ours) == list(theirs)
     assert ours == theirs
 

@@ -1,4 +1,4 @@
-"""What code generators learn of a program, and what a new primitive needs."""
+"""Analyses of programs for code generators, and the code that a new primitive needs."""
 
 from typing import Any
 
@@ -53,8 +53,8 @@ def test_softmax_runs_in_three_stages() -> None:
     ("formula", "is_half"),
     [
         (lambda x: np.exp(x) + x * x, True),
-        (lambda x: np.exp(x) - x * x, False),  # may cancel
-        (lambda x: row_max(x) + row_max(-x), False),  # signs follow reductions as well
+        (lambda x: np.exp(x) - x * x, False),  # May cancel.
+        (lambda x: row_max(x) + row_max(-x), False),  # Signs are tracked through reductions.
         (lambda x: row_max(np.abs(x)) * row_sum(np.exp(x)), True),
     ],
 )
@@ -76,7 +76,7 @@ def test_bounds_follow_from_types_and_the_length_of_rows() -> None:
 @pytest.mark.parametrize(
     ("formula", "steps"),
     [
-        (lambda x: np.floor(x), False),  # of what the devices have in common
+        (lambda x: np.floor(x), False),  # The devices agree on the operand.
         (lambda x: np.floor(x * 0.1), True),
         (lambda x: np.maximum(-x, 1) > 0, False),
         (lambda x: np.exp(x).astype("int32"), True),

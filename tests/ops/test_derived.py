@@ -1,4 +1,4 @@
-"""Every op against PyTorch: one oracle per op, all shapes, dtypes, edge values and Python numbers derived from it.
+"""Every op against PyTorch. Shapes, dtypes, edge values and Python numbers are derived from one oracle per op.
 
 Floats are compared with PyTorch's float64 result, rounded once; integers and bool with PyTorch's own.
 """
@@ -53,7 +53,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return torch.where(infinite, torch.floor(torch.true_divide(x, y)), quotient)
 
 
-# Formulas for the element-wise ops that PyTorch does not have under their names, or computes differently.
+# Formulas for element-wise ops that PyTorch lacks, names differently or computes differently.
 FORMULAS: dict[str, Callable[..., Any]] = {
     "step": lambda x: (x > 0).to(x.dtype),
     "cube": lambda x: x * x * x,
@@ -76,7 +76,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def oracles(kind: str, *data_ops: str, **formulas: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """PyTorch's function for each op of a kind, and for ops that are not declared as such; or a formula."""
+    """Return PyTorch's function, or a formula, for each op of a kind and for some ops declared as another kind."""
     names = {name for name, op in OPS.items() if op.kind == kind} - covered()
     theirs = {name: getattr(torch, name, getattr(F, name, None)) for name in (*sorted(names), *data_ops)}
     return {name: oracle for name, oracle in {**theirs, **formulas}.items() if oracle is not None}
@@ -85,8 +85,8 @@ def oracles(kind: str, *data_ops: str, **formulas: Callable[..., Any]) -> dict[s
 MAPS = oracles("map", "remainder", "fmod", **FORMULAS)
 ROWS = oracles("row", "cumsum", "cumprod", l2_norm=lambda x, dim: F.normalize(x, dim=dim))
 
-# Rounding inside one op may take more than a unit where PyTorch's float64 takes none: sums that cancel, and
-# quotients of rounded functions. Absolute, for values of about 1.
+# Rounding inside one op may cost more than a unit compared with PyTorch's float64: for sums that cancel, and quotients
+# of rounded functions. Absolute, for values of about 1.
 CANCELS = {
     **dict.fromkeys(("lerp", "frac", "logsigmoid", "mish", "softsign", "tan", "scale"), 1e-6),
     **dict.fromkeys(("gelu_tanh", "gelu_erf", "gelu_quick", "silu", "xielu", "elu", "selu", "softplus"), 1e-6),
@@ -107,7 +107,7 @@ EDGES = (
 
 
 def expected_of(oracle: Callable[..., Any], operands: list[Any], attributes: dict[str, Any]) -> tuple[Any, Any]:
-    """(dtype that PyTorch gives, its value in float64 or in its own integer type). Raises what PyTorch raises."""
+    """Return PyTorch's result dtype, and its result in float64 or the integer type. Raises PyTorch's errors."""
     own = oracle(*operands, **attributes)
     if not own.is_floating_point():
         return own.dtype, own
@@ -124,7 +124,7 @@ def dtypes_of(operands: list[Any]) -> set[Any]:
 def check(
     name: str, oracle: Callable[..., Any], operands: list[Any], attributes: dict[str, Any], values: bool = True
 ) -> bool:
-    """Ours against PyTorch's. Where PyTorch does not take the dtypes, nothing is compared; returns whether it was.
+    """Compare a result with PyTorch's, and return True unless PyTorch does not take the dtypes.
 
     values=False compares shapes and dtypes only, which compiles nothing.
     """
@@ -136,7 +136,7 @@ def check(
     function = FUNCTIONS.get(name, OPS[name].record)
     refuses_bool = OPS[name].dtypes == rules.numeric.dtypes and name != "clamp"
     if (refuses_bool or name == "pow") and dtypes_of(operands) == {nt.bool}:
-        with pytest.raises(nt.DTypeError, match="bool"):  # PyTorch takes bool in some of these and not in others
+        with pytest.raises(nt.DTypeError, match="bool"):  # PyTorch takes bool in some of these ops only.
             function(*operands, **attributes)
         return True
     ours = function(*operands, **attributes)
@@ -153,7 +153,7 @@ def check(
 
 
 def test_every_op_has_an_oracle() -> None:
-    """The others' arguments do not come from a loop; the tests that are marked to cover them say how."""
+    """Other ops need explicit arguments; the tests that cover them are marked."""
     assert len({*MAPS, *ROWS}) == len(MAPS) + len(ROWS)
     assert {*MAPS, *ROWS} <= set(OPS)
     assert set(OPS) - {*MAPS, *ROWS} - covered() == set()
@@ -182,7 +182,7 @@ PAIRS = (
 
 @pytest.mark.parametrize("name", MAPS)
 def test_shapes_and_broadcasting(name: str) -> None:
-    """Values of operands that broadcast are computed for a third of the pairs, which take turns from op to op."""
+    """Values of broadcast operands are computed for a third of the pairs, which differ from op to op."""
     op = OPS[name]
     dtype = nt.int32 if name in ("pow_integer",) or name.startswith("bitwise") else nt.float32
     count = len(op.operands)
@@ -211,7 +211,7 @@ def test_dtypes(name: str) -> None:
 BINARY = [name for name in MAPS if len(OPS[name].operands) == 2 and name in FUNCTIONS]
 
 
-# Pairs whose result is computed too, by a third of the ops each; every kernel takes some milliseconds to compile.
+# Pairs whose result is also computed, each by a third of the ops: every kernel takes milliseconds to compile.
 COMPUTED_PAIRS = (
     *(("float32", "int32"), ("bfloat16", "float32"), ("bfloat16", "float16"), ("int8", "int64"), ("uint8", "int8")),
     *(("bool", "int16"), ("bool", "bfloat16"), ("float64", "float16"), ("int64", "float16")),
@@ -227,14 +227,16 @@ def test_mixed_dtypes(name: str) -> None:
         x, y = operands_of(op, ((3, 4),), a, 1)[0], operands_of(op, ((4,),), b, 2)[0]
         compared += check(name, MAPS[name], [x, y], {}, values=(a.name, b.name) in computed)
         compared += check(name, MAPS[name], [x, y[0]], {}, values=False)
-    assert compared >= (len(DTYPES) if name == "heaviside" else 50)  # which PyTorch has of one dtype alone
+    assert compared >= (
+        len(DTYPES) if name == "heaviside" else 50
+    )  # PyTorch's heaviside takes operands of one dtype only.
 
 
 NUMBERS = (2, 3, -1, 0.5, 2.5, True)
 COMPUTED_WITH_NUMBERS = (nt.float32, nt.bfloat16, nt.int32, nt.uint8, nt.bool)
 
 
-# PyTorch's take tensors only; one without dimensions has the same part in the dtype of the result.
+# PyTorch's functions take tensors only; a zero-dimensional one has the same effect on the result dtype.
 OF_TENSORS_ONLY = (
     *("maximum", "minimum", "fmax", "fmin", "hypot", "logaddexp", "logaddexp2", "atan2", "heaviside", "ldexp"),
     *("logical_and", "logical_or", "logical_xor"),
@@ -253,7 +255,7 @@ def test_python_numbers(name: str) -> None:
         if "shift" in name and not (type(number) is int and number >= 0):
             continue
         if dtype is nt.uint8 and number == -1:
-            continue  # a negative number does not fit; PyTorch wraps or raises depending on the op
+            continue  # A negative number does not fit; PyTorch wraps or raises, depending on the op.
         x = operands_of(op, ((3, 5),), dtype)[0]
         compared += check(name, oracle, [x, number], {}, values=dtype in COMPUTED_WITH_NUMBERS)
     if name != "heaviside":
@@ -391,14 +393,14 @@ def test_ties_and_empty_rows(name: str) -> None:
             FUNCTIONS[name](nt.zeros(shape), dim)
 
 
-# --- shapes that nobody chose
+# --- random shapes
 
 EXTENTS = st.lists(st.integers(0, 7), max_size=4)
 
 
 @st.composite
 def broadcastable(draw: Any, count: int) -> list[tuple[int, ...]]:
-    """Shapes that broadcast: each drops leading dimensions of one shape and makes others 1."""
+    """Draw shapes that broadcast: each drops leading dimensions of one shape and sets others to 1."""
     full = draw(EXTENTS)
     shapes = []
     for _ in range(count):
@@ -416,7 +418,7 @@ def test_any_two_shapes(shapes: list[tuple[int, ...]], name: str) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(shapes=broadcastable(3), data=st.data())
 def test_any_chain(shapes: list[tuple[int, ...]], data: Any) -> None:
-    """A chain that fuses gives what its ops give one by one."""
+    """A fused chain returns the same values as its ops one by one."""
     a, b, c = (operands_of(OPS["add"], (shape,), nt.float32, seed)[0] for seed, shape in enumerate(shapes))
     x, y, z = map(to_torch, (a, b, c))
     ours, theirs = (a * b + c).tanh() - a, torch.tanh(x.double() * y.double() + z.double()) - x.double()

@@ -46,7 +46,7 @@ def test_true_division_of_integers() -> None:
 
 
 def source(dtype: DType) -> np.ndarray:
-    """Values that every other dtype can hold after the conversion that C defines."""
+    """Return values that every other dtype can hold after a conversion that C defines."""
     if dtype.is_floating_point:
         return np.array([0.0, -0.0, 0.5, 1.5, 2.5, -0.7, 99.99, 1.0, 3.14159], np.float32)
     if dtype is nt.bool:
@@ -77,7 +77,7 @@ def test_integers_wrap_as_in_pytorch() -> None:
 
 @pytest.mark.parametrize("target", ["bfloat16", "float16"])
 def test_rounding_to_16_bits_over_all_exponents(target: str) -> None:
-    """Ties to even, overflow to infinity, subnormals kept: against ml_dtypes and NumPy, through the compiled path."""
+    """Compare ties, overflow and subnormals of compiled code with ml_dtypes and NumPy."""
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 2**32, 20000, dtype=np.uint64).astype(np.uint32)
     ties = (rng.integers(0, 2**16, 2000).astype(np.uint32) << 16) | 0x8000
@@ -94,7 +94,7 @@ def test_rounding_to_16_bits_over_all_exponents(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["int8", "int16", "int32", "int64", "uint8"])
 def test_floats_out_of_range_saturate(target: str) -> None:
-    """C and PyTorch leave it undefined; here the nearest limit, and 0 for NaN."""
+    """C and PyTorch leave this undefined. The result is the nearest limit, and 0 for NaN."""
     limits = np.iinfo(target)
     x = nt.tensor([math.nan, math.inf, -math.inf, 1e30, -1e30])
     expected = [0, limits.max, limits.min, limits.max, limits.min]
@@ -113,7 +113,7 @@ def test_arrays_of_floats_saturate_when_they_become_tensors(target: str) -> None
 @pytest.mark.parametrize("target", ["int8", "int16", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("value", [0, -1, 127, 128, 255, 256, -255, -256, 2.9, 0.5, 300.5, math.inf, math.nan, 2**40])
 def test_numbers_that_fit_as_in_pytorch(target: str, value: float) -> None:
-    """PyTorch's RuntimeError is an ArgumentError here; both let a negative number wrap once in uint8."""
+    """PyTorch's RuntimeError is an ArgumentError here. In both, a negative number wraps once in uint8."""
     theirs, ours = torch.ones(2, dtype=TORCH_DTYPES[target]), nt.ones(2, dtype=target)
     mask = [True, False]
     for make, oracle in (
@@ -136,7 +136,7 @@ def test_numbers_that_fit_as_in_pytorch(target: str, value: float) -> None:
 def test_numbers_are_rounded_before_they_are_compared(name: str, comparison: str, number: float) -> None:
     theirs = torch.tensor([0.1, -0.1, 1 / 3, 256.0, 2048.0, 1.0, math.inf, 0.0], dtype=TORCH_DTYPES[name])
     if name == "float16" and math.isfinite(number) and abs(number) > 65504:
-        expected = getattr(theirs.float(), comparison)(number)  # PyTorch rounds to infinity in some of them only
+        expected = getattr(theirs.float(), comparison)(number)  # PyTorch rounds to infinity only in some comparisons.
         theirs, expected = theirs[:-2], expected[:-2]
     else:
         expected = getattr(theirs, comparison)(number)
@@ -151,7 +151,7 @@ def test_numbers_are_rounded_before_they_are_compared(name: str, comparison: str
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_a_chain_is_at_least_as_exact_as_its_ops_one_by_one(name: str) -> None:
-    """A fused chain rounds when it is stored: within one unit of float64, which PyTorch's op by op is not."""
+    """A fused chain rounds once, within one unit of float64; PyTorch rounds after each op."""
     rng = np.random.default_rng(1)
     a, b, c = (nt.from_numpy(rng.standard_normal(500).astype(np.float32)).to(name).realize() for _ in range(3))
     x, y, z = (to_torch(tensor).double() for tensor in (a, b, c))
@@ -190,13 +190,13 @@ def test_numpy_understands_dtypes(dtype: DType) -> None:
     assert np.zeros(2, nt.zeros(2, dtype=dtype).dtype).dtype == native  # type: ignore[call-overload]
 
 
-def test_a_tensor_is_no_dtype() -> None:
+def test_a_tensor_is_not_a_dtype() -> None:
     with pytest.raises(nt.DTypeError, match="is not a dtype of npu_tensor"):
         nt.ones(2).to(dtype=nt.zeros(1))
 
 
-def test_libraries_that_make_their_own_of_results_of_numpy() -> None:
-    """As pandas does: it adds the arrays of its columns, and makes a column of what comes, by its dtype."""
+def test_libraries_that_wrap_results_of_numpy() -> None:
+    """Imitate pandas, which adds the arrays of its columns and wraps the result by its dtype."""
 
     class Column:
         def __init__(self, values: Any, dtype: Any) -> None:
@@ -225,7 +225,7 @@ def test_columns_of_pandas() -> None:
 
 
 def test_the_table_has_ggmls_numbers_and_the_words_of_ggml_hsa() -> None:
-    # enum ggml_type of ggml.h, and the table of datatypes in ggml-hsa's README
+    # Source: enum ggml_type of ggml.h, and the table of datatypes in ggml-hsa's README.
     rows = {tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in nt.dtypes_table().splitlines()}
     assert {
         ("int8", "GGML_TYPE_I8", "24", "native"),

@@ -1,4 +1,4 @@
-"""Bad arguments: the classes that PyTorch and NumPy users catch, and messages that name op, operands and line."""
+"""Invalid arguments: classes that PyTorch and NumPy users catch, and messages with op, operands and line."""
 
 import math
 import re
@@ -321,7 +321,7 @@ def line_of(text: str) -> int:
 
 
 @pytest.mark.parametrize("name", ["float99", "cuda", "npu"])
-def test_what_is_no_device_is_told_how_to_choose_one(name: str) -> None:
+def test_errors_for_unknown_devices_explain_the_choice(name: str) -> None:
     with pytest.raises(nt.DeviceError, match=f"'{name}' is neither a dtype nor a device .*nt.set_default_device"):
         X.to(name)
     with pytest.raises(nt.DeviceError, match=f"'{name}' is not a device .*nt.set_default_device"):
@@ -370,7 +370,10 @@ def test_messages_name_op_operands_and_line() -> None:
             lambda: nt.stack([np.zeros(2, np.float32), V]),
             "stack([array float32[2], float32[4]]): shapes differ: [[2], [4]]",
         ),
-        (lambda: nt.cat([X, nt.zeros(3, 4)]), "cat([float32[2, 3], float32[3, 4]]): shapes differ in another"),
+        (
+            lambda: nt.cat([X, nt.zeros(3, 4)]),
+            "cat([float32[2, 3], float32[3, 4]]): shapes differ in a dimension other",
+        ),
         (lambda: nt.embedding(nt.tensor([9]), X), "embedding(int64[1], float32[2, 3]): index 9 is out of range for"),
         (lambda: nt.nll_loss(X, nt.tensor([0, -1])), "nll_loss(float32[2, 3], int64[2]): class -1 is out of range for"),
         (lambda: nt.one_hot(nt.tensor([4]), 4), "one_hot(int64[1], 4): index 4 is out of range for extent 4"),
@@ -401,7 +404,7 @@ def test_hints_are_for_names_that_are_not_here(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Module", "distribution", "hub", "jit_trace", "onnx", "sparse", "tests"])
-def test_names_that_are_like_none_get_no_suggestion(name: str) -> None:
+def test_dissimilar_names_get_no_suggestion(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}'$"):
         getattr(nt, name)
 
@@ -411,12 +414,14 @@ def test_hints_for_names_of_numpy_arrays() -> None:
     for name, hint in (("astype", "to(dtype)"), ("copy", "clone()"), ("strides", "stride()"), ("tobytes", "numpy()")):
         with pytest.raises(AttributeError, match=re.escape(hint)) as caught:
             getattr(x, name)
-        assert "Did you mean" not in "".join(traceback.format_exception(caught.value))  # copy_, as Python guesses
+        assert "Did you mean" not in "".join(
+            traceback.format_exception(caught.value)
+        )  # Python itself would suggest copy_.
     assert x.stride() == (3, 1)
     assert len(x.numpy().tobytes()) == 24
 
 
-def test_what_is_differentiated_is_a_function() -> None:
+def test_grad_of_anything_but_a_function() -> None:
     w = nt.ones(2, requires_grad=True)
     with pytest.raises(TypeError, match=r"grad: expected a function to differentiate, not float32\[\]; of a"):
         nt.autograd.grad((w * w).sum(), w)
@@ -439,7 +444,7 @@ def observed(tensor: nt.Tensor) -> nt.Tensor:
 def test_errors_keep_code_and_cause(
     place: object, name: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever adds the op's name or line to an error leaves the rest as it is."""
+    """Adding the op's name or line to an error keeps its code and cause."""
     cause = OSError("no such file")
 
     def fail(*_: object) -> None:
@@ -511,7 +516,7 @@ def test_as_many_dimensions_as_numpy_has() -> None:
     ],
 )
 def test_more_bytes_than_can_be_counted(call: Callable[[], Any]) -> None:
-    with pytest.raises(nt.ShapeError, match=r" \d+\.\d EB, more than 64 bits can count \(recorded at test_errors"):
+    with pytest.raises(nt.ShapeError, match=r" \d+\.\d EB, more than 64 bits can address \(recorded at test_errors"):
         call()
 
 
@@ -521,7 +526,7 @@ def test_more_steps_than_can_be_counted() -> None:
 
 
 HUGE = 1 << 54
-"""Floats that no address space of 48 bits holds, so that no system gives the memory."""
+"""Number of floats that exceeds a 48-bit address space, so that no system can allocate it."""
 
 
 @pytest.mark.parametrize(
@@ -605,7 +610,7 @@ def test_what_is_no_number_is_named(data: Any, culprit: str) -> None:
         nt.tensor(data)
 
 
-def test_another_librarys_array_is_no_operand() -> None:
+def test_arrays_of_other_libraries_are_not_operands() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the other library of this test, cannot be imported")
     theirs, ours = torch.ones(3), nt.ones(3)
     calls: list[Callable[[], Any]] = [

@@ -1,4 +1,4 @@
-"""Values at the edges of functions that would be wrong without a complaint, against PyTorch."""
+"""Edge values of functions, where errors would go unnoticed, against PyTorch."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_one_hot_of_a_class_that_there_is_not(indices: list[int], classes: int) 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_running_sums_do_not_lose_what_they_have_added(name: str) -> None:
-    """Of a million numbers in float32, and of as many as 16 bits can sum up to; exact sums rounded once."""
+    """Sums of a million float32 numbers, and of as many 16-bit numbers as fit the range, are rounded once."""
     x = nt.full((1_000_000 if name == "float32" else 300,), 0.1, dtype=name)
     exact = to_torch(x).double().cumsum(0)
     np.testing.assert_array_equal(to_torch(x.cumsum(0)).float(), exact.to(TORCH_DTYPES[name]).float())
@@ -82,7 +82,7 @@ def test_bools_select_all_or_nothing_of_what_is_stored() -> None:
 
 
 def test_quotients_of_infinite_numbers_are_rounded_down() -> None:
-    """As the array API standard has them, zeros with their signs; PyTorch gives NaN or -1."""
+    """Results follow the array API standard, with signed zeros; PyTorch returns NaN or -1."""
     inf, nan = np.inf, np.nan
     table = [
         (inf, 2, inf), (inf, -2, -inf), (-inf, 2, -inf), (-inf, -2, inf), (1, inf, 0.0), (-1, inf, -0.0),
@@ -94,7 +94,7 @@ def test_quotients_of_infinite_numbers_are_rounded_down() -> None:
     np.testing.assert_array_equal(np.signbit(quotients)[expected == 0], np.signbit(expected)[expected == 0])
 
 
-@pytest.mark.once  # The bounds are those of compiled kernels; NumPy's functions have others.
+@pytest.mark.once  # The bounds hold for compiled kernels; NumPy's functions have different ones.
 @pytest.mark.parametrize(
     ("name", "low", "high", "ulps"),
     [

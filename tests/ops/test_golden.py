@@ -1,4 +1,4 @@
-"""Against values that the ggml library computed; tests/golden/README.md says how they were made."""
+"""Ops against values computed by the ggml library; tests/golden/README.md describes their origin."""
 
 import json
 import math
@@ -79,12 +79,12 @@ def _upscaled(x: nt.Tensor, mode: str, shape: Any = None, scale_factor: Any = No
 
 
 def _images_of_two(x: nt.Tensor) -> nt.Tensor:
-    """(images * channels, depth, height, width) with two channels."""
+    """Convert (images * channels, depth, height, width) with two channels."""
     return x.reshape(-1, 2, *x.shape[1:])
 
 
 def _behind_each_other(outcome: tuple[nt.Tensor, nt.Tensor]) -> nt.Tensor:
-    """Outputs and states as GGML returns them."""
+    """Return outputs and states in GGML's order."""
     return nt.cat([part.flatten() for part in outcome])
 
 
@@ -98,7 +98,7 @@ def _recurrent(name: str) -> Callable[..., nt.Tensor]:
     return call
 
 
-# How each GGML op is called here; what is named alike and takes the same arguments needs no entry.
+# Calls for GGML ops whose name or arguments differ from those of npu_tensor.
 CALLS: dict[str, Callable[..., Any]] = {
     "round": nt.round_half_away,
     "gelu": lambda x: nt.gelu(x, approximate="tanh"),
@@ -149,13 +149,13 @@ CALLS: dict[str, Callable[..., Any]] = {
     "flash_attn_ext": _attention,
 }
 
-# Functions of GGML that this package does not have.
+# Functions of GGML that npu_tensor does not have.
 ABSENT_OPS = {
     *("cross_entropy_loss_back", "get_rows_back", "opt_step_adamw", "opt_step_sgd"),
     *("repeat_back", "rms_norm_back", "rope_ext_back", "soft_max_ext_back"),
 }
 
-# Variants whose semantics are not offered, or where PyTorch's meaning was chosen.
+# Variants that are not supported, or for which PyTorch's meaning was chosen.
 DIFFERENT = {
     "relu.special": "NaN stays NaN, as in PyTorch",
     "hardsigmoid.special": "NaN stays NaN, as in PyTorch",
@@ -187,7 +187,7 @@ def run(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return ours.numpy().astype(np.float64), VALUES[case["out"]].astype(np.float64)
 
 
-# What PyTorch has no function for.
+# Ops without a function in PyTorch.
 FOR_GGML_ALONE = {
     "rope": pytest.mark.covers("rope", "rotate"),
     "rope_ext": pytest.mark.covers("rope", "rotate"),
@@ -210,7 +210,7 @@ def test_equals_ggml(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in DIFFERENT if name != "group_norm.uneven"])
 def test_differences_are_where_we_say(name: str) -> None:
-    """Only elements that are NaN or infinite in one of the two may differ, or tiny ones of softplus."""
+    """Results differ only for operands that are NaN, infinite or very large."""
     ours, expected = run(CASES[name])
     differs = ~np.isclose(ours, expected, 1e-3, 1e-6, equal_nan=True)
     assert np.array_equal(ours, expected, equal_nan=True) is False
@@ -225,10 +225,10 @@ def test_every_case_is_run_or_named() -> None:
 
 
 def test_ggml_names_of_ops_are_names_of_ggml() -> None:
-    """Each GGML name in the registry is an operation that the library reported for some stored case."""
+    """Each GGML name in the registry is an operation that the library reported for a stored case."""
     known = {case["ggml_op"] for case in CASES.values()}
     plain = {name.removeprefix("UNARY_").removeprefix("GLU_") for name in known}
-    untested = {"CPY", "RESHAPE", "PERMUTE", "VIEW"}  # pure data movement, left out of the file
+    untested = {"CPY", "RESHAPE", "PERMUTE", "VIEW"}  # Pure data movement, which the file omits.
     for op in OPS.values():
         for name in op.ggml.split(", "):
             word = name.removeprefix("UNARY_").removeprefix("GLU_")

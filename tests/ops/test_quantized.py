@@ -18,13 +18,13 @@ X: Any = GOLDEN["x"]
 MADE = (nt.q8_0, nt.q4_0, nt.q4_1, nt.q5_0, nt.q5_1)
 
 NMSE = 5e-4
-"""The largest error that ggml's own tests allow in a product."""
+"""Largest error that ggml's own tests allow in a product."""
 
 each_type = pytest.mark.parametrize("dtype", QUANTIZED, ids=lambda dtype: dtype.name)
 
 
 def golden(dtype: DType) -> nt.Tensor:
-    """Weights (5, 512) that ggml has quantized."""
+    """Return weights (5, 512) that ggml quantized."""
     return nt.from_numpy(GOLDEN[f"{dtype.name}/bytes"].view(dtype.numpy))
 
 
@@ -193,7 +193,7 @@ def test_what_does_not_fit() -> None:
         nt.quantize(nt.arange(32), nt.q4_0)
     with pytest.raises(nt.DTypeError, match="takes a quantized tensor, not one of float32"):
         x.dequantize()
-    with pytest.raises(nt.ShapeError, match="rows of q8_0 cannot be cut or joined"):
+    with pytest.raises(nt.ShapeError, match="rows of q8_0 cannot be split or joined"):
         weights.reshape(10, 256)
     with pytest.raises(nt.ShapeError, match="blocks of 32"):
         nt.from_numpy(np.zeros((), nt.q8_0.numpy))

@@ -1,4 +1,4 @@
-"""What a declaration makes public, also when a program declares an op or a function while it runs."""
+"""Public names of declarations, also of ops and functions that a program declares at run time."""
 
 import inspect
 import pickle
@@ -30,7 +30,7 @@ def _nothing_is_added() -> Iterator[None]:
 def declare() -> Any:
     @op(kind="map", rule=rules.numeric, aliases=("tripled",), ufunc=np.spacing)
     def triple(input, /, plus: float = 0.0):  # type: ignore[no-untyped-def]
-        """3 * input + plus."""
+        """Return 3 * input + plus."""
         return input * 3 + plus
 
     return triple
@@ -97,7 +97,7 @@ def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str
 
     body.__name__ = name
     before = {*registry.PUBLIC}, {*vars(nt.Tensor)}
-    with pytest.raises(ValueError, match=r"is public already|is declared twice|is that of another op|given twice"):
+    with pytest.raises(ValueError, match=r"is public already|is declared twice|belongs to another op|appears twice"):
         op(kind="map", rule=rules.floating, **declaration)(body)
     assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
 

@@ -1,4 +1,4 @@
-"""Optimizers and schedules against PyTorch's: curves of an MLP, states, and steps that jit has captured."""
+"""Optimizers and schedules against PyTorch's: loss curves of an MLP, states, and captured steps."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_rates_are_those_of_pytorch(schedules: tuple[str, ...], halved: bool) ->
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.filterwarnings("ignore:.*lr_scheduler.step")
 def test_a_schedule_goes_on_from_a_state(schedule: str) -> None:
-    """Compare both libraries, with the state of the optimizer, also as text."""
+    """Compare states of both libraries, loaded from objects and from text."""
 
     def begun(lib: Any) -> tuple[Any, Any]:
         optimizer = lib.optim.SGD(_parameters(lib), lr=0.02, momentum=0.5)
@@ -264,7 +264,7 @@ def test_options_are_read_at_each_step(change: str, captured: bool) -> None:
         first = nt.jit(step) if captured and lib is nt else step
         losses = _curve(lib, first, 3)
         CHANGES[change](lib, optimizer.param_groups[0])
-        # Which terms there are is frozen in a captured step.
+        # A captured step has fixed terms.
         again = "momentum" in optimizer.param_groups[0] and optimizer.param_groups[0]["momentum"]
         again = again or optimizer.param_groups[0]["weight_decay"]
         second = nt.jit(step) if captured and lib is nt and again else first
@@ -275,7 +275,7 @@ def test_options_are_read_at_each_step(change: str, captured: bool) -> None:
 
 @pytest.mark.parametrize("captured", [False, True])
 def test_betas_as_a_list(captured: bool) -> None:
-    """JSON has lists where Python programs have tuples."""
+    """JSON turns tuples into lists."""
     curves = []
     for lib in (nt, torch):
         parameters = _parameters(lib)
@@ -339,7 +339,7 @@ def test_freezing_between_steps(captured: bool) -> None:
             seen += _curve(lib, other, 2)
             for each in parameters:
                 each.requires_grad_(False)
-            optimizer.step()  # with the gradients from before
+            optimizer.step()  # With the previous gradients.
             for each in parameters:
                 each.requires_grad_(True)
             seen += parameters[1].tolist() + parameters[0].reshape(-1).tolist()
@@ -366,7 +366,7 @@ def test_a_state_goes_on_in_either_library(case: str) -> None:
     step = nt.jit(_step(ours, own))
     _curve(torch, _step(theirs, other), 5)
     expected_step = _step(theirs, other)
-    _curve(nt, step, 2)  # captured before the state is loaded
+    _curve(nt, step, 2)  # Captured before the state is loaded.
     own.load_state_dict(other.state_dict())
     with nt.no_grad():
         for mine, parameter in zip(ours, theirs, strict=True):
@@ -402,7 +402,7 @@ def test_pytorch_goes_on_from_a_state(case: str) -> None:
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
 @pytest.mark.parametrize("case", OPTIMIZERS)
 def test_copies_go_on(case: str, again: Any) -> None:
-    """With their parameters, from which they are not parted."""
+    """Copies of an optimizer include its parameters."""
     name, options = OPTIMIZERS[case]
     parameters = _parameters(nt)
     optimizer = getattr(nt.optim, name)(parameters, **options)
@@ -497,7 +497,7 @@ def test_the_dtype_of_parameters_stays(dtype: str) -> None:
         np.testing.assert_allclose(w.tolist(), theirs.tolist(), rtol=tolerance, atol=tolerance)
 
 
-def test_what_is_no_parameter_is_refused() -> None:
+def test_invalid_parameters() -> None:
     w = nt.ones(2, requires_grad=True)
     for params, text in (
         ([], "takes a list"),
@@ -530,8 +530,8 @@ def test_what_is_no_parameter_is_refused() -> None:
         nt.optim.SGD([w]).load_state_dict(nt.optim.SGD([w, nt.ones(2, requires_grad=True)]).state_dict())
 
 
-def test_a_captured_step_writes_to_the_memory_of_what_it_changes() -> None:
-    """Also where a product keeps a packed copy of a weight, as of one so large that is the same in two runs."""
+def test_a_captured_step_writes_in_place() -> None:
+    """Also if a product keeps a packed copy of a large weight that was the same in two runs."""
     random = np.random.default_rng(0)
     images, start = (random.standard_normal(shape, np.float32) for shape in ((64, 256), (256, 256)))
 

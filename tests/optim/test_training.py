@@ -1,4 +1,4 @@
-"""Loss curves of networks beside PyTorch's, from the same initial weights and over the same batches."""
+"""Loss curves of networks against PyTorch's, from the same initial weights and batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS, LENGTH, WIDTH = 6, 5, 32
 
 
 def transformer(nn: Any) -> Any:
-    """Embedding, positions, two layers, scores: (batch, 2 * LENGTH) words to (batch, WORDS, 2 * LENGTH) scores."""
+    """Transformer from words (batch, 2 * LENGTH) to scores (batch, WORDS, 2 * LENGTH)."""
 
     class Copier(nn.Module):
         def __init__(self) -> None:
@@ -58,7 +58,7 @@ def digits() -> Iterator[Arrays]:
 
 
 def copies() -> Iterator[Arrays]:
-    """Words and then blanks, in whose places the same words are to follow; what comes before does not count."""
+    """Return words followed by blanks, and targets that repeat the words at the blanks and ignore the rest."""
     drawn = np.random.default_rng(0)
     while True:
         words = drawn.integers(0, WORDS, (16, LENGTH))

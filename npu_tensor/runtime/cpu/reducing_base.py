@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from npu_tensor.ops.analysis import PER_ELEMENT, Stage, needed, stages, worth_keeping
@@ -59,7 +60,7 @@ class ReducingBase(LoopBase):
             for value in values.intersection(needed(self.program, stage.roots, [*fixed, *reused[-1]])):
                 computed.setdefault(value, number)
         return [
-            stage._replace(kept=tuple(value for value, first in kept_by.items() if first == number), reused=tuple(own))
+            replace(stage, kept=tuple(value for value, first in kept_by.items() if first == number), reused=tuple(own))
             for number, (stage, own) in enumerate(zip(plan, reused, strict=True))
         ]
 
