@@ -5,6 +5,7 @@ A docstring says what is special about a function. What a parameter means everyw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
@@ -23,8 +24,11 @@ class Parameter(NamedTuple):
     error: str = ""
 
 
-SECTIONS: Final = ("Arguments", "Raises", "Example")
-"""The parts of a text after its docstring; each is a line with a colon, and indented lines."""
+SECTIONS: Final = ("Args", "Attributes", "Returns", "Raises", "Example")
+"""The sections of a text. Each is a line with its name and a colon, and indented lines."""
+
+_ENTRY: Final = re.compile(r"\n    (?=\S)")
+"""Start of an entry of a section. Its further lines are indented by four more."""
 
 _DIMENSION: Final = "DimensionError: the dimension is out of range."
 _DOMAIN: Final = (-4.0, 4.0)
@@ -122,33 +126,50 @@ def described(
     ggml: str = "",
     domain: tuple[float, float] = _DOMAIN,
 ) -> str:
-    """The text of a function. `import npu_tensor` makes all of them, so that this has to be fast.
+    """Return the text of a function: its docstring, completed by its declaration and by `PARAMETERS`.
 
-    required: how many of the parameters, the first ones, have no default. raises: names of errors that it raises
-    itself, among others. dtypes: those that an op takes, in words. domain: from where its operands come.
+    `import npu_tensor` calls this for every function, so it has to be fast.
+
+    Args:
+        name: Public name, for the example.
+        doc: Docstring. The lines of its sections precede generic ones.
+        parameters: Names of all parameters, in order.
+        required: Number of leading parameters without a default.
+        raises: Names that the function's code refers to, error classes among them.
+        dtypes: Dtypes that an op accepts, in words.
+        ggml: GGML's name.
+        domain: Range of the example's operands.
     """
     text, _, example = doc.partition("\n\n>>> ")
-    arguments = errors = ""
+    summary, _, own_errors = text.partition("\n\nRaises:")
+    summary, _, returns = summary.partition("\n\nReturns:")
+    summary, _, own_arguments = summary.partition("\n\nArgs:")
+    own = {}
+    if own_arguments:
+        own = {entry.partition(": ")[0]: f"\n    {entry}" for entry in _ENTRY.split(own_arguments)[1:]}
+    arguments, errors = "", own_errors
     for parameter in parameters:
+        if parameter in own:
+            arguments += own.pop(parameter)
         if parameter in _LINES:
             mentioned, line, error = _LINES[parameter]
             if line and mentioned not in text:
                 arguments += line
-            if error and error not in errors:
+            if error and error.partition(":")[0] not in errors:
                 errors += error
+    arguments += "".join(own.values())  # those of *args
     for kind, error in _ERRORS.items():
-        if kind in raises and error not in errors:
+        if kind in raises and kind not in errors:
             errors += f"\n    {error}"
     if dtypes and not dtypes.startswith("all;") and dtypes != "all":
-        errors += f"\n    DTypeError: a dtype that the op does not take; it takes {dtypes}."
+        errors += f"\n    DTypeError: a dtype that the op does not accept; it accepts {dtypes}."
     if ggml:
-        text += f"\n\nGGML: {ggml}."
-    if arguments:
-        text += f"\n\nArguments:{arguments}"
-    if errors:
-        text += f"\n\nRaises:{errors}"
+        summary += f"\n\nGGML: {ggml}."
+    for section, lines in (("Args", arguments), ("Returns", returns), ("Raises", errors)):
+        if lines:
+            summary += f"\n\n{section}:{lines}"
     example = example or _example(name, parameters[:required], dtypes, domain)
-    return f"{text}\n\nExample:\n    >>> {example}" if example else text
+    return f"{summary}\n\nExample:\n    >>> {example}" if example else summary
 
 
 def _example(name: str, required: Sequence[str], dtypes: str, domain: tuple[float, float]) -> str:
