@@ -163,7 +163,7 @@ def test_a_convolution_is_a_sum_over_its_kernel(kernel: tuple[int, int]) -> None
     ("of_input", "of_weight", "arguments", "text"),
     [
         ((1, 3, 4, 4), (5, 3, 7, 7), {}, "does not fit"),
-        ((1, 3, 4, 4), (5, 2, 3, 3), {}, "input has 3 channels, but weight takes 2, with groups=1"),
+        ((1, 3, 4, 4), (5, 2, 3, 3), {}, "input has 3 channels, but weight needs 2, with groups=1"),
         ((1, 4, 4, 4), (5, 2, 3, 3), {"groups": 2}, "groups must divide the 5 outputs of the weight, not be 2"),
         ((4, 4), (5, 4, 3, 3), {}, "2 places"),
         ((1, 3, 4, 4), (5, 3, 3, 3), {"stride": 0}, "stride"),
