@@ -171,10 +171,10 @@ def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
     other = split(tmp_path / "other", 6)
     renamed = tmp_path / "renamed.gguf"
     shutil.copy(first, renamed)
-    with pytest.raises(nt.ArgumentError, match="is one of 3 parts, and its name does not say which"):
+    with pytest.raises(nt.ArgumentError, match="is one of 3 parts, and its name has no part number"):
         nt.load_gguf(renamed)
     shutil.copy(third, second)
-    with pytest.raises(nt.ArgumentError, match=r"part 2 of .* is another file"):
+    with pytest.raises(nt.ArgumentError, match=r"part 2 of .* belongs to another file"):
         nt.load_gguf(first)
     shutil.copy(other[2], third)
     shutil.copy(other[1], second)
