@@ -149,7 +149,7 @@ def as_markdown(text: str, heading: str) -> Iterator[str]:
     """
     section = ""
     for line in text.splitlines():
-        if line.removesuffix(":") in SECTIONS:
+        if line.removesuffix(":") in (*SECTIONS, "Attributes"):
             section = line.removesuffix(":")
             if section != "Example":
                 yield from (heading.format(section), "")

@@ -146,7 +146,7 @@ def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None
         "nt.softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor",
         "Also a method: `x.softmax(dim)`.",
         "GGML: SOFT_MAX.",
-        "- `dim`: the dimension",
+        "- `dim`: Dimension",
         "- `DimensionError`: ",
         "[[0.1192, 0.1192],",
         "| [`softmax`](softmax.md) | floats | compiled | rowwise |",
