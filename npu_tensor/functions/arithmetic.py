@@ -238,18 +238,22 @@ def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
     return (moved / factor if decimals > 0 else moved * factor).to(input.dtype)
 
 
+@composite("__round__", function=False)
 def _round_operator(self: Tensor, digits: int | None = None) -> Tensor:
     return rounded(self, decimals=digits or 0)
 
 
-def _positive_operator(self: Tensor) -> Tensor:
-    if self.dtype is bool_:
+@composite("__pos__", function=False)
+@composite()
+def positive(input: Tensor) -> Tensor:
+    """Return input itself.
+
+    Raises:
+        DTypeError: `input` is bool.
+    """
+    if input.dtype is bool_:
         raise DTypeError("+ is not defined for bool; convert with .to(...)")
-    return self
-
-
-composite("__round__", function=False)(_round_operator)
-composite("__pos__", function=False)(_positive_operator)
+    return input
 
 
 @composite(in_place=True)
@@ -297,16 +301,6 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 def equal(input: Tensor, other: Tensor) -> bool:
     """Return True if shape and all elements are equal. Reads the value."""
     return input.shape == other.shape and bool((input == other).all())
-
-
-@composite()
-def positive(input: Tensor) -> Tensor:
-    """Return input itself.
-
-    Raises:
-        DTypeError: `input` is bool.
-    """
-    return _positive_operator(input)
 
 
 @composite()

@@ -110,13 +110,6 @@ def _parts(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _in_range(index: int, axis: int, extent: int) -> int:
-    """Make a negative index positive. Raise DimensionError if it is out of range."""
-    if not -extent <= index < extent:
-        raise DimensionError(f"index {index} is out of range for dimension {axis} of extent {extent}")
-    return index % extent
-
-
 class _Resolver:
     """Collects an _Index part by part, for a tensor of the given extents.
 
@@ -138,7 +131,8 @@ class _Resolver:
         elif isinstance(part, int):
             self._integer(part)
         elif isinstance(part, slice):
-            self._kept(_slice_bounds(part, self._extent))
+            bounds = part.indices(self._extent)
+            self._kept(bounds if len(range(*bounds)) else (0, 0, 1))  # an empty slice must not point outside
         elif part.dtype is bool_:
             self._mask(part)
         else:
@@ -163,7 +157,10 @@ class _Resolver:
         self._kept((0, self._extent, 1))
 
     def _integer(self, index: int) -> None:
-        index = _in_range(index, len(self.bounds), self._extent)
+        extent = self._extent
+        if not -extent <= index < extent:
+            raise DimensionError(f"index {index} is out of range for dimension {len(self.bounds)} of extent {extent}")
+        index %= extent
         if self.integers_as_tensors:
             self._points(from_array(np.array(index, np.int64)))
             return
@@ -192,18 +189,6 @@ def _resolved(index: Any, extents: tuple[int, ...], for_put: bool = False) -> _I
     return _Index(tuple(resolver.bounds), tuple(resolver.shape), tuple(resolver.origins), tuple(resolver.tensors))
 
 
-def _slice_bounds(part: slice, extent: int) -> tuple[int, int, int]:
-    """Return bounds inside the extent. An empty slice becomes (0, 0, 1), so it never points outside."""
-    bounds = part.indices(extent)
-    return bounds if len(range(*bounds)) else (0, 0, 1)
-
-
-def _basic(input: Tensor, index: _Index) -> Tensor:
-    if any(bound != (0, extent, 1) for bound, extent in zip(index.bounds, input.shape, strict=True)):
-        input = ops.slice_(input, index.bounds)
-    return input.reshape(index.shape) if input.shape != index.shape else input
-
-
 def _start(tensors: tuple[tuple[int, Tensor], ...]) -> int:
     """Return the position of the dimensions of index tensors in the result.
 
@@ -222,7 +207,11 @@ def get(input: Tensor, index: Any) -> Tensor:
     if type(index) is int and input.ndim:
         return ops.select(input, 0, index)
     resolved = _resolved(index, input.shape)
-    basic = _basic(input, resolved)
+    basic = input
+    if any(bound != (0, extent, 1) for bound, extent in zip(resolved.bounds, input.shape, strict=True)):
+        basic = ops.slice_(input, resolved.bounds)
+    if basic.shape != resolved.shape:
+        basic = basic.reshape(resolved.shape)
     if not resolved.tensors:
         return basic.reshape(basic.shape) if basic is input else basic
     places = [place for place, _ in resolved.tensors]
@@ -292,6 +281,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     return ops.put_op(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
+@composite("__setitem__", function=False)
 def _set(self: Tensor, index: Any, value: Operand) -> None:
     if self._alias is not None:
         storage, view = self._alias
@@ -308,6 +298,7 @@ def _set(self: Tensor, index: Any, value: Operand) -> None:
     self._assign(put(self, index, value))
 
 
+@composite("__iter__", function=False, view=True)
 def _iterate(self: Tensor) -> Iterator[Tensor]:
     if not self.ndim:
         raise TypeError("iteration over a 0-d tensor")
@@ -315,8 +306,6 @@ def _iterate(self: Tensor) -> Iterator[Tensor]:
 
 
 composite("__getitem__", function=False, view=True)(get)
-composite("__setitem__", function=False)(_set)
-composite("__iter__", function=False, view=True)(_iterate)
 
 
 @composite()
@@ -378,12 +367,10 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     return ops.where_op(condition, input, other)
 
 
+@composite("where", function=False)
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
     """Return this tensor where condition is true, else other."""
     return where(condition, self, other)
-
-
-composite("where", function=False)(_where_method)
 
 
 @composite(in_place=True)
@@ -408,17 +395,11 @@ def _positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
     if index.numel() and any(named > extent for axis, (named, extent) in pairs if axis != place):
         raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {place}")
     return tuple(
-        index if axis == place else from_array(np.arange(extent).reshape(*_ones(axis, index.ndim)))
+        index
+        if axis == place
+        else from_array(np.arange(extent).reshape(*[1] * axis, -1, *[1] * (index.ndim - 1 - axis)))
         for axis, extent in enumerate(index.shape)
     )
-
-
-def _part_of(src: Tensor, index: Tensor) -> Tensor:
-    """Return the elements of src at the positions of index. Raise ShapeError if src is smaller."""
-    if src.ndim != index.ndim or any(extent < needed for extent, needed in zip(src.shape, index.shape, strict=True)):
-        raise ShapeError(f"src of shape {list(src.shape)} is smaller than index of shape {list(index.shape)}")
-    part: Tensor = get(src, tuple(slice(extent) for extent in index.shape))
-    return part
 
 
 def with_dimension(tensor: Tensor) -> Tensor:
@@ -466,13 +447,11 @@ def put_along(input: Tensor, dim: int, index: Tensor, source: Tensor | float, re
     positions = _positions_along(input, dim, index)
     if isinstance(source, Tensor) and source.ndim:
         require_same_dtype(input, source)
-        source = _part_of(source, index)
+        if source.ndim != index.ndim or any(a < b for a, b in zip(source.shape, index.shape, strict=True)):
+            raise ShapeError(f"src of shape {list(source.shape)} is smaller than index of shape {list(index.shape)}")
+        source = get(source, tuple(slice(extent) for extent in index.shape))
     result = put(input, positions, source, wrap=False, reduce=reduce)
     return result if shape else result.reshape(shape)
-
-
-def _ones(axis: int, ndim: int) -> tuple[int, ...]:
-    return tuple(-1 if other == axis else 1 for other in range(ndim))
 
 
 # --- functions with an in-place form only

@@ -531,14 +531,10 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return (checked.unsqueeze(-1) == classes).long()
 
 
-def _causal(queries: int, keys: int) -> Tensor:
-    """Return the mask in which query i sees keys 0 to i."""
-    return arange(keys) <= arange(queries).unsqueeze(1)
-
-
 def _masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
     if is_causal:
-        attn_mask = _causal(*scores.shape[-2:])
+        queries, keys = scores.shape[-2:]
+        attn_mask = arange(keys) <= arange(queries).unsqueeze(1)
     if attn_mask is None:
         return scores
     if attn_mask.is_floating_point():

@@ -207,15 +207,6 @@ _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _at_rank(ordered: Tensor, rank: Tensor, interpolation: str) -> Tensor:
-    def select(number: Tensor) -> Tensor:
-        return ops.take_op(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
-
-    if interpolation in _ROUNDINGS:
-        return select(_ROUNDINGS[interpolation](rank))
-    return ops.lerp(select(rank.floor()), select(rank.ceil()), _WEIGHTS[interpolation](rank))
-
-
 @composite()
 def quantile(
     input: Tensor,
@@ -258,7 +249,14 @@ def quantile(
     count = ordered.shape[-1]
     # A wrong q becomes a rank that is out of range, which `take` refuses when it runs.
     rank = ops.where_op((q >= 0) & (q <= 1), q.to(input.dtype) * (count - 1), float(count))
-    result = _at_rank(ordered, rank, interpolation)
+
+    def select(number: Tensor) -> Tensor:
+        return ops.take_op(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+
+    if interpolation in _ROUNDINGS:
+        result = select(_ROUNDINGS[interpolation](rank))
+    else:
+        result = ops.lerp(select(rank.floor()), select(rank.ceil()), _WEIGHTS[interpolation](rank))
     last = ordered[..., -1]
     result = ops.where_op((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
     if rank.ndim:

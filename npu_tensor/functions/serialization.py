@@ -70,7 +70,9 @@ def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
         with _opened_to_write(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
-    arrays = {_name(name): _array(name, value) for name, value in _items(obj)}
+    if not isinstance(obj, Mapping):
+        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
+    arrays = {_name(name): _array(name, value) for name, value in obj.items()}
     if _is_safetensors(f):
         if _METADATA in arrays:
             raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is not a tensor; choose another name")
@@ -173,12 +175,6 @@ def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
     )
 
 
-def _items(obj: Any) -> Any:
-    if not isinstance(obj, Mapping):
-        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
-    return obj.items()
-
-
 def _name(name: object) -> str:
     """Return a name that every format can hold."""
     if not isinstance(name, str):
@@ -266,7 +262,9 @@ def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
     if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
         raise ValueError(f"a header of {length} bytes in a file of {size}")
     header = json.loads(file.read(length), object_pairs_hook=_without_duplicates)
-    _require_strings(header.pop(_METADATA, {}))
+    metadata = header.pop(_METADATA, {})  # not used here, but the library of the format requires strings
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
     entries = {name: _Entry(**entry) for name, entry in header.items()}
     data = _rest(file, begin + 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
     end = 0
@@ -286,12 +284,6 @@ def _rest(file: BinaryIO, start: int) -> Array:
     except (AttributeError, io.UnsupportedOperation):
         file.seek(start)
         return np.frombuffer(file.read(), np.uint8)
-
-
-def _require_strings(metadata: Any) -> None:
-    """Raise ValueError for metadata that the library of the format does not read. It is not used here."""
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
