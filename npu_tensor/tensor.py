@@ -343,7 +343,7 @@ class Tensor(Methods):
     if not TYPE_CHECKING:  # type checkers would otherwise accept every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Only called for what is not there."""
+            """Resolve an attribute that was not found."""
             if name == "_node" and self._alias is not None:
                 storage, view = self._alias
                 node = storage.read(self, view)

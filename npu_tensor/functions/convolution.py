@@ -255,7 +255,7 @@ def _transposed(
     cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
     if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
         raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    # Where the stride is 1, the convolution itself dilates. Inserted zeros would turn infinities into NaN.
+    # With a stride of 1, the convolution itself dilates. Inserted zeros would turn infinities into NaN.
     gaps = [gap if step == 1 else 1 for gap, step in zip(dilations, steps, strict=True)]
     front, terms, reaches = list(weight.shape[:2]), [], []
     widths: list[int] = []

@@ -244,7 +244,7 @@ def quantile(
     whole = dim is None or not input.ndim
     rows = input.reshape(input.numel()) if whole else input
     if not rows.numel():
-        raise DimensionError("no elements have no quantile")
+        raise DimensionError("an empty tensor has no quantile")
     ordered = rows.movedim(place, -1).sort(-1).values
     count = ordered.shape[-1]
     # A wrong q becomes a rank that is out of range, which `take` refuses when it runs.

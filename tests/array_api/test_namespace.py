@@ -58,7 +58,7 @@ def test_functions_have_numpys_names(name: str) -> None:
     assert hasattr(np, name)
 
 
-def test_what_is_recorded_and_what_is_computed_are_tensors() -> None:
+def test_recorded_and_computed_results_are_tensors() -> None:
     x = nt.tensor([[3.0, 1.0], [1.0, 2.0]])
     array = x.numpy()
     for result, expected in (
@@ -88,7 +88,7 @@ def test_what_is_recorded_and_what_is_computed_are_tensors() -> None:
     assert not xp.add(x, x).is_realized
 
 
-def test_what_it_says_of_itself() -> None:
+def test_inspection() -> None:
     info = xp.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] is xp.float32
     assert info.dtypes(kind=("bool", "unsigned integer")) == {"bool": nt.bool, "uint8": nt.uint8}

@@ -101,6 +101,6 @@ X, S = nt.ones(2, 3), nt.zeros(1, 1, 2, 2)
         lambda: nt.rope(nt.ones(2, 1, 4), nt.arange(2), mode="mrope"),
     ],
 )
-def test_what_does_not_fit_is_named(call: Callable[[], Any]) -> None:
+def test_errors_name_wrong_shapes(call: Callable[[], Any]) -> None:
     with pytest.raises(nt.ShapeError, match=r"^\w+\(.*recorded at test_ggml"):
         call()

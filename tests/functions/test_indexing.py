@@ -338,7 +338,7 @@ def test_setting_zero_dimensions(index: Any, dtype: str) -> None:
     assert x.dtype.name == dtype
 
 
-def test_scatter_takes_no_negative_indices() -> None:
+def test_scatter_refuses_negative_indices() -> None:
     x = nt.zeros(3)
     with pytest.raises(IndexError, match="out of range"):
         x.scatter(0, nt.tensor([-1]), 1.0).numpy()
@@ -397,7 +397,7 @@ def test_a_wrong_index_is_an_error_at_once_and_changes_nothing(use: Any, index: 
     assert x.tolist() == [[2.0] * 3] * 3
 
 
-def test_a_loop_that_skips_wrong_batches_keeps_what_it_has_learned() -> None:
+def test_a_loop_that_skips_wrong_batches_keeps_its_weights() -> None:
     model = nt.nn.Embedding(3, 2)
     before = model.weight.clone().numpy()
     optimizer = nt.optim.SGD(model.parameters(), lr=0.5)

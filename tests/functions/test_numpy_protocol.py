@@ -194,7 +194,7 @@ def test_operators_with_arrays_give_tensors() -> None:
         assert result.tolist() == expected
 
 
-def test_arrays_take_what_tensors_hold() -> None:
+def test_arrays_accept_tensors() -> None:
     array = np.zeros((2, 3), np.float32)
     array += nt.from_numpy(A)
     np.copyto(array[0], nt.from_numpy(V) * 2)

@@ -396,7 +396,7 @@ def test_names_are_kept_as_they_are(path: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["x.npz", "x.safetensors"])
 @pytest.mark.parametrize("name", ["a\0b", "\udc80", "ä" * 40_000], ids=["NUL", "surrogate", "long"])
-def test_names_that_no_file_keeps(name: str, path: str, tmp_path: Path) -> None:
+def test_names_that_files_cannot_hold(name: str, path: str, tmp_path: Path) -> None:
     with pytest.raises(nt.ArgumentError, match="save needs names"):
         nt.save({name: nt.ones(2)}, tmp_path / path)
     assert list(tmp_path.iterdir()) == []
