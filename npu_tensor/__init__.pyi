@@ -114,7 +114,12 @@ def absolute(input: Operand) -> Tensor:
 def absolute_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `absolute`: the result is written to this tensor, and so to its views."""
 def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
-    """input with `source` added to the block of the last dimensions that begins at the indices `start`.
+    """Return input with source added to a block of the last dimensions.
+
+    Args:
+        input: Tensor of any shape.
+        source: Tensor of the block.
+        start: Index of the block in each dimension of `source`.
 
     >>> nt.acc(nt.ones(2, 3), nt.ones(1, 2), (1, 1))"""
 def acos(input: Operand) -> Tensor:
@@ -126,107 +131,138 @@ def acosh(input: Operand) -> Tensor:
 def acosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts of (width), which may overlap by one element; None keeps all.
+    """Return the means of output_size parts of (width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_avg_pool1d(nt.arange(3.0).reshape(1, 3), 2)"""
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts of (height, width), which may overlap by one element; None keeps all.
+    """Return the means of output_size parts of (height, width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_avg_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2)"""
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The means of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
+    """Return the means of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_avg_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
 def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The largest of output_size parts of (width), which may overlap by one element; None keeps all.
+    """Return the maxima of output_size parts of (width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_max_pool1d(nt.arange(3.0).reshape(1, 3), 2)"""
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The largest of output_size parts of (height, width), which may overlap by one element; None keeps all.
+    """Return the maxima of output_size parts of (height, width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_max_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2)"""
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
-    """The largest of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
+    """Return the maxima of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """Return input + alpha * other."""
 def add1(input: Tensor, other: Tensor) -> Tensor:
-    """input + the one element of other.
+    """Return input + the one element of other.
 
     >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
 def add_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `add`: the result is written to this tensor, and so to its views."""
 def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
-    """input (tokens, used, n) plus the rows of other (experts, n) at the indices ids (tokens, used).
+    """Add the selected rows of other to input.
+
+    Args:
+        input: Tensor (tokens, used, n).
+        other: Tensor (experts, n).
+        ids: Indices of rows (tokens, used).
 
     >>> nt.add_id(nt.zeros(2, 1, 2), nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.tensor([[1], [0]]))"""
 def add_rel_pos(input: Tensor, across: Tensor, down: Tensor) -> Tensor:
-    """Attention scores of images plus a bias for the distance in each direction.
+    """Add a bias for the distance in each direction to attention scores of images.
 
-    input: (heads, queries, keys), keys being all places (height, width) row by row. across: (heads, query rows, query
-    columns, width), added to every row of keys. down: (heads, query rows, query columns, height), to every column.
+    Args:
+        input: Scores (heads, queries, keys). The keys are all places (height, width), row by row.
+        across: Bias (heads, query rows, query columns, width), added to every row of keys.
+        down: Bias (heads, query rows, query columns, height), added to every column of keys.
 
     >>> nt.add_rel_pos(nt.zeros(1, 4, 4), nt.ones(1, 2, 2, 2), nt.ones(1, 2, 2, 2))"""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * the sum of the products of two stacks of matrices.
+    """Return beta * input + alpha * the sum of the products of two stacks of matrices.
 
     >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def addbmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `addbmm`: the result is written to this tensor, and so to its views."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+    """Return input + value * tensor1 / tensor2.
 
-    DTypeError if neither tensor1 nor tensor2 are floats."""
+    The computation uses the promoted dtype of all three, and float32 for 16-bit floats.
+
+    Raises:
+        DTypeError: Neither `tensor1` nor `tensor2` is floating point."""
 def addcdiv_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `addcdiv`: the result is written to this tensor, and so to its views."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
+    """Return input + value * tensor1 * tensor2.
+
+    The computation uses the promoted dtype of all three, and float32 for 16-bit floats."""
 def addcmul_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2).
+    """Return beta * input + alpha * (mat1 @ mat2).
 
     >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
 def addmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `addmm`: the result is written to this tensor, and so to its views."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec).
+    """Return beta * input + alpha * (mat @ vec).
 
     >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
 def addmv_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `addmv`: the result is written to this tensor, and so to its views."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * all products of elements of two vectors.
+    """Return beta * input + alpha * all products of elements of two vectors.
 
     >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def addr_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `addr`: the result is written to this tensor, and so to its views."""
 def affine_grid(theta: Tensor, size: Sequence[builtins.int], align_corners: builtins.bool = False) -> Tensor:
-    """The places that a grid of `size` (batch, channels, *places) has after the maps theta (batch, places, places + 1).
+    """Return the coordinates of a grid after affine maps, for `grid_sample`.
 
-    Coordinates go from -1 to 1, x first: to the centres of the outermost elements if align_corners, else to their
-    edges. The result is (batch, *places, number of places).
+    Coordinates go from -1 to 1, x first.
+
+    Args:
+        theta: Maps (batch, places, places + 1).
+        size: Extents (batch, channels, *places) of the grid.
+        align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
+
+    Returns:
+        Tensor (batch, *places, number of places).
 
     >>> nt.affine_grid(nt.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))"""
 def all(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Return True if every element over dim is true (not zero)."""
 def allclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
-    """Whether all elements are close. Reads the value."""
+    """Return True if all elements are close, as defined by `isclose`. Reads the value."""
 def alpha_dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
-    """If training, each element is what selu saturates to with probability p; scaled to keep mean and variance."""
+    """Replace elements by selu's lower limit with probability p in training, keeping mean and variance."""
 def amax(input: Operand, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
     """Return the largest element over dim (empty = all); NaN wins."""
 def amin(input: Operand, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
     """Return the smallest element over dim (empty = all); NaN wins."""
 def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-    """Smallest and largest element over dim (None = all)."""
+    """Return the smallest and the largest element over dim (None for all)."""
 def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Return True if any element over dim is true (not zero)."""
 def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
+    """Create start, start + step, ... below end, beginning at 0 if only one number is given.
 
-    As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too."""
+    The dtype is int64 if all three are integers, else float32. As in PyTorch, an integer dtype drops the fractions of
+    start and step, and int64 also that of end.
+
+    Args:
+        start: First element.
+        end: Upper bound, not included.
+        step: Difference of neighbours.
+        dtype: Dtype of the result; None to derive it from the numbers.
+        device: URI of a device in use; it does not choose where ops run.
+
+    Raises:
+        ArgumentError: A number is not finite, or `step` does not lead from `start` to `end`.
+        DTypeError: `dtype` is bool."""
 def arccos(input: Operand) -> Tensor:
     """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
 def arccos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -264,11 +300,20 @@ def argmin(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> 
 def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
     """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
 def argwhere(input: Tensor) -> Tensor:
-    """Positions of elements that are not zero, one row each. Reads the value."""
+    """Return the positions of elements that are not zero, one row each. Reads the value."""
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """As `tensor`, but a Tensor of the dtype is returned as it is."""
+    """Create a tensor as `tensor` does, but return a Tensor that already has the dtype unchanged."""
 def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builtins.bool | None = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """As `as_tensor`; copy=True never returns the tensor itself, copy=False refuses data that has to be copied."""
+    """Create a tensor as `as_tensor` does, with control over copies.
+
+    Args:
+        data: Numbers, nested sequences, an array or a tensor.
+        dtype: Dtype of the result; None to derive it from the data.
+        device: URI of a device in use; it does not choose where ops run.
+        copy: True never returns `data` itself. False refuses data that has to be copied.
+
+    Raises:
+        ArgumentError: `copy` is False and a copy is needed."""
 def asin(input: Operand) -> Tensor:
     """Compute the inverse sine in radians; NaN beyond -1 and 1."""
 def asin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -290,66 +335,115 @@ def atanh(input: Operand) -> Tensor:
 def atanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
 def atleast_1d(*tensors: Any) -> Any:
-    """Tensors without dimensions as vectors of one element."""
+    """Convert zero-dimensional tensors to vectors of one element."""
 def atleast_2d(*tensors: Any) -> Any:
-    """Numbers and vectors as matrices of one row."""
+    """Convert numbers and vectors to matrices of one row."""
 def atleast_3d(*tensors: Any) -> Any:
-    """Matrices with a last dimension of extent 1; vectors and numbers as such matrices of one row."""
+    """Append a dimension of extent 1 to matrices; vectors and numbers become matrices of one row first."""
 def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
-    """The mean of each window of (batch, channels, width); stride defaults to kernel_size.
+    """Return the mean of each window of (batch, channels, width).
 
-    count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
-    divisor_override: what to divide the sum by instead.
+    Args:
+        input: Tensor (batch, channels, width).
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        ceil_mode: True if the last windows may end beyond the input.
+        count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
+        divisor_override: Divisor of the sum in place of the number of elements.
 
     >>> nt.avg_pool1d(nt.arange(3.0).reshape(1, 3), 2, stride=1)"""
 def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
-    """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
+    """Return the mean of each window of (batch, channels, height, width).
 
-    count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
-    divisor_override: what to divide the sum by instead.
+    Args:
+        input: Tensor (batch, channels, height, width).
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        ceil_mode: True if the last windows may end beyond the input.
+        count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
+        divisor_override: Divisor of the sum in place of the number of elements.
 
     >>> nt.avg_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, stride=1)"""
 def avg_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
-    """The mean of each window of (batch, channels, depth, height, width); stride defaults to kernel_size.
+    """Return the mean of each window of (batch, channels, depth, height, width).
 
-    count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
-    divisor_override: what to divide the sum by instead.
+    Args:
+        input: Tensor (batch, channels, depth, height, width).
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        ceil_mode: True if the last windows may end beyond the input.
+        count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
+        divisor_override: Divisor of the sum in place of the number of elements.
 
     >>> nt.avg_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, stride=1)"""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+    """Return beta * input + alpha * (batch1 @ batch2), matrix by matrix.
 
     >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def baddbmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `baddbmm`: the result is written to this tensor, and so to its views."""
 def bartlett_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """A triangle that is 0 at the ends; periodic: without the last element of the symmetric one.
+    """Return a triangle that is 0 at the ends. periodic omits the last element of the symmetric window.
 
     >>> nt.bartlett_window(4)"""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float | Tensor = 0.1, eps: builtins.float = 1e-05) -> Tensor:
-    """Each channel (dimension 1) normalized with the running statistics, or its own if training.
+    """Normalize each channel (dimension 1) with running statistics, or with its own statistics in training.
 
-    Training moves the running statistics, where they are passed, in place towards those of the input.
+    Args:
+        input: Floats (batch, channels, ...).
+        running_mean: Mean of each channel. Training updates it in place if it is given.
+        running_var: Variance of each channel. Training updates it in place if it is given.
+        weight: Scale with one element per channel; None for 1.
+        bias: Offset with one element per channel; None for 0.
+        training: True to use the statistics of `input`.
+        momentum: Weight of the present statistics in an update.
+        eps: Added to the variance.
+
+    Raises:
+        ArgumentError: Running statistics are missing outside of training.
+        ShapeError: Training with a single value per channel, or fewer than two dimensions.
 
     >>> nt.batch_norm(nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.zeros(2), nt.ones(2))"""
 def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
+    """Draw 1 with the probability in each element of input, or with p, else 0; NaN where it is outside [0, 1]."""
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[o] @ input2 for each output o, plus bias (outputs,); leading dimensions are a batch.
+    """Return input1 @ weight[o] @ input2 for each output o, plus bias.
+
+    Args:
+        input1: Floats (..., n).
+        input2: Floats (..., m).
+        weight: Tensor (outputs, n, m).
+        bias: Offset (outputs); None for 0.
 
     >>> nt.bilinear(nt.ones(2, 3), nt.ones(2, 4), nt.ones(1, 3, 4))"""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
-    """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100."""
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets.
+    """Return -(target log(input) + (1 - target) log(1 - input)), with logarithms of at least -100.
 
-    The result has the dtype of target, as in PyTorch, or that of input if target is not of floats."""
+    Args:
+        input: Probabilities of any shape.
+        target: Probabilities of the same shape.
+        weight: Factor of the losses; None for 1.
+        reduction: "mean", "sum", or "none" for all losses."""
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
+    """Return the binary cross-entropy of sigmoid(input), computed without overflow.
+
+    The result has the dtype of target, as in PyTorch, or that of input if target is not floating point.
+
+    Args:
+        input: Logits of any shape.
+        target: Probabilities of the same shape.
+        weight: Factor of the losses; None for 1.
+        reduction: "mean", "sum", or "none" for all losses.
+        pos_weight: Factor of the part of positive targets; None for 1."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
-    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+    """Return the number of occurrences of 0, 1, ... in a vector, or the sums of their weights. Reads the value.
 
     >>> nt.bincount(nt.tensor([0, 1, 1, 3]))"""
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed, each with the probability in prob.
+    """Draw the number of successes of `count` trials, each with the probability in prob.
 
     >>> nt.binomial(nt.tensor([10.0, 20.0]), nt.tensor([0.5, 0.1]))"""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
@@ -377,43 +471,45 @@ def bitwise_xor(input: Operand, other: Operand) -> Tensor:
 def bitwise_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
 def blackman_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn; periodic: without the last element of the symmetric one.
+    """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window.
 
     >>> nt.blackman_window(4)"""
 def block_diag(*tensors: Any) -> Tensor:
-    """The matrix with these matrices along its diagonal; numbers and vectors count as one row."""
+    """Return the matrix with these matrices along its diagonal; numbers and vectors count as one row."""
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two stacks of equally many matrices.
+    """Return the products of two stacks (batch, n, k) and (batch, k, m).
 
     >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def broadcast_shapes(*shapes: Any) -> builtins.tuple[builtins.int, ...]:
-    """The shape that tensors of these shapes broadcast to."""
+    """Return the shape that tensors of these shapes broadcast to."""
 def broadcast_tensors(*tensors: Tensor) -> builtins.tuple[Tensor, ...]:
-    """All expanded to their common shape.
+    """Expand all tensors to their common shape.
 
     >>> nt.broadcast_tensors(nt.zeros(2, 1), nt.ones(3))"""
 def broadcast_to(input: Tensor, size: Sequence[builtins.int]) -> Tensor:
-    """Expanded to a shape, by the rules of broadcasting.
+    """Expand to a shape by the rules of broadcasting.
 
     >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
-    """In which of the intervals between ascending boundaries each value is; as searchsorted.
+    """Return the interval of each value between ascending boundaries, like `searchsorted`.
 
     >>> nt.bucketize(nt.tensor([0.5, 2.5]), nt.tensor([1.0, 2.0, 3.0]))"""
 def can_cast(from_: Any, to: Any) -> builtins.bool:
-    """Whether an in-place op may store elements of one dtype in another: bool in integers, and these in floats.
+    """Return True if an in-place op may store elements of one dtype in another.
+
+    Bool may be stored in integers, and both in floats.
 
     >>> nt.can_cast(nt.int32, nt.float32)"""
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
+    """Return all combinations of the elements of vectors, one per row; those of the last vector vary fastest.
 
-    A single vector is returned as it is.
+    A single vector is returned unchanged.
 
     >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))"""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
+    """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0) -> Tensor:
-    """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
+    """Return the p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
 def ceil(input: Operand) -> Tensor:
     """Round up to an integer."""
 def ceil_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -423,96 +519,154 @@ def celu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
 def celu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `celu`: the result is written to this tensor, and so to its views."""
 def channel_shuffle(input: Tensor, groups: builtins.int) -> Tensor:
-    """(batch, groups * n, ...) with channels of all groups next to each other.
+    """Interleave the channels of the groups of (batch, groups * n, ...).
 
     >>> nt.channel_shuffle(nt.arange(4.0).reshape(1, 4, 1), 2)"""
 def cholesky(input: Tensor, upper: builtins.bool = False) -> Tensor:
-    """As linalg.cholesky.
+    """Return the Cholesky factor, like `linalg.cholesky`.
 
     >>> nt.cholesky(nt.tensor([[4.0, 2.0], [2.0, 5.0]]))"""
 def cholesky_inverse(input: Tensor, upper: builtins.bool = False) -> Tensor:
-    """The inverse of the matrices whose Cholesky factors are input."""
+    """Return the inverse of the matrices whose Cholesky factors are input."""
 def cholesky_solve(input: Tensor, input2: Tensor, upper: builtins.bool = False) -> Tensor:
-    """X with A @ X = input for the matrices A whose Cholesky factors are input2.
+    """Solve A @ X = input for the matrices A whose Cholesky factors are input2.
 
     >>> nt.cholesky_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))"""
 def chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-    """At most `chunks` parts of equal size along dim; the last may be smaller."""
+    """Split into at most `chunks` parts of equal size along dim; the last may be smaller."""
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+    """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
+
+    Args:
+        input: Tensor of any shape.
+        min: Lower limit, a number or a tensor; None for no limit.
+        max: Upper limit, a number or a tensor; None for no limit.
+
+    Raises:
+        ArgumentError: Both limits are None, or an integer dtype cannot hold one.
 
     >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clamp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """The smaller of input and max.
+    """Return the smaller of input and max.
 
     >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
 def clamp_max_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """The larger of input and min.
+    """Return the larger of input and min.
 
     >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
 def clamp_min_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+    """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
+
+    Args:
+        input: Tensor of any shape.
+        min: Lower limit, a number or a tensor; None for no limit.
+        max: Upper limit, a number or a tensor; None for no limit.
+
+    Raises:
+        ArgumentError: Both limits are None, or an integer dtype cannot hold one.
 
     >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clip_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clip`: the result is written to this tensor, and so to its views."""
 def clone(input: Tensor) -> Tensor:
-    """A tensor of its own with the same value. As values never change, nothing is copied."""
+    """Return a new tensor with the same value. Values never change, so nothing is copied."""
 def column_stack(tensors: Sequence[Operand]) -> Tensor:
-    """Vectors as the columns of a matrix, or matrices side by side."""
+    """Join vectors as columns of a matrix, or matrices side by side."""
 def combinations(input: Tensor, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
-    """All choices of r elements of a vector, in order, one row each."""
+    """Return all choices of r elements of a vector, in order, one per row."""
 def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
+    """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
+    """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def constant_pad_nd(input: Tensor, pad: Sequence[builtins.int], value: builtins.float = 0) -> Tensor:
-    """As `pad` with mode "constant".
+    """Pad like `pad` with mode "constant".
 
     >>> nt.constant_pad_nd(nt.ones(1, 2), (1, 1), 7.0)"""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
-    """Convolution of (batch, channels, width), plus bias (outputs,).
+    """Convolve (batch, channels, width) with a kernel, which is not flipped, as in PyTorch.
 
-    weight: (outputs, channels / groups, width); it is not flipped, as in PyTorch. padding: zeros at both ends
-    of each dimension, "same" or "valid".
+    Args:
+        input: Floats (batch, channels, width).
+        weight: Kernel (outputs, channels / groups, width).
+        bias: Offset (outputs); None for 0.
+        stride: Steps between positions, one number or one per place.
+        padding: Zeros at both ends of each dimension, "same" or "valid".
+        dilation: Steps between elements of the kernel, one number or one per place.
+        groups: Number of groups of inputs and outputs; each output sees its group.
 
     >>> nt.conv1d(nt.arange(3.0).reshape(1, 3), nt.ones(1, 1, 2))"""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
-    """Convolution of (batch, channels, height, width), plus bias (outputs,).
+    """Convolve (batch, channels, height, width) with a kernel, which is not flipped, as in PyTorch.
 
-    weight: (outputs, channels / groups, height, width); it is not flipped, as in PyTorch. padding: zeros at both ends
-    of each dimension, "same" or "valid".
+    Args:
+        input: Floats (batch, channels, height, width).
+        weight: Kernel (outputs, channels / groups, height, width).
+        bias: Offset (outputs); None for 0.
+        stride: Steps between positions, one number or one per place.
+        padding: Zeros at both ends of each dimension, "same" or "valid".
+        dilation: Steps between elements of the kernel, one number or one per place.
+        groups: Number of groups of inputs and outputs; each output sees its group.
 
     >>> nt.conv2d(nt.arange(9.0).reshape(1, 3, 3), nt.ones(1, 1, 2, 2))"""
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
-    """Convolution of (batch, channels, depth, height, width), plus bias (outputs,).
+    """Convolve (batch, channels, depth, height, width) with a kernel, which is not flipped, as in PyTorch.
 
-    weight: (outputs, channels / groups, depth, height, width); it is not flipped, as in PyTorch. padding: zeros at both ends
-    of each dimension, "same" or "valid".
+    Args:
+        input: Floats (batch, channels, depth, height, width).
+        weight: Kernel (outputs, channels / groups, depth, height, width).
+        bias: Offset (outputs); None for 0.
+        stride: Steps between positions, one number or one per place.
+        padding: Zeros at both ends of each dimension, "same" or "valid".
+        dilation: Steps between elements of the kernel, one number or one per place.
+        groups: Number of groups of inputs and outputs; each output sees its group.
 
     >>> nt.conv3d(nt.arange(27.0).reshape(1, 3, 3, 3), nt.ones(1, 1, 2, 2, 2))"""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, width).
+    """Compute the transpose of a convolution, which is its gradient.
 
-    padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
+    Args:
+        input: Floats (batch, channels, width).
+        weight: Kernel (channels, outputs / groups, width).
+        bias: Offset (outputs); None for 0.
+        stride: Steps between positions, one number or one per place.
+        padding: Elements removed at both ends of each dimension.
+        output_padding: Elements added at the end of each dimension.
+        groups: Number of groups of inputs and outputs; each output sees its group.
+        dilation: Steps between elements of the kernel, one number or one per place.
 
     >>> nt.conv_transpose1d(nt.ones(1, 1, 2), nt.ones(1, 1, 2))"""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, height, width).
+    """Compute the transpose of a convolution, which is its gradient.
 
-    padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
+    Args:
+        input: Floats (batch, channels, height, width).
+        weight: Kernel (channels, outputs / groups, height, width).
+        bias: Offset (outputs); None for 0.
+        stride: Steps between positions, one number or one per place.
+        padding: Elements removed at both ends of each dimension.
+        output_padding: Elements added at the end of each dimension.
+        groups: Number of groups of inputs and outputs; each output sees its group.
+        dilation: Steps between elements of the kernel, one number or one per place.
 
     >>> nt.conv_transpose2d(nt.ones(1, 1, 2, 2), nt.ones(1, 1, 2, 2))"""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
-    """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, depth, height, width).
+    """Compute the transpose of a convolution, which is its gradient.
 
-    padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
+    Args:
+        input: Floats (batch, channels, depth, height, width).
+        weight: Kernel (channels, outputs / groups, depth, height, width).
+        bias: Offset (outputs); None for 0.
+        stride: Steps between positions, one number or one per place.
+        padding: Elements removed at both ends of each dimension.
+        output_padding: Elements added at the end of each dimension.
+        groups: Number of groups of inputs and outputs; each output sees its group.
+        dilation: Steps between elements of the kernel, one number or one per place.
 
     >>> nt.conv_transpose3d(nt.ones(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))"""
 def copysign(input: Operand, other: Operand) -> Tensor:
@@ -520,7 +674,7 @@ def copysign(input: Operand, other: Operand) -> Tensor:
 def copysign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlations of the rows of a matrix, whose columns are samples."""
+    """Return the correlations of the rows of a matrix, whose columns are samples."""
 def cos(input: Operand) -> Tensor:
     """Compute the cosine of an angle in radians."""
 def cos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -530,43 +684,67 @@ def cosh(input: Operand) -> Tensor:
 def cosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cosh`: the result is written to this tensor, and so to its views."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
-    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1.
+    """Return 1 - cosine of two rows where target is 1, and max(cosine - margin, 0) where it is -1.
 
     >>> nt.cosine_embedding_loss(nt.ones(2, 3), nt.ones(2, 3), nt.tensor([1, -1]))"""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
-    """Cosine of the angle between x1 and x2 over dim."""
+    """Return the cosine of the angle between x1 and x2 over dim."""
 def count_equal(input: Operand, other: Operand) -> Tensor:
     """Count the equal elements, as int64."""
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
-    """How many elements over dim are not zero, as int64."""
+    """Return the number of elements over dim that are not zero, as int64."""
 def cov(input: Tensor, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariances of the rows of a matrix, whose columns are samples; of a vector or one row, the variance.
+    """Return the covariances of the rows of a matrix, whose columns are samples; for one row, the variance.
 
-    fweights: how often each sample counts, as integers; aweights: how much."""
+    Args:
+        input: Matrix (variables, samples), or a vector.
+        correction: Subtracted from the number of samples.
+        fweights: Integer number of occurrences of each sample.
+        aweights: Weight of each sample."""
 def cross(input: Tensor, other: Tensor, dim: builtins.int | None = None) -> Tensor:
-    """Cross products of vectors of three elements along dim, by default the first dimension of extent 3.
+    """Return the cross products of vectors of three elements along dim.
+
+    Args:
+        input: Vectors of any shape with a dimension of extent 3.
+        other: Second operand; the shapes broadcast.
+        dim: Dimension of extent 3; None for the first such dimension.
 
     >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))"""
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean', label_smoothing: builtins.float = 0.0) -> Tensor:
-    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
+    """Return the cross-entropy of scores with class indices or probabilities.
 
-    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    Args:
+        input: Scores (batch, classes, ...).
+        target: Class indices (batch, ...), or probabilities of the shape of `input`.
+        weight: Weight of each class; None for 1.
+        size_average: Not supported; `reduction` has replaced it.
+        ignore_index: Class index that does not count.
+        reduce: Not supported; `reduction` has replaced it.
+        reduction: "mean", "sum", or "none" for all losses.
+        label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1].
 
     >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))"""
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
-    """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[builtins.int], target_lengths: Tensor | Sequence[builtins.int], blank: builtins.int = 0, reduction: builtins.str = 'mean', zero_infinity: builtins.bool = False) -> Tensor:
-    """Minus the log-probability of all alignments of targets with log_probs (time, batch, classes) or (time, classes).
+    """Return -sum(labels * log_softmax(input)) divided by the number of rows.
 
-    targets: (batch, length), or those of all samples behind each other. "mean" divides by the target lengths first.
-    zero_infinity: 0 for targets that are too long. Reads the lengths. Graves et al., Connectionist Temporal
-    Classification, 2006.
+    The labels are probabilities of the input's shape."""
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[builtins.int], target_lengths: Tensor | Sequence[builtins.int], blank: builtins.int = 0, reduction: builtins.str = 'mean', zero_infinity: builtins.bool = False) -> Tensor:
+    """Return minus the log-probability of all alignments of targets (Graves et al., 2006). Reads the lengths.
+
+    Args:
+        log_probs: Log-probabilities (time, batch, classes) or (time, classes).
+        targets: Labels (batch, length), or those of all samples concatenated.
+        input_lengths: Number of time steps of each sample.
+        target_lengths: Number of labels of each sample.
+        blank: Class of the blank.
+        reduction: "mean", "sum" or "none". "mean" divides by the target lengths first.
+        zero_infinity: True to return 0 for targets that are too long.
 
     >>> nt.ctc_loss(nt.zeros(3, 1, 2).log_softmax(2), nt.tensor([[1]]), [3], [1])"""
 def cummax(input: Tensor, dim: builtins.int) -> ValuesIndices:
-    """The largest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    """Return the largest element up to each one along dim, and the last index of it. NaN wins."""
 def cummin(input: Tensor, dim: builtins.int) -> ValuesIndices:
-    """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    """Return the smallest element up to each one along dim, and the last index of it. NaN wins."""
 def cumprod(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Compute the running product along dim; integers give int64."""
 def cumprod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -576,7 +754,7 @@ def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
 def cumsum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
-    """The integrals up to each sample but the first; as trapezoid.
+    """Return the integrals up to each sample except the first, like `trapezoid`.
 
     >>> nt.cumulative_trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
 def deg2rad(input: Operand) -> Tensor:
@@ -588,68 +766,103 @@ def dequantize(input: Operand) -> Tensor:
 
     >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
 def det(A: Tensor) -> Tensor:
-    """The determinant of square matrices.
+    """Return the determinant of square matrices.
 
     >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
 def detach(self: Any) -> Tensor:
-    """The same value and memory, through which no gradients pass.
+    """Return the same value and memory without gradients.
 
     >>> nt.detach(nt.tensor([1.0, 2.0]))"""
 def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
-    """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
+    """Return the matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
 def diag_embed(input: Tensor, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
-    """Matrices over the new dimensions dim1 and dim2, with the rows of input on a diagonal, zero elsewhere."""
+    """Return matrices with the rows of input on a diagonal, over the new dimensions dim1 and dim2."""
 def diag_mask_inf(input: Tensor, n_past: builtins.int) -> Tensor:
-    """Minus infinity where column > row + n_past in the last two dimensions."""
+    """Set elements with column > row + n_past in the last two dimensions to minus infinity."""
 def diag_mask_zero(input: Tensor, n_past: builtins.int) -> Tensor:
-    """Zero where column > row + n_past in the last two dimensions."""
+    """Set elements with column > row + n_past in the last two dimensions to zero."""
 def diagflat(input: Tensor, offset: builtins.int = 0) -> Tensor:
-    """The matrix with all elements of input on a diagonal."""
+    """Return the matrix with all elements of input on a diagonal."""
 def diagonal(input: Operand, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
     """Return the elements (i, i + offset) of dimensions dim1 and dim2 as the last dimension."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
-    """input with a diagonal replaced by src.
+    """Return input with a diagonal replaced by src.
 
     >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))"""
 def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
-    """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
+    """Subtract from each element along dim the one before it. Of bool, return True where they differ.
+
+    Args:
+        input: Tensor of any shape.
+        n: Number of times this is repeated.
+        dim: Dimension; negative values count from the last one.
+
+    Raises:
+        ArgumentError: `n` is negative.
+        ShapeError: `input` has no dimensions."""
 def digamma(input: Operand) -> Tensor:
     """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
 def digamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
 def dist(input: Tensor, other: Tensor, p: builtins.float = 2.0) -> Tensor:
-    """The p-norm of the difference of all elements."""
+    """Return the p-norm of the difference of all elements."""
 def div(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
-    """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    """Return input / other.
+
+    Args:
+        input: Dividend.
+        other: Divisor; the shapes broadcast.
+        rounding_mode: None (true division), "floor" or "trunc"; the last two keep integers.
+
+    Raises:
+        ArgumentError: `rounding_mode` has another value."""
 def div_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `div`: the result is written to this tensor, and so to its views."""
 def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
-    """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    """Return input / other.
+
+    Args:
+        input: Dividend.
+        other: Divisor; the shapes broadcast.
+        rounding_mode: None (true division), "floor" or "trunc"; the last two keep integers.
+
+    Raises:
+        ArgumentError: `rounding_mode` has another value."""
 def divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `divide`: the result is written to this tensor, and so to its views."""
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors.
+    """Return the sum of the products of two vectors.
 
     >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
-    """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
+    """Set each element to 0 with probability p in training and scale the others by 1 / (1 - p).
+
+    Args:
+        input: Tensor of any shape.
+        p: Probability in [0, 1].
+        training: False to return `input` itself."""
 def dropout1d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
-    """As dropout, of whole channels of (batch, channels, width)."""
+    """Drop whole channels of (batch, channels, width), like `dropout`."""
 def dropout2d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
-    """As dropout, of whole channels of (batch, channels, height, width)."""
+    """Drop whole channels of (batch, channels, height, width), like `dropout`."""
 def dropout3d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
-    """As dropout, of whole channels of (batch, channels, depth, height, width)."""
+    """Drop whole channels of (batch, channels, depth, height, width), like `dropout`."""
 def dsplit(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-    """Equal parts along dimension 2, or parts between indices, as `tensor_split`.
+    """Split along dimension 2 into equal parts, or between indices, like `tensor_split`.
 
     >>> nt.dsplit(nt.ones(2, 2, 2), 2)"""
 def dstack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined along dimension 2, after `atleast_3d`."""
+    """Join tensors along dimension 2, after `atleast_3d`."""
 def einsum(equation: builtins.str, *operands: Any) -> Tensor:
-    """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
+    """Compute an Einstein summation. The equation "bij,bjk->bik" is a batched matrix product.
 
-    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
-    operand of integers are int64, products keep its dtype. A transposition or a diagonal of a single operand is a view.
+    More than two operands are contracted in the cheapest order. Sums of a single operand of integers are int64, and
+    products keep its dtype. A transposition or a diagonal of a single operand is a view.
+
+    Args:
+        equation: Letters for the dimensions of each operand and of the result. An ellipsis stands for broadcast
+            dimensions; a letter repeated inside one operand takes the diagonal.
+        *operands: Tensors, or one sequence of them.
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))"""
 def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
@@ -657,31 +870,45 @@ def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
 def elu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `elu`: the result is written to this tensor, and so to its views."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
-    """The rows of weight (entries, features) at the indices in input, whose shape comes first.
+    """Return the rows of weight at the indices in input. Rows of quantized weights are float32.
 
-    The row at padding_idx has no gradient. Rows of quantized weights come out as float32.
+    Args:
+        input: Integer indices of any shape.
+        weight: Matrix (entries, features).
+        padding_idx: Index of a row without gradient.
+
+    Returns:
+        Tensor of shape (*input.shape, features).
 
     >>> nt.embedding(nt.tensor([2, 0]), nt.arange(6.0).reshape(3, 2))"""
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, *, mode: builtins.str = 'mean', per_sample_weights: Tensor | None = None, include_last_offset: builtins.bool = False, padding_idx: builtins.int | None = None) -> Tensor:
-    """The "sum", "mean" or "max" of the rows of weight (entries, features) at the indices of each bag.
+    """Return the sum, mean or maximum of the rows of weight in each bag. An empty bag gives zeros.
 
-    A bag is a row of input, or in a vector what is between one of the offsets and the next; include_last_offset: the
-    last offset is the end of the last bag. per_sample_weights: factors of the rows, for "sum". padding_idx: an index
-    that does not count. An empty bag gives zeros.
+    Args:
+        input: Indices: a matrix with one bag per row, or a vector with `offsets`.
+        weight: Matrix (entries, features).
+        offsets: Position of the first index of each bag in a vector.
+        mode: "sum", "mean" or "max".
+        per_sample_weights: Factors of the rows, for "sum".
+        include_last_offset: True if the last offset is the end of the last bag.
+        padding_idx: Index that does not count.
+
+    Returns:
+        Tensor (bags, features).
 
     >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))"""
 def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Zeros: values are immutable, so memory without a value would have no use."""
+    """Create zeros. Values are immutable, so uninitialized memory would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Zeros of the input's shape and dtype, as `empty`."""
+    """Create zeros of the input's shape and dtype, like `empty`."""
 def enable_grad(function: Any = None) -> Any:
-    """A context and decorator: what is recorded inside counts again, as outside of `no_grad`."""
+    """Enable gradients in a with block or a decorated function, also inside of `no_grad`."""
 def eq(input: Operand, other: Operand) -> Tensor:
     """Compare: input == other."""
 def eq_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `eq`: the result is written to this tensor, and so to its views."""
 def equal(input: Tensor, other: Tensor) -> builtins.bool:
-    """Whether shape and all elements are equal. Reads the value."""
+    """Return True if shape and all elements are equal. Reads the value."""
 def erf(input: Operand) -> Tensor:
     """Compute the error function."""
 def erf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -713,30 +940,40 @@ def expm1(input: Operand) -> Tensor:
 def expm1_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
 def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """n rows and m (default n) columns with ones on the diagonal."""
+    """Create a matrix of n rows and m (default n) columns with ones on the diagonal."""
 def finfo(type: Any = None) -> FloatLimits:
-    """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
+    """Return the limits of a float dtype, by default float32. eps is the distance from 1 to the next number."""
 def fix(input: Operand) -> Tensor:
     """Round toward zero to an integer."""
 def fix_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `fix`: the result is written to this tensor, and so to its views."""
 def flash_attn_ext(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, logit_softcap: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
-    """Attention of (batch, heads, tokens, features), whose result is (batch, tokens, heads, features).
+    """Compute attention of (batch, heads, tokens, features). Sums are float32.
 
-    The scores, times scale, become c tanh(score / c) where logit_softcap = c is not 0; mask, max_bias and sinks are
-    those of `soft_max_ext`. Heads of key and value may be fewer: each serves as many heads of query. Sums are float32.
+    Args:
+        query: Floats (batch, heads, queries, features).
+        key: Floats (batch, key heads, keys, features). Each key head serves a group of consecutive query heads.
+        value: Floats (batch, key heads, keys, value features).
+        mask: Mask of `soft_max_ext`.
+        scale: Factor of the scores.
+        max_bias: Bias of `soft_max_ext`.
+        logit_softcap: c, if not 0: the scores become c * tanh(score / c).
+        sinks: Sinks of `soft_max_ext`.
+
+    Returns:
+        Tensor (batch, queries, heads, value features).
 
     >>> nt.flash_attn_ext(nt.ones(1, 2, 3, 4), nt.ones(1, 1, 5, 4), nt.ones(1, 1, 5, 2)).shape"""
 def flatten(input: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim as one."""
+    """Merge the dimensions start_dim to end_dim."""
 def flip(input: Tensor, *dims: Any) -> Tensor:
-    """Reversed along dims."""
+    """Reverse the elements along dims."""
 def fliplr(input: Tensor) -> Tensor:
-    """Columns reversed."""
+    """Reverse the columns."""
 def flipud(input: Tensor) -> Tensor:
-    """Rows reversed."""
+    """Reverse the rows."""
 def float_power(input: Operand, exponent: Operand) -> Tensor:
-    """input to the power of exponent, in float64."""
+    """Raise input to the power of exponent, in float64."""
 def floor(input: Operand) -> Tensor:
     """Round down to an integer."""
 def floor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -758,7 +995,18 @@ def fmod(input: Operand, other: Operand) -> Tensor:
 def fmod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `fmod`: the result is written to this tensor, and so to its views."""
 def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
-    """The transpose of `unfold`: columns (batch, channels * elements of a kernel, positions) added where they were.
+    """Add columns where `unfold` took them from: the transpose of `unfold`.
+
+    Args:
+        input: Tensor (batch, channels * elements of a kernel, positions).
+        output_size: Height and width of the result.
+        kernel_size: Extents of the window, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        padding: Elements added at both ends, one number or one per place.
+        stride: Steps between positions, one number or one per place.
+
+    Returns:
+        Tensor (batch, channels, height, width).
 
     >>> nt.fold(nt.ones(1, 4, 4), 3, 2)"""
 def frac(input: Operand) -> Tensor:
@@ -766,46 +1014,84 @@ def frac(input: Operand) -> Tensor:
 def frac_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `frac`: the result is written to this tensor, and so to its views."""
 def frexp(input: Tensor) -> MantissaExponent:
-    """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
-def from_dlpack(external: Any) -> Tensor:
-    """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
+    """Split floats into a mantissa and an int32 power of two.
 
-    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+    Returns:
+        `mantissa`, 0 or with a magnitude in [0.5, 1), and `exponent`, both of the shape of `input`."""
+def from_dlpack(external: Any) -> Tensor:
+    """Copy an array that supports DLPack, such as a PyTorch tensor or a JAX array, to a tensor of the same dtype.
+
+    Raises:
+        BufferError: The memory is not accessible to the CPU.
+        DTypeError: The dtype has no equivalent.
+        TypeError: `external` has no `__dlpack__`.
 
     >>> nt.from_dlpack(np.arange(3.0))"""
 def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tensor:
-    """A tensor with the array's value and dtype.
+    """Create a tensor with the array's value and dtype.
 
-    copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+    Args:
+        array: NumPy array.
+        copy: False shares the memory of a row-major array and marks the array read-only, because values never change.
+
+    Raises:
+        TypeError: `array` is not a NumPy array.
 
     >>> nt.from_numpy(np.arange(3.0))"""
 def full(size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
+    """Create a tensor with `fill_value` everywhere. Its type determines the dtype unless `dtype` is given.
 
-    Raises ArgumentError if an integer dtype cannot hold it."""
+    Raises:
+        ArgumentError: An integer dtype cannot hold `fill_value`.
+        TypeError: `fill_value` is not a number."""
 def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """`fill_value` in the input's shape and dtype."""
+    """Create a tensor with `fill_value` everywhere, in the input's shape and dtype."""
 def gated_delta_net(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
-    """The gated delta rule: S = exp(g) state, state = S + beta (v - S k) k^T, output = state q / sqrt(features).
+    """Run the gated delta rule.
 
-    q, k: (sequences, tokens, heads of keys, features). v: (sequences, tokens, heads, features). g: (sequences, tokens,
-    heads, 1), or one for each feature of k. beta: (sequences, tokens, heads, 1). state: (sequences, heads, features of
-    v, features of k). The heads of keys repeat. Returns outputs as v, and states.
+    For each token, S = exp(g) state, state = S + beta (v - S k) k^T, and the output is state q / sqrt(features).
+
+    Args:
+        q: Tensor (sequences, tokens, heads of keys, features). The heads of keys repeat.
+        k: Tensor of the shape of `q`.
+        v: Tensor (sequences, tokens, heads, features).
+        g: Tensor (sequences, tokens, heads, 1), or with one element for each feature of k.
+        beta: Tensor (sequences, tokens, heads, 1).
+        state: Tensor (sequences, heads, features of v, features of k).
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.gated_delta_net(*[nt.ones(1, 2, 1, 2)] * 3, nt.zeros(1, 2, 1, 1), nt.ones(1, 2, 1, 1), nt.zeros(1, 1, 2, 2))"""
 def gated_linear_attn(k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: builtins.float = 1.0) -> builtins.tuple[Tensor, Tensor]:
-    """Gated linear attention: state = diag(g) state + k v^T, output = scale q state.
+    """Run gated linear attention: state = diag(g) state + k v^T, output = scale q state.
 
-    k, v, q, g: (tokens of all sequences, heads, features). state: (sequences, heads, features of k, features of v).
-    Returns outputs as v, and states.
+    Args:
+        k: Tensor (tokens of all sequences, heads, features).
+        v: Tensor of the shape of `k`.
+        q: Tensor of the shape of `k`.
+        g: Tensor of the shape of `k`.
+        state: Tensor (sequences, heads, features of k, features of v).
+        scale: Factor of the outputs.
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.gated_linear_attn(*[nt.ones(2, 1, 2)] * 4, nt.zeros(1, 1, 2, 2), 0.5)"""
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return out[i][j] = input[index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: builtins.bool = False, eps: builtins.float = 1e-06, *, reduction: builtins.str = 'mean') -> Tensor:
-    """(log(var) + (input - target)^2 / var) / 2 with variances of at least eps; full: plus log(2 pi) / 2.
+    """Return (log(var) + (input - target)^2 / var) / 2.
+
+    Args:
+        input: Means.
+        target: Samples.
+        var: Variances.
+        full: True to add log(2 pi) / 2.
+        eps: Lower limit of the variances.
+        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.gaussian_nll_loss(nt.zeros(2), nt.ones(2), nt.ones(2))"""
 def gcd(input: Operand, other: Operand) -> Tensor:
@@ -817,13 +1103,13 @@ def ge(input: Operand, other: Operand) -> Tensor:
 def ge_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `ge`: the result is written to this tensor, and so to its views."""
 def geglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-    """gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    """Return gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def geglu_erf(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-    """gelu(x, exact form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    """Return gelu(x, exact form) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def geglu_quick(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-    """gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    """Return gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def gelu(input: Tensor, approximate: builtins.str = 'none') -> Tensor:
-    """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
+    """Apply the Gaussian error linear unit: exactly, or as GGML's gelu with approximate="tanh"."""
 def gelu_erf(input: Operand) -> Tensor:
     """Compute the exact Gaussian error linear unit: 0.5 x (1 + erf(x / sqrt(2)))."""
 def gelu_erf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -833,29 +1119,45 @@ def gelu_quick(input: Operand) -> Tensor:
 def gelu_quick_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of elements of two vectors.
+    """Return all products of elements of two vectors.
 
     >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def get_default_dtype() -> DType:
-    """The dtype that Python floats become, float32 unless `set_default_dtype` has changed it."""
+    """Return the dtype of Python floats, float32 unless `set_default_dtype` has changed it."""
 def get_rel_pos(input: Tensor, queries: builtins.int, keys: builtins.int) -> Tensor:
-    """The embedding of every distance between a query and a key: (queries, keys, features) of (distances, features).
+    """Return the embedding of the distance of each query and key.
 
-    There are 2 max(queries, keys) - 1 distances, from the key that is farthest ahead.
+    Args:
+        input: Embeddings (distances, features). There are 2 * max(queries, keys) - 1 distances, beginning with the key
+            that is farthest ahead.
+        queries: Number of queries.
+        keys: Number of keys.
+
+    Returns:
+        Tensor (queries, keys, features).
 
     >>> nt.get_rel_pos(nt.arange(3.0).reshape(3, 1), 2, 2)"""
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
-    """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
+    """Return rows of a tensor. Floats of up to 32 bits and quantized numbers give float32.
 
-    Floats of up to 32 bits and quantized numbers come out as float32.
+    Args:
+        input: Tensor (..., entries, features).
+        rows: Integer indices (..., n).
+
+    Returns:
+        Tensor (..., n, features).
 
     >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))"""
 def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
-    """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
+    """Multiply the first half of dim by the sigmoid of the second, PyTorch's gated linear unit."""
 def gradient(input: Tensor, *, spacing: Operand | Sequence[Operand] = 1, dim: builtins.int | Sequence[builtins.int] | None = None, edge_order: builtins.int = 1) -> builtins.tuple[Tensor, ...]:
-    """Derivatives along each of dims (None = all) by central differences of second order, at the ends of edge_order.
+    """Return derivatives along dims by central differences of second order.
 
-    spacing: the distance of samples, or their coordinates as a vector; one for all dimensions or one for each."""
+    Args:
+        input: Samples.
+        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+        dim: Dimensions of the derivatives; None for all.
+        edge_order: Order of the differences at the ends, 1 or 2."""
 def greater(input: Operand, other: Operand) -> Tensor:
     """Compare: input > other."""
 def greater_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -865,14 +1167,28 @@ def greater_equal(input: Operand, other: Operand) -> Tensor:
 def greater_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `greater_equal`: the result is written to this tensor, and so to its views."""
 def grid_sample(input: Tensor, grid: Tensor, mode: builtins.str = 'bilinear', padding_mode: builtins.str = 'zeros', align_corners: builtins.bool | None = None) -> Tensor:
-    """input (batch, channels, *places) read at grid (batch, *out, number of places), of two or three places.
+    """Sample input at coordinates.
 
-    Coordinates go from -1 to 1, as in `affine_grid`. mode: "bilinear" (of three places trilinear) or "nearest".
-    padding_mode: what is outside: "zeros", the "border", or its "reflection".
+    Args:
+        input: Floats (batch, channels, *places), with two or three places.
+        grid: Coordinates (batch, *out, number of places) from -1 to 1, as returned by `affine_grid`.
+        mode: "bilinear" (trilinear for three places) or "nearest".
+        padding_mode: Values outside: "zeros", "border" or "reflection".
+        align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
+
+    Returns:
+        Tensor (batch, channels, *out).
 
     >>> nt.grid_sample(nt.arange(4.0).reshape(1, 1, 2, 2), nt.zeros(1, 1, 1, 2), align_corners=True)"""
 def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
-    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel.
+    """Normalize groups of channels (dimension 1).
+
+    Args:
+        input: Floats (batch, channels, ...).
+        num_groups: Number of groups; it must divide the number of channels.
+        weight: Scale with one element per channel; None for 1.
+        bias: Offset with one element per channel; None for 0.
+        eps: Added to the variance.
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)"""
 def gt(input: Operand, other: Operand) -> Tensor:
@@ -880,17 +1196,22 @@ def gt(input: Operand, other: Operand) -> Tensor:
 def gt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `gt`: the result is written to this tensor, and so to its views."""
 def gumbel_softmax(logits: Tensor, tau: builtins.float = 1.0, hard: builtins.bool = False, eps: builtins.float = 1e-10, dim: builtins.int = -1) -> Tensor:
-    """softmax((logits + noise of Gumbel's distribution) / tau) over dim, a sample of the categories for a small tau.
+    """Return softmax((logits + Gumbel noise) / tau) over dim: a sample of the categories for a small tau.
 
-    hard: 1 for the largest and 0 for the others, with the gradient of the soft sample. eps has no effect.
+    Args:
+        logits: Floats of any shape.
+        tau: Temperature.
+        hard: True to return one-hot vectors with the gradient of the soft sample.
+        eps: Has no effect.
+        dim: Dimension; negative values count from the last one.
 
     >>> nt.gumbel_softmax(nt.tensor([1.0, 2.0, 3.0]), hard=True)"""
 def hamming_window(window_length: builtins.int, periodic: builtins.bool = True, alpha: builtins.float = 0.54, beta: builtins.float = 0.46, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """alpha - beta cos(x) over a turn; periodic: without the last element of the symmetric one.
+    """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window.
 
     >>> nt.hamming_window(4)"""
 def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """0.5 - 0.5 cos(x) over a turn; periodic: without the last element of the symmetric one.
+    """Return 0.5 - 0.5 cos(x) over a turn. periodic omits the last element of the symmetric window.
 
     >>> nt.hann_window(4)"""
 def hardshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
@@ -916,121 +1237,162 @@ def heaviside(input: Operand, values: Operand) -> Tensor:
 def heaviside_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `heaviside`: the result is written to this tensor, and so to its views."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: builtins.float = 1.0, *, reduction: builtins.str = 'mean') -> Tensor:
-    """A distance where target is 1, max(margin - distance, 0) where it is -1."""
+    """Return a distance where target is 1, and max(margin - distance, 0) where it is -1."""
 def histc(input: Tensor, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
-    """How many elements are in each of so many equal intervals from min to max, or between the extremes."""
+    """Count the elements in equal intervals from min to max, or between the extremes if these are equal."""
 def histogram(input: Tensor, bins: builtins.int | Tensor, *, range: builtins.tuple[builtins.float, builtins.float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> Histogram:
-    """Sums of the weights (1 unless given) of the elements between edges, the last one included.
+    """Sum the weights of the elements between edges, the last one included.
 
-    bins: edges in ascending order, or how many equal intervals there are in `range`. density: divided by the total and
-    by the widths.
+    Args:
+        input: Floats of any shape.
+        bins: Ascending edges, or the number of equal intervals.
+        range: First and last edge, if `bins` is a number.
+        weight: Weight of each element; None for 1.
+        density: True to divide by the total and by the widths.
 
     >>> nt.histogram(nt.tensor([1.0, 2.0, 2.5, 4.0]), 3)"""
 def hsplit(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-    """Equal parts along dimension 1, or parts between indices, as `tensor_split`.
+    """Split along dimension 1 into equal parts, or between indices, like `tensor_split`.
 
     >>> nt.hsplit(nt.ones(2, 2, 2), 2)"""
 def hstack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+    """Join tensors along dimension 1, or 0 if they have one dimension."""
 def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', delta: builtins.float = 1.0) -> Tensor:
-    """Half the squared distance up to delta, beyond it delta times the distance minus half of delta."""
+    """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond."""
 def hypot(input: Operand, other: Operand) -> Tensor:
     """Compute sqrt(input^2 + other^2) without overflow."""
 def hypot_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
 def iinfo(type: Any) -> IntegerLimits:
-    """Bits, max and min of an integer dtype.
+    """Return bits, max and min of an integer dtype.
 
     >>> nt.iinfo(nt.int8)"""
 def im2col(input: Tensor, kernel_size: builtins.tuple[builtins.int, ...], stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1) -> Tensor:
-    """What a kernel over (batch, channels, *places) meets: (batch, *positions, channels * elements of the kernel).
+    """Gather the elements under a kernel at each of its positions.
 
-    kernel_size: an extent for each of one to three place dimensions.
+    Args:
+        input: Tensor (batch, channels, *places).
+        kernel_size: Extent of the kernel in each of one to three place dimensions.
+        stride: Steps between positions, one number or one per place.
+        padding: Elements added at both ends, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+
+    Returns:
+        Tensor (batch, *positions, channels * elements of the kernel).
 
     >>> nt.im2col(nt.arange(9.0).reshape(1, 1, 3, 3), (2, 2))"""
 def index_add(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
-    """input with alpha times the slices of source added to those at the positions `index` along dim.
+    """Return input with alpha times the slices of source added to those at the positions `index` along dim.
 
     >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
 def index_add_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
 def index_copy(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
-    """input with the slices at the positions `index` along dim replaced by those of source.
+    """Return input with the slices at the positions `index` along dim replaced by those of source.
 
     >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
 def index_copy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
 def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
-    """input with the slices at the positions `index` along dim set to value.
+    """Return input with the slices at the positions `index` along dim set to value.
 
     >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
 def index_fill_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
-    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+    """Return input with input[indices] replaced by values.
+
+    Args:
+        input: Tensor to copy.
+        indices: Index tensors of the first dimensions.
+        values: New elements, broadcast.
+        accumulate: True to add the values, once for each time a position occurs.
 
     >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
 def index_put_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
 def index_reduce(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
-    """input reduced with the slices of source at those at the positions `index` along dim; as scatter_reduce.
+    """Reduce the slices of input at the positions `index` along dim with those of source, like `scatter_reduce`.
 
     >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")"""
 def index_reduce_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `index_reduce`: the result is written to this tensor, and so to its views."""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
-    """The slices of input at the positions in the vector `index` along dim.
+    """Return the slices of input at the positions in the vector `index` along dim.
 
     >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))"""
 def inference_mode(mode: Any = True) -> Any:
-    """As no_grad. With False it changes nothing."""
+    """Disable gradients like `no_grad`; with mode=False, change nothing."""
 def initial_seed() -> builtins.int:
-    """The seed that the default generator was started from."""
+    """Return the seed that the default generator was started from."""
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of the products along the last dimensions of both; with a number as either, the product."""
+    """Return the sums of products along the last dimensions of both; if one is a number, the product."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: builtins.bool = True, momentum: builtins.float = 0.1, eps: builtins.float = 1e-05) -> Tensor:
-    """Each channel of each sample normalized with its own statistics, or with the running ones unless use_input_stats.
+    """Normalize each channel of each sample with its own statistics.
 
-    The running statistics, where they are passed, move in place towards the mean of those of the samples.
+    Args:
+        input: Floats (batch, channels, ...).
+        running_mean: Mean of each channel, updated in place towards the mean over the samples if given.
+        running_var: Variance of each channel, updated in place towards the mean over the samples if given.
+        weight: Scale with one element per channel; None for 1.
+        bias: Offset with one element per channel; None for 0.
+        use_input_stats: False to normalize with the running statistics.
+        momentum: Weight of the present statistics in an update.
+        eps: Added to the variance.
 
     >>> nt.instance_norm(nt.arange(4.0).reshape(1, 2, 2))"""
 def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None, recompute_scale_factor: builtins.bool | None = None, antialias: builtins.bool = False) -> Tensor:
-    """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
+    """Resize (batch, channels, *places).
 
-    mode: "nearest", "nearest-exact", "area" (means of parts), or "linear" for one place dimension, "bilinear" and
-    "bicubic" for two, "trilinear" for three. align_corners: whether the outermost elements keep their values; not for
-    the first three. recompute_scale_factor: the factors are the quotients of the extents. antialias: of "bilinear" and
-    "bicubic", whether elements count that lie between those of a smaller result.
+    Args:
+        input: Tensor (batch, channels, *places).
+        size: Extents of the result.
+        scale_factor: Factors of the extents in place of `size`; the results are rounded down.
+        mode: "nearest", "nearest-exact", "area" (means of parts), "linear" for one place dimension, "bilinear" and
+            "bicubic" for two, "trilinear" for three.
+        align_corners: True to keep the values of the outermost elements; not for the first three modes.
+        recompute_scale_factor: True to compute the factors from the extents.
+        antialias: True to include all elements in a smaller result, for "bilinear" and "bicubic".
 
     >>> nt.interpolate(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
 def inverse(A: Tensor) -> Tensor:
-    """The inverse of square matrices.
+    """Return the inverse of square matrices.
 
     >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
 def is_floating_point(input: Tensor) -> builtins.bool:
-    """Whether the dtype is a float type."""
+    """Return True if the dtype is floating point."""
 def is_grad_enabled() -> builtins.bool:
-    """Whether gradients pass through what this thread records."""
+    """Return True if operations of this thread are recorded for gradients."""
 def is_nonzero(input: Tensor) -> builtins.bool:
-    """Whether the only element is not zero. ShapeError for several. Reads the value.
+    """Return True if the only element is not zero. Reads the value.
+
+    Raises:
+        ShapeError: `input` has several elements.
 
     >>> nt.is_nonzero(nt.tensor([2]))"""
 def is_same_size(input: Tensor, other: Tensor) -> builtins.bool:
-    """Whether both have the same shape."""
+    """Return True if both have the same shape."""
 def is_signed(input: Tensor) -> builtins.bool:
-    """Whether the dtype has negative numbers."""
+    """Return True if the dtype has negative numbers."""
 def is_tensor(obj: builtins.object) -> builtins.bool:
-    """Whether obj is a Tensor.
+    """Return True if obj is a Tensor.
 
     >>> nt.is_tensor(nt.zeros(2))"""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
+    """Return True where |input - other| <= atol + rtol * |other|. Integers and bool are compared in float32.
+
+    Args:
+        input: Tensor of any shape.
+        other: Second operand; the shapes broadcast.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: True to treat two NaN as close."""
 def isfinite(input: Operand) -> Tensor:
     """Return True where input is neither infinite nor NaN."""
 def isfinite_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isfinite`: the result is written to this tensor, and so to its views."""
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
-    """Whether each of the elements is among test_elements, with which it is compared one by one.
+    """Return True for each element that is among test_elements. Elements are compared one by one.
 
     >>> nt.isin(nt.tensor([1, 2, 3]), nt.tensor([2, 5]))"""
 def isinf(input: Operand) -> Tensor:
@@ -1050,23 +1412,38 @@ def isposinf(input: Operand) -> Tensor:
 def isposinf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
 def kaiser_window(window_length: builtins.int, periodic: builtins.bool = True, beta: builtins.float = 12.0, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Kaiser's window of a shape parameter; periodic: without the last element of the symmetric one.
+    """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window.
 
     >>> nt.kaiser_window(4)"""
 def kl_div(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', log_target: builtins.bool = False) -> Tensor:
-    """target * (log(target) - input) with log-probabilities as input; log_target: the target is given as them, too.
+    """Return target * (log(target) - input).
 
-    reduction "batchmean" divides the sum by the extent of the first dimension."""
+    Args:
+        input: Log-probabilities.
+        target: Probabilities.
+        reduction: "mean", "sum", "none", or "batchmean" for the sum divided by the extent of the first dimension.
+        log_target: True if `target` holds log-probabilities."""
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Kronecker product: other times each element of input, laid out as input is."""
+    """Return the Kronecker product: other times each element of input, arranged like input."""
 def kthvalue(input: Tensor, k: builtins.int, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
-    """The k-th smallest element of each row along dim, counted from 1, and where it was."""
+    """Return the k-th smallest element of each row along dim, counted from 1, and its index."""
 def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
-    """|input - target|: their mean, their sum, or all of them."""
+    """Return the absolute differences of input and target, reduced."""
 def l2_norm(input: Operand, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
     """Return input / max(sqrt(sum(input^2)), eps) over dim."""
 def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
+    """Return (input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias.
+
+    Args:
+        input: Floats of any shape.
+        normalized_shape: Last extents of `input`.
+        weight: Scale of shape `normalized_shape`; None for 1.
+        bias: Offset of shape `normalized_shape`; None for 0.
+        eps: Added to the variance.
+
+    Raises:
+        ShapeError: `normalized_shape` is not the end of the input's shape.
+        DTypeError: `input` is not floating point."""
 def lcm(input: Operand, other: Operand) -> Tensor:
     """Compute the least common multiple."""
 def lcm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1102,18 +1479,26 @@ def lgamma(input: Operand) -> Tensor:
 def lgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lgamma`: the result is written to this tensor, and so to its views."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
+    """Return input @ weight.T + bias in the dtype of input.
 
-    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32, or quantized where it
-    is of floats; see `mul_mat`.
+    Args:
+        input: Floats (..., in features).
+        weight: Matrix (out features, in features), or a vector for one output. It may be float16 or bfloat16 if `input`
+            is float32, and quantized if `input` is floating point; see `mul_mat`.
+        bias: Offset (out features); None for 0.
+
+    Returns:
+        Tensor (..., out features).
 
     >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))"""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included.
+    """Create `steps` evenly spaced numbers from start to end, both included.
 
     >>> nt.linspace(0.0, 1.0, 5)"""
 def local_response_norm(input: Tensor, size: builtins.int, alpha: builtins.float = 0.0001, beta: builtins.float = 0.75, k: builtins.float = 1.0) -> Tensor:
-    """input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta; channels are dimension 1.
+    """Return input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta.
+
+    Channels are dimension 1.
 
     >>> nt.local_response_norm(nt.ones(1, 3, 2), 2)"""
 def log(input: Operand) -> Tensor:
@@ -1145,7 +1530,7 @@ def logaddexp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def logcumsumexp(input: Operand, dim: Dims) -> Tensor:
     """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
 def logdet(input: Tensor) -> Tensor:
-    """Logarithm of the determinant of square matrices; NaN where it is negative."""
+    """Return the logarithm of the determinant of square matrices; NaN if it is negative."""
 def logical_and(input: Operand, other: Operand) -> Tensor:
     """Return True where both elements are true (not zero)."""
 def logical_and_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1171,21 +1556,21 @@ def logsigmoid(input: Operand) -> Tensor:
 def logsigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
 def logspace(start: builtins.float, end: builtins.float, steps: builtins.int, base: builtins.float = 10.0, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """`steps` numbers from base ** start to base ** end, whose logarithms are evenly spaced.
+    """Create `steps` numbers from base ** start to base ** end whose logarithms are evenly spaced.
 
     >>> nt.logspace(0.0, 2.0, 3)"""
 def logsumexp(input: Operand, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
     """Compute log(sum(exp(input))) over dim without overflow."""
 def lp_pool1d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
-    """The sum of a power of the elements of each window of (batch, channels, width), to the inverse power.
+    """Return (sum of x ** norm_type) ** (1 / norm_type) of each window of (batch, channels, width).
 
     >>> nt.lp_pool1d(nt.arange(3.0).reshape(1, 3), 2, 2, stride=1)"""
 def lp_pool2d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
-    """The sum of a power of the elements of each window of (batch, channels, height, width), to the inverse power.
+    """Return (sum of x ** norm_type) ** (1 / norm_type) of each window of (batch, channels, height, width).
 
     >>> nt.lp_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, 2, stride=1)"""
 def lp_pool3d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: builtins.bool = False) -> Tensor:
-    """The sum of a power of the elements of each window of (batch, channels, depth, height, width), to the inverse power.
+    """Return (sum of x ** norm_type) ** (1 / norm_type) of each window of (batch, channels, depth, height, width).
 
     >>> nt.lp_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, 2, stride=1)"""
 def lt(input: Operand, other: Operand) -> Tensor:
@@ -1193,72 +1578,126 @@ def lt(input: Operand, other: Operand) -> Tensor:
 def lt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lt`: the result is written to this tensor, and so to its views."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
-    """max(margin - target * (input1 - input2), 0): target is 1 where input1 should be larger, else -1.
+    """Return max(margin - target * (input1 - input2), 0).
+
+    Targets are 1 where input1 should be larger, else -1.
 
     >>> nt.margin_ranking_loss(nt.tensor([1.0]), nt.tensor([3.0]), nt.tensor([1.0]))"""
 def masked_fill(input: Tensor, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
-    """`value` where mask, else input; keeps the input's dtype."""
+    """Return input with `value` where mask is true; keeps the input's dtype."""
 def masked_fill_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the elements of source, in their order, where mask. Reads the mask.
+    """Return input with the elements of source, in order, where mask is true. Reads the mask.
 
     >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
 def masked_scatter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where mask, as a vector. Reads the mask."""
+    """Return the elements where mask is true, as a vector. Reads the mask."""
 def matmul(input: Operand, other: Operand) -> Tensor:
-    """Matrix product. Vectors count as a row on the left and a column on the right; leading dimensions broadcast.
+    """Return the matrix product; leading dimensions broadcast.
 
-    Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
+    Float sums are accumulated in float32 (float64 for float64) and rounded once.
+
+    Args:
+        input: Tensor (..., n, k); a vector (k) counts as one row.
+        other: Tensor (..., k, m) of the dtype of `input`; a vector (k) counts as one column.
+
+    Returns:
+        Tensor (..., n, m), without the dimensions that a vector lacks.
+
+    Raises:
+        ShapeError: Inner dimensions differ, or an operand has no dimensions."""
 def matrix_exp(A: Tensor) -> Tensor:
-    """The exponential of square matrices: the Taylor series of A / 2^n, squared n times.
+    """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times.
 
     >>> nt.matrix_exp(nt.zeros(2, 2))"""
 def matrix_power(A: Tensor, n: builtins.int) -> Tensor:
-    """Square matrices to an integer power; negative ones of the inverse.
+    """Raise square matrices to an integer power; negative ones use the inverse.
 
     >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)"""
 def max(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-    """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
-def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
-    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size.
+    """Return the largest element; with dim, (values, indices) along it; with a tensor, the elementwise maximum.
 
-    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
-    the elements of its channel.
+    Args:
+        input: First operand.
+        dim: Dimension to reduce, or the second operand.
+        keepdim: True to keep the reduced dimension with extent 1.
+        other: Second operand."""
+def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
+    """Return the largest element of each window of (batch, channels, width).
+
+    Args:
+        input: Tensor (batch, channels, width).
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        ceil_mode: True if the last windows may end beyond the input.
+        return_indices: True to also return the position of each element in its channel.
 
     >>> nt.max_pool1d(nt.arange(3.0).reshape(1, 3), 2, stride=1)"""
 def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
-    """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
+    """Return the largest element of each window of (batch, channels, height, width).
 
-    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
-    the elements of its channel.
+    Args:
+        input: Tensor (batch, channels, height, width).
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        ceil_mode: True if the last windows may end beyond the input.
+        return_indices: True to also return the position of each element in its channel.
 
     >>> nt.max_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, stride=1)"""
 def max_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
-    """The largest element of each window of (batch, channels, depth, height, width); stride defaults to kernel_size.
+    """Return the largest element of each window of (batch, channels, depth, height, width).
 
-    ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
-    the elements of its channel.
+    Args:
+        input: Tensor (batch, channels, depth, height, width).
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        ceil_mode: True if the last windows may end beyond the input.
+        return_indices: True to also return the position of each element in its channel.
 
     >>> nt.max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, stride=1)"""
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[builtins.int] | None = None) -> Tensor:
-    """The elements of a maximum pool of (batch, channels, width) put where they were, zeros elsewhere.
+    """Put the elements of a maximum pool of (batch, channels, width) where they were, and zeros elsewhere.
 
-    output_size: the extents, if kernel, stride and padding allow several.
+    Args:
+        input: Elements from the pool, (batch, channels, extents of the pool).
+        indices: Positions from the pool.
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        output_size: Extents of the result, if kernel, stride and padding allow several.
 
     >>> nt.max_unpool1d(nt.arange(3.0).reshape(1, 3), nt.arange(3.0).reshape(1, 3).long(), 1)"""
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[builtins.int] | None = None) -> Tensor:
-    """The elements of a maximum pool of (batch, channels, height, width) put where they were, zeros elsewhere.
+    """Put the elements of a maximum pool of (batch, channels, height, width) where they were, and zeros elsewhere.
 
-    output_size: the extents, if kernel, stride and padding allow several.
+    Args:
+        input: Elements from the pool, (batch, channels, extents of the pool).
+        indices: Positions from the pool.
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        output_size: Extents of the result, if kernel, stride and padding allow several.
 
     >>> nt.max_unpool2d(nt.arange(9.0).reshape(1, 3, 3), nt.arange(9.0).reshape(1, 3, 3).long(), 1)"""
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[builtins.int] | None = None) -> Tensor:
-    """The elements of a maximum pool of (batch, channels, depth, height, width) put where they were, zeros elsewhere.
+    """Put the elements of a maximum pool of (batch, channels, depth, height, width) where they were, and zeros elsewhere.
 
-    output_size: the extents, if kernel, stride and padding allow several.
+    Args:
+        input: Elements from the pool, (batch, channels, extents of the pool).
+        indices: Positions from the pool.
+        kernel_size: Extents of the window, one number or one per place.
+        stride: Steps between windows; None for kernel_size.
+        padding: Elements added at both ends, one number or one per place.
+        output_size: Extents of the result, if kernel, stride and padding allow several.
 
     >>> nt.max_unpool3d(nt.arange(27.0).reshape(1, 3, 3, 3), nt.arange(27.0).reshape(1, 3, 3, 3).long(), 1)"""
 def maximum(input: Operand, other: Operand) -> Tensor:
@@ -1268,15 +1707,24 @@ def maximum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Compute the arithmetic mean over dim (None = all)."""
 def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-    """The lower median of all elements, or (values, indices) along dim. NaN wins.
+    """Return the lower median of all elements, or (values, indices) along dim. NaN wins.
 
-    NaN of no elements; DimensionError of none along dim, or of no integers."""
+    The median of an empty tensor is NaN.
+
+    Raises:
+        DimensionError: There are no elements along `dim`, or an integer tensor is empty."""
 def meshgrid(*tensors: Tensor, indexing: builtins.str = 'ij') -> builtins.tuple[Tensor, ...]:
-    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions.
+    """Expand each vector along a dimension of its own; indexing="xy" swaps the first two dimensions.
 
     >>> nt.meshgrid(nt.arange(2), nt.arange(3))"""
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-    """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
+    """Return the smallest element; with dim, (values, indices) along it; with a tensor, the elementwise minimum.
+
+    Args:
+        input: First operand.
+        dim: Dimension to reduce, or the second operand.
+        keepdim: True to keep the reduced dimension with extent 1.
+        other: Second operand."""
 def minimum(input: Operand, other: Operand) -> Tensor:
     """Return the smaller of two elements, or NaN if either is NaN."""
 def minimum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1286,53 +1734,75 @@ def mish(input: Operand) -> Tensor:
 def mish_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `mish`: the result is written to this tensor, and so to its views."""
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Product of two matrices."""
+    """Return the product of two matrices."""
 def mode(input: Tensor, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
-    """The most frequent element of each row along dim, the smallest of several, and where it was last."""
+    """Return the most frequent element of each row along dim, the smallest of several, and its last index."""
 def moveaxis(input: Tensor, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    """Move the dimensions `source` to the positions `destination`; the others keep their order."""
 def movedim(input: Tensor, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    """Move the dimensions `source` to the positions `destination`; the others keep their order."""
 def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
-    """(input - target) squared: their mean, their sum, or all of them."""
+    """Return the squared differences of input and target, reduced."""
 def msort(input: Tensor) -> Tensor:
-    """Sorted along the first dimension."""
+    """Sort along the first dimension."""
 def mul(input: Operand, other: Operand) -> Tensor:
     """Return input * other."""
 def mul_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `mul`: the result is written to this tensor, and so to its views."""
 def mul_mat(a: Tensor, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
-    """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
+    """Return b @ a.T, GGML's product with weights. Floats give float32, integers of up to 32 bits int32.
 
-    Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
-    Floats give float32, integers of up to 32 bits int32.
+    For quantized weights, b is rounded to 8 bits as in ggml, so that integers are multiplied. Each 32 elements of a row
+    have a scale, or 256 for q4_k, q5_k and q6_k. On an NPU, b is rounded to bfloat16 instead. The gradient of b is that
+    of its product with a.dequantize().
 
-    For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
-    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied; on an NPU it is rounded to bfloat16. exact: take
-    float32 numbers as they are, which is slower. The gradient of b is that of its product with a.dequantize()."""
+    Args:
+        a: Weights (..., m, k). Each batch serves a group of consecutive batches of b. May be quantized if (m, k).
+        b: Tensor (..., n, k). Floats are converted to the dtype of a.
+        exact: True to use float32 b without rounding for quantized weights, which is slower.
+
+    Returns:
+        Tensor (..., n, m)."""
 def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
-    """`mul_mat` with the matrices of a (experts, m, k) at the indices ids (tokens, used): (tokens, used, m).
+    """Multiply each token with its selected experts' matrices, like `mul_mat`.
 
-    b: (tokens, used, k), or (tokens, 1, k) for all that a token uses. A float b is converted to the dtype of a.
+    Args:
+        a: Matrices (experts, m, k).
+        b: Tokens (tokens, used, k), or (tokens, 1, k) for all experts that a token uses. Floats are converted to the
+            dtype of a.
+        ids: Indices of experts (tokens, used).
+
+    Returns:
+        Tensor (tokens, used, m).
 
     >>> nt.mul_mat_id(nt.arange(3.0).reshape(3, 1, 1), nt.ones(2, 1, 1), nt.tensor([[0, 1], [2, 1]]))"""
 def multi_margin_loss(input: Tensor, target: Tensor, p: builtins.int = 1, margin: builtins.float = 1.0, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
-    """The mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
+    """Return the mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
 
     >>> nt.multi_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([1]))"""
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: builtins.str = 'mean') -> Tensor:
-    """The sum of max(1 - input[i] + input[j], 0) over the classes i of a sample and the others j, per class.
+    """Return the sum of max(1 - input[i] + input[j], 0) over classes i of a sample and others j, per class.
 
     The classes of a sample are those in its row of target before the first -1.
 
     >>> nt.multilabel_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([[1, -1]]))"""
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
-    """Binary cross-entropy of sigmoid(input) with targets of 0 or 1, the mean over the last dimension."""
+    """Return the binary cross-entropy of sigmoid(input) with targets of 0 or 1, averaged over the last dimension."""
 def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
-    """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
+    """Draw indices with the weights in each row of input, which need not sum to 1.
 
-    Raises DimensionError if weights are negative or not finite, or if fewer are positive than are drawn without
-    replacement. The error is raised at once if the weights have been computed, otherwise where the indices are read.
+    Args:
+        input: Weights (categories) or (rows, categories).
+        num_samples: Number of indices per row.
+        replacement: True if an index may be drawn again.
+        generator: Source of the seed; None for the default generator.
+
+    Returns:
+        int64 indices (num_samples) or (rows, num_samples).
+
+    Raises:
+        DimensionError: Weights are negative or not finite, or fewer are positive than are drawn without replacement.
+            Raised at once if the weights have been computed, otherwise where the indices are read.
 
     >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
 def multiply(input: Operand, other: Operand) -> Tensor:
@@ -1340,27 +1810,33 @@ def multiply(input: Operand, other: Operand) -> Tensor:
 def multiply_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Product of a matrix and a vector.
+    """Return the product of a matrix and a vector.
 
     >>> nt.mv(nt.ones(2, 3), nt.ones(3))"""
 def mvlgamma(input: Tensor, p: builtins.int) -> Tensor:
-    """Logarithm of the gamma function of p dimensions.
+    """Return the logarithm of the multivariate gamma function of p dimensions.
 
     >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)"""
 def mvlgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `mvlgamma`: the result is written to this tensor, and so to its views."""
 def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
-    """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+    """Replace NaN and infinities.
+
+    Args:
+        input: Tensor of any shape.
+        nan: Replacement of NaN.
+        posinf: Replacement of infinity; None for the largest number of the dtype.
+        neginf: Replacement of minus infinity; None for the lowest number of the dtype."""
 def nan_to_num_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `nan_to_num`: the result is written to this tensor, and so to its views."""
 def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-    """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+    """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
 def nanmedian(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-    """The lower median of all elements that are not NaN, or (values, indices) along dim."""
+    """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
 def nansum(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-    """Sum over dim (None = all) of what is not NaN."""
+    """Return the sum over dim (None for all) of the elements that are not NaN."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
-    """`length` elements along dim from `start`.
+    """Return `length` elements along dim from `start`.
 
     >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
 def ne(input: Operand, other: Operand) -> Tensor:
@@ -1380,110 +1856,170 @@ def nextafter(input: Operand, other: Operand) -> Tensor:
 def nextafter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean') -> Tensor:
-    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
+    """Return minus the log-probability of the target class. The mean is weighted.
 
-    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    Args:
+        input: Log-probabilities (batch, classes, ...).
+        target: Class indices (batch, ...).
+        weight: Weight of each class; None for 1.
+        size_average: Not supported; `reduction` has replaced it.
+        ignore_index: Target that does not count.
+        reduce: Not supported; `reduction` has replaced it.
+        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))"""
 def no_grad(function: Any = None) -> Any:
-    """A context and decorator: gradients do not pass through what is recorded inside."""
+    """Disable gradients in a with block or a decorated function."""
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
-    """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
+    """Return the positions of elements that are not zero. Reads the value.
+
+    Args:
+        input: Tensor of any shape.
+        as_tuple: True for one vector per dimension, False for a matrix with one row per element."""
 def nonzero_static(input: Tensor, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
-    """As nonzero, cut or filled with fill_value to `size` rows. Reads the value.
+    """Return the result of `nonzero`, cut or filled with fill_value to `size` rows. Reads the value.
 
     >>> nt.nonzero_static(nt.tensor([0, 3, 4]), size=2)"""
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
-    """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
+    """Return the vector p-norm over dim: sum(|input| ** p) ** (1 / p).
+
+    Args:
+        input: Floats of any shape.
+        p: Order, which may be infinite or 0; "fro" is 2.
+        dim: Dimensions to reduce; None for all.
+        keepdim: True to keep the reduced dimensions with extent 1.
+        dtype: Dtype to convert input to first."""
 def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
 def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
-    """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
+    """Draw normal random numbers.
 
-    The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers.
+    The dtype is that of mean, or of std if only that is a tensor, and float32 for two numbers.
+
+    Args:
+        mean: Mean; broadcast with std.
+        std: Standard deviation.
+        size: Shape, if mean and std are numbers.
+        generator: Source of the seed; None for the default generator.
+        dtype: Dtype of the result; None to derive it from the operands.
+        device: URI of a device in use; it does not choose where ops run.
 
     >>> nt.normal(0.0, 1.0, (2, 2))"""
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
-    """input / max(p-norm over dim, eps)."""
+    """Return input / max(p-norm over dim, eps)."""
 def not_equal(input: Operand, other: Operand) -> Tensor:
     """Compare: input != other."""
 def not_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
 def numel(input: Tensor) -> builtins.int:
-    """Number of elements."""
+    """Return the number of elements."""
 def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
-    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
+    """Encode indices as int64 vectors with a 1 at the index.
 
-    DimensionError for an index outside [0, num_classes), where the value is read.
+    Args:
+        input: Integer indices of any shape.
+        num_classes: Extent of the new last dimension; -1 for the largest index plus 1, which reads the value.
+
+    Raises:
+        ArgumentError: `num_classes` is -1 and `input` is empty.
+        DimensionError: An index is outside [0, num_classes). Raised where the value is read.
 
     >>> nt.one_hot(nt.tensor([0, 2]), 3)"""
 def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Ones of the given shape; float32 unless `dtype` says otherwise."""
+    """Create ones of the given shape, float32 unless `dtype` is given."""
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Ones of the input's shape and dtype."""
+    """Create ones of the input's shape and dtype."""
 def out_prod(a: Tensor, b: Tensor) -> Tensor:
-    """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
+    """Return b.T @ a, GGML's sum of outer products, of a (..., k, m) and b (..., k, n): (..., n, m)."""
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of elements of two vectors.
+    """Return all products of elements of two vectors.
 
     >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'constant', value: builtins.float | None = None) -> Tensor:
-    """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
+    """Add elements around a tensor. Negative widths crop.
 
-    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
+    Args:
+        input: Tensor of any shape.
+        pad: (before, after) of the last dimension, then of the one before it, and so on.
+        mode: "constant", "reflect", "replicate" or "circular".
+        value: Added elements in the mode "constant"; None for 0.
 
     >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)"""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: builtins.float = 2.0, eps: builtins.float = 1e-06, keepdim: builtins.bool = False) -> Tensor:
-    """p-norms of x1 - x2 + eps over the last dimension."""
+    """Return the p-norms of x1 - x2 + eps over the last dimension."""
 def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
-    """p-norms of the differences of all pairs of rows of a matrix: those of rows 0 and 1, 0 and 2, ..., 1 and 2, ..."""
+    """Return the p-norms of the differences of all pairs of rows of a matrix.
+
+    The order of the pairs is 0 and 1, 0 and 2, ..., 1 and 2, and so on."""
 def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Reorder the dimensions."""
 def pinverse(input: Tensor, rcond: builtins.float = 1e-15) -> Tensor:
-    """The pseudoinverse of matrices; singular values up to rcond times the largest count as 0."""
+    """Return the pseudoinverse of matrices. Singular values up to rcond times the largest count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: builtins.int) -> Tensor:
-    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor).
+    """Rearrange (..., channels * factor^2, height, width) to (..., channels, height * factor, width * factor).
 
     >>> nt.pixel_shuffle(nt.arange(4.0).reshape(1, 4, 1, 1), 2)"""
 def pixel_unshuffle(input: Tensor, downscale_factor: builtins.int) -> Tensor:
-    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor).
+    """Rearrange (..., channels, height, width) to (..., channels * factor^2, height / factor, width / factor).
 
     >>> nt.pixel_unshuffle(nt.arange(4.0).reshape(1, 1, 2, 2), 2)"""
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Random numbers of Poisson distributions with the rates in input."""
+    """Draw from Poisson distributions with the rates in input."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: builtins.bool = True, full: builtins.bool = False, eps: builtins.float = 1e-08, *, reduction: builtins.str = 'mean') -> Tensor:
-    """exp(input) - target * input, of rates that are given as logarithms, else input - target * log(input + eps).
+    """Return exp(input) - target * input.
 
-    full: with Stirling's approximation of log(target!) for targets above 1."""
+    Args:
+        input: Logarithms of rates, or rates.
+        target: Counts.
+        log_input: False if `input` holds rates: the loss is input - target * log(input + eps).
+        full: True to add Stirling's approximation of log(target!) for targets above 1.
+        eps: Added to rates.
+        reduction: "mean", "sum", or "none" for all losses."""
 def positive(input: Tensor) -> Tensor:
-    """input itself. DTypeError for bool."""
+    """Return input itself.
+
+    Raises:
+        DTypeError: `input` is bool."""
 def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
-    """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
+    """Raise input to the power of exponent. Two integers give an integer.
+
+    Raises:
+        ArgumentError: Integers with a negative exponent given as a number.
+        DTypeError: Both operands are bool."""
 def pow_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `pow`: the result is written to this tensor, and so to its views."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+    """Return input where it is positive, else input * weight, of one element or one per channel (dimension 1).
 
     >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))"""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Multiply the elements over dim (None = all); integers give int64."""
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype of a result of tensors of these two dtypes.
+    """Return the dtype that tensors of these two dtypes promote to.
 
     >>> nt.promote_types(nt.int32, nt.float16)"""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
-    """input with elements at positions among all elements replaced by those of source, or increased by them.
+    """Return input with the elements at row-major positions replaced by those of source, or increased by them.
 
     >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
 def put_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `put`: the result is written to this tensor, and so to its views."""
 def qr(input: Tensor, some: builtins.bool = True) -> QR:
-    """As linalg.qr; some=False makes Q square."""
+    """Return the QR decomposition, like `linalg.qr`; some=False makes Q square."""
 def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
-    """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+    """Return the q-th quantile of the elements along dim. NaN wins.
 
-    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
-    ArgumentError, and in a tensor a DimensionError where the value is read."""
+    Args:
+        input: float32 or float64 of any shape.
+        q: Number in [0, 1], or a vector of them, which adds a first dimension.
+        dim: Dimension to reduce; None for all elements.
+        keepdim: True to keep the reduced dimension with extent 1.
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+
+    Raises:
+        ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
+        DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
+            elements."""
 def quantize(input: Operand, dtype: Any) -> Tensor:
     """Convert input to q8_0, q4_0, q4_1, q5_0 or q5_1.
 
@@ -1495,37 +2031,46 @@ def rad2deg(input: Operand) -> Tensor:
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
 def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
+    """Draw uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform on [0, 1) in the input's shape and dtype."""
+    """Draw uniform random numbers on [0, 1) in the input's shape and dtype."""
 def randint(low: builtins.int = 0, high: builtins.int | Extents | None = None, size: Extents = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform random integers on [low, high), or on [0, high) as randint(high, size); int64 by default.
+    """Draw uniform random integers on [low, high), int64 by default. Without high, the range is [0, low).
 
-    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+    A float dtype rounds integers that have more digits than it.
+
+    Raises:
+        ArgumentError: The range is empty, or `dtype` cannot hold it.
 
     >>> nt.randint(0, 10, (2, 2))"""
 def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
+    """Draw uniform random integers on [low, high), or [0, low), in the input's shape and dtype.
 
     >>> nt.randint_like(nt.zeros(2, 2), 0, 10)"""
 def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Standard normal random numbers."""
+    """Draw standard normal random numbers."""
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Standard normal in the input's shape and dtype."""
+    """Draw standard normal random numbers in the input's shape and dtype."""
 def randperm(n: builtins.int, generator: Generator | None = None, dtype: DTypeLike = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
+    """Return a random order of 0 to n - 1; int64 by default.
+
+    Raises:
+        ArgumentError: `dtype` cannot hold n - 1."""
 def range(start: builtins.float, end: builtins.float, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """start, start + step, ... up to and including end, of the default float dtype unless `dtype` says otherwise.
+    """Create start, start + step, ... up to and including end, of the default float dtype unless `dtype` is given.
+
+    Raises:
+        ArgumentError: `step` does not lead from `start` to `end`.
 
     >>> nt.range(0, 3)"""
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
+    """Return all elements in one dimension."""
 def reciprocal(input: Operand) -> Tensor:
     """Return 1 / input."""
 def reciprocal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
 def reglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-    """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    """Return relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def relu(input: Operand) -> Tensor:
     """Return max(input, 0). NaN stays NaN, as in PyTorch (GGML gives 0)."""
 def relu6(input: Operand) -> Tensor:
@@ -1539,40 +2084,61 @@ def remainder(input: Operand, other: Operand) -> Tensor:
 def remainder_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
 def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
-    """Slices along dim whose p-norm is above maxnorm scaled down to it.
+    """Scale slices along dim whose p-norm is above maxnorm down to it.
 
     >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)"""
 def renorm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `renorm`: the result is written to this tensor, and so to its views."""
 def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
-    """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
+    """Repeat every element `repeats` times, along `dim` or flattened."""
 def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:
-    """The dtype of a result of these two operands: those without dimensions count less, and Python numbers least."""
-def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, eps: builtins.float | None = None) -> Tensor:
-    """input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
+    """Return the dtype that two operands promote to.
 
-    eps defaults to the machine epsilon of the type it is computed in."""
+    Operands without dimensions count less than others, and Python numbers least."""
+def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, eps: builtins.float | None = None) -> Tensor:
+    """Return input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
+
+    Args:
+        input: Floats of any shape.
+        normalized_shape: Last extents of `input`.
+        weight: Scale of shape `normalized_shape`; None for 1.
+        eps: Added to the mean; None for the machine epsilon of the dtype of the computation.
+
+    Raises:
+        ShapeError: `normalized_shape` is not the end of the input's shape.
+        DTypeError: `input` is not floating point."""
 def rms_norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
 def roll(input: Tensor, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
-    """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
+    """Shift elements along dims; those pushed out enter at the other end. dims=None rolls the flattened tensor."""
 def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *, n_dims: builtins.int | None = None, mode: builtins.str = 'normal', freq_base: builtins.float = 10000.0, freq_scale: builtins.float = 1.0, n_ctx_orig: builtins.int = 0, ext_factor: builtins.float = 0.0, attn_factor: builtins.float = 1.0, beta_fast: builtins.float = 32.0, beta_slow: builtins.float = 1.0, sections: Sequence[builtins.int] = ()) -> Tensor:
-    """Rotary position embedding of input (..., tokens, heads, features) at integer positions (tokens,).
+    """Apply rotary position embedding.
 
-    mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
-    copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
-
-    "mrope", "imrope" and "vision" rotate pairs as "neox" does, and positions are (4, tokens): time, height, width and
-    another one. sections: how many pairs turn by each of the four; of "imrope" the first three take turns; of "vision",
-    where n_dims is half of the features, the frequencies of each begin anew.
+    Args:
+        input: Floats (..., tokens, heads, features).
+        positions: Integers (tokens), or (4, tokens) for time, height, width and another position in the modes "mrope",
+            "imrope" and "vision".
+        freq_factors: Divisors (n_dims/2) of the angles.
+        n_dims: Number of features that determines the frequencies; None for all, in "vision" for half of them.
+            Features that are not rotated are copied.
+        mode: "normal" rotates neighbouring pairs (2i, 2i+1), the other modes pairs (i, i + n_dims/2).
+        freq_base: Base of the frequencies.
+        freq_scale: Factor of the angles.
+        n_ctx_orig: Parameter of YaRN.
+        ext_factor: Parameter of YaRN.
+        attn_factor: Parameter of YaRN.
+        beta_fast: Parameter of YaRN.
+        beta_slow: Parameter of YaRN.
+        sections: Number of pairs that rotate by each of the four positions. In "imrope", the first three positions
+            alternate; in "vision", the frequencies of each section restart.
 
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))"""
 def rot90(input: Tensor, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
-    """Rotated k times by a quarter turn from the first towards the second of two dimensions."""
+    """Rotate k times by a quarter turn from the first towards the second of two dimensions."""
 def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
-    """The nearest multiple of 10 ** -decimals, halves to even."""
+    """Round to the nearest multiple of 10 ** -decimals, halves to even."""
 def round_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `round`: the result is written to this tensor, and so to its views."""
 def round_half_away(input: Operand) -> Tensor:
@@ -1580,9 +2146,15 @@ def round_half_away(input: Operand) -> Tensor:
 def round_half_away_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
 def row_stack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined on top of each other, after making each a matrix at least."""
+    """Join tensors along dimension 0, after making each at least a matrix."""
 def rrelu(input: Tensor, lower: builtins.float = 0.125, upper: builtins.float = 0.3333333333333333, training: builtins.bool = False) -> Tensor:
-    """input where positive, else times a slope: if training, a random one for each element, else the mean of both."""
+    """Return input where positive, else input times a slope.
+
+    Args:
+        input: Tensor of any shape.
+        lower: Smallest slope.
+        upper: Largest slope.
+        training: True to draw a slope for each element; False to use the mean of both."""
 def rrelu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
 def rsqrt(input: Operand) -> Tensor:
@@ -1590,23 +2162,40 @@ def rsqrt(input: Operand) -> Tensor:
 def rsqrt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
 def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-    """other - alpha * input."""
+    """Return other - alpha * input."""
 def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
-    """RWKV 6: output = r (state + tf k v^T), state = td state + k v^T.
+    """Run RWKV 6: output = r (state + tf k v^T), state = td state + k v^T.
 
-    k, v, r, td: (tokens of all sequences, heads, features). tf: (heads, features). state: (sequences, heads, features
-    of k, features of v). Returns outputs as v, and states.
+    Args:
+        k: Tensor (tokens of all sequences, heads, features).
+        v: Tensor of the shape of `k`.
+        r: Tensor of the shape of `k`.
+        tf: Tensor (heads, features).
+        td: Tensor of the shape of `k`.
+        state: Tensor (sequences, heads, features of k, features of v).
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.rwkv_wkv6(*[nt.ones(2, 1, 2)] * 3, nt.ones(1, 2), nt.ones(2, 1, 2), nt.zeros(1, 1, 2, 2))"""
 def rwkv_wkv7(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
-    """RWKV 7: state = state diag(w) + v k^T + (state a) b^T, output = state r.
+    """Run RWKV 7: state = state diag(w) + v k^T + (state a) b^T, output = state r.
 
-    r, w, k, v, a, b: (tokens of all sequences, heads, features). state: (sequences, heads, features of v, features of
-    k). Returns outputs as v, and states.
+    Args:
+        r: Tensor (tokens of all sequences, heads, features).
+        w: Tensor of the shape of `r`.
+        k: Tensor of the shape of `r`.
+        v: Tensor of the shape of `r`.
+        a: Tensor of the shape of `r`.
+        b: Tensor of the shape of `r`.
+        state: Tensor (sequences, heads, features of v, features of k).
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.rwkv_wkv7(*[nt.ones(2, 1, 2)] * 6, nt.zeros(1, 1, 2, 2))"""
 def scalar_tensor(s: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """A number as a tensor without dimensions, of the default float dtype unless `dtype` says otherwise.
+    """Create a tensor without dimensions from a number, of the default float dtype unless `dtype` is given.
 
     >>> nt.scalar_tensor(2.5)"""
 def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
@@ -1616,50 +2205,86 @@ def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
 def scale_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `scale`: the result is written to this tensor, and so to its views."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, scale: builtins.float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
-    """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
+    """Return softmax(query @ key.T * scale + mask) @ value.
 
-    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
-    dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads, from where it is in memory. Key and value may be float16 or bfloat16 where query is float32.
+    A query that may not attend to any key gives 0. Key and value may be float16 or bfloat16 if query is float32.
+
+    Args:
+        query: Floats (..., queries, features).
+        key: Floats (..., keys, features).
+        value: Floats (..., keys, value features).
+        attn_mask: Bool, True where a query may attend, or float, added to the scores.
+        dropout_p: Dropout probability of the weights.
+        is_causal: True to let query i attend to keys 0 to i only.
+        scale: Factor of the scores; None for 1 / sqrt(features).
+        enable_gqa: True to let each head of key and value serve a group of query heads, without a copy.
+
+    Returns:
+        Tensor of shape (..., queries, value features) in the dtype of `query`.
+
+    Raises:
+        ArgumentError: Both `attn_mask` and `is_causal` are given.
+        ShapeError: The shapes do not fit, or key heads do not divide query heads.
 
     >>> nt.scaled_dot_product_attention(nt.ones(2, 4), nt.ones(3, 4), nt.ones(3, 2))"""
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
-    """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
-    reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
-    as in gather.
+    Args:
+        input: Tensor to copy.
+        dim: Dimension along which `index` counts.
+        index: Integer positions. Negative ones are out of range, as in `gather`.
+        src: Tensor of the new elements, at least as large as `index`.
+        value: Number to store instead of `src`.
+        reduce: "add" or "multiply" to combine with the present elements, once for each time a position occurs.
+
+    Raises:
+        ArgumentError: `reduce` has another value.
+        TypeError: Not exactly one of `src` and `value` is given.
 
     >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
 def scatter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return input with src[i][j] added to [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
 def scatter_add_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
 def scatter_reduce(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
-    """input reduced with src[i][j] at [index[i][j]][j] for dim = 0, and likewise for the others.
+    """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
-    reduce: "sum", "prod", "mean", "amax" or "amin", of the elements of src alone unless include_self.
+    Args:
+        input: Tensor to copy.
+        dim: Dimension along which `index` counts.
+        index: Integer positions.
+        src: Elements, at least as many as in `index`.
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: False to leave out the elements of `input` at these positions.
 
     >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")"""
 def scatter_reduce_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `scatter_reduce`: the result is written to this tensor, and so to its views."""
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
-    """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
+    """Return the position of each value (..., m) in an ascending sequence (..., n).
 
-    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape.
+    NaN counts as the largest value, as in `sort`. A one-dimensional sequence serves values of any shape.
+
+    Args:
+        sorted_sequence: Ascending values (..., n).
+        input: Values (..., m).
+        out_int32: True for int32 positions in place of int64.
+        right: True for the position after equal elements, False for the one before.
 
     >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))"""
 def seed() -> builtins.int:
-    """Start the default generator anew from a seed of the operating system, and return that."""
+    """Restart the default generator from a seed of the operating system and return that seed."""
 def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
     """Return the slice at `index` along dim, without that dimension.
 
     >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
 def select_scatter(input: Tensor, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
-    """input with the slice at a position along dim replaced by src.
+    """Return input with the slice at a position along dim replaced by src.
 
     >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)"""
 def selu(input: Operand) -> Tensor:
@@ -1667,24 +2292,34 @@ def selu(input: Operand) -> Tensor:
 def selu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `selu`: the result is written to this tensor, and so to its views."""
 def set(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
-    """input with `source` in the place of the block of the last dimensions that begins at the indices `start`.
+    """Return input with a block of the last dimensions replaced by source.
+
+    Args:
+        input: Tensor of any shape.
+        source: Tensor of the block.
+        start: Index of the block in each dimension of `source`.
 
     >>> nt.set(nt.zeros(2, 3), nt.ones(1, 2), (1, 1))"""
 def set_default_dtype(d: Any) -> None:
-    """Let Python floats, `zeros` and the like, and quotients of integers, have the dtype d from now on.
+    """Set the dtype of Python floats, `zeros` and other constants, and quotients of integers for the whole process.
 
-    Holds for the whole process. Functions wrapped by `jit` are captured again. Raises DTypeError for dtypes that are
-    not floating point.
+    Functions wrapped by `jit` are captured again.
+
+    Raises:
+        DTypeError: The dtype is not floating point.
 
     >>> nt.set_default_dtype(nt.float32)"""
 def set_grad_enabled(mode: builtins.bool) -> Any:
-    """Switch gradients on or off for this thread from now on, in a with block or in a decorated function.
+    """Enable or disable gradients for this thread from now on, in a with block or in a decorated function.
 
     >>> nt.set_grad_enabled(True)"""
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
-    """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
+    """Return input with some rows replaced.
 
-    The indices repeat over leading dimensions.
+    Args:
+        input: Tensor (..., entries, features).
+        source: New rows (..., n, features).
+        rows: Indices (..., n) of the rows in `input`; they repeat over leading dimensions.
 
     >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
 def sgn(input: Operand) -> Tensor:
@@ -1708,7 +2343,7 @@ def silu(input: Operand) -> Tensor:
 def silu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `silu`: the result is written to this tensor, and so to its views."""
 def silu_back(grad: Tensor, input: Tensor) -> Tensor:
-    """grad times the derivative of silu at input."""
+    """Return grad times the derivative of silu at input."""
 def sin(input: Operand) -> Tensor:
     """Compute the sine of an angle in radians."""
 def sin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1722,26 +2357,35 @@ def sinh(input: Operand) -> Tensor:
 def sinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
 def slice_scatter(input: Tensor, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
-    """input with input[start:end:step] along dim replaced by src.
+    """Return input with input[start:end:step] along dim replaced by src.
 
     >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)"""
 def slogdet(A: Tensor) -> SignLogDet:
-    """Sign and logarithm of the magnitude of the determinant of square matrices.
+    """Return sign and logarithm of the magnitude of the determinant of square matrices.
 
     >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', beta: builtins.float = 1.0) -> Tensor:
-    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta. beta=0 is l1_loss."""
-def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: builtins.str = 'mean') -> Tensor:
-    """log(1 + exp(-target * input)) with targets of 1 or -1."""
-def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
-    """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
+    """Return half the squared distance over beta up to beta, and the distance minus half of beta beyond.
 
-    The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
-    per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column."""
+    With beta=0 it is `l1_loss`."""
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: builtins.str = 'mean') -> Tensor:
+    """Return log(1 + exp(-target * input)) with targets of 1 or -1."""
+def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
+    """Return softmax(input * scale + slope * mask) over the last dimension.
+
+    Args:
+        input: Floats (..., heads, rows, columns).
+        mask: Added to the scores. It repeats over the leading dimensions and may have more rows than input.
+        scale: Factor of the scores.
+        max_bias: Above 0, slope is one ALiBi slope per head; otherwise it is 1.
+        sinks: Further logits (heads), which take probability and have no column in the result.
+
+    Raises:
+        ShapeError: `mask` does not cover the rows and columns, or `sinks` does not fit the heads."""
 def softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
     """Compute exp(input) / sum(exp(input)) over dim without overflow."""
 def softmin(input: Tensor, dim: builtins.int, dtype: Any = None) -> Tensor:
-    """softmax(-input) over dim."""
+    """Return softmax(-input) over dim."""
 def softplus(input: Operand, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
     """Return log(1 + exp(beta * input)) / beta, or input where beta * input > threshold."""
 def softplus_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1755,17 +2399,25 @@ def softsign(input: Operand) -> Tensor:
 def softsign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
 def solve_tri(a: Tensor, b: Tensor, left: builtins.bool = True, lower: builtins.bool = True, unit_diagonal: builtins.bool = False) -> Tensor:
-    """The x of a x = b, of triangles a (..., n, n) and b (..., n, m): one row after the other.
+    """Solve a x = b, or x a = b, for triangular matrices a, row by row. GGML supports the defaults only.
 
-    GGML has left and lower alone. unit_diagonal: whether the diagonal counts as ones.
+    Args:
+        a: Triangular matrices (..., n, n).
+        b: Right-hand sides (..., n, m), or (..., m, n) if not `left`.
+        left: True for a x = b, False for x a = b.
+        lower: True for lower triangles.
+        unit_diagonal: True to take the diagonal as ones.
 
     >>> nt.solve_tri(nt.tensor([[2.0, 0.0], [1.0, 1.0]]), nt.tensor([[2.0], [3.0]]))"""
 def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
-    """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
+    """Sort along dim. Always stable; NaN counts as the largest.
+
+    Returns:
+        `values` in order, and `indices` of their positions before."""
 def split(input: Tensor, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-    """Parts of a given size along dim (the last may be smaller), or of given sizes."""
+    """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-    """Parts of the given sizes along dim.
+    """Split into parts of the given sizes along dim.
 
     >>> nt.split_with_sizes(nt.arange(4), (1, 3))"""
 def sqrt(input: Operand) -> Tensor:
@@ -1777,27 +2429,43 @@ def square(input: Operand) -> Tensor:
 def square_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `square`: the result is written to this tensor, and so to its views."""
 def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
-    """Without the dimensions of extent 1, or without those of them that `dim` names."""
+    """Remove all dimensions of extent 1, or those of them in `dim`."""
 def ssm_conv(input: Tensor, weight: Tensor) -> Tensor:
-    """Convolution of each channel of (sequences, channels, width - 1 + tokens) with weight (channels, width).
+    """Convolve each channel of a sequence with its weights.
 
-    The result is (sequences, tokens, channels).
+    Args:
+        input: Tensor (sequences, channels, width - 1 + tokens).
+        weight: Tensor (channels, width).
+
+    Returns:
+        Tensor (sequences, tokens, channels).
 
     >>> nt.ssm_conv(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[1.0, 1.0]]))"""
 def ssm_scan(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor) -> builtins.tuple[Tensor, Tensor]:
-    """Mamba's selective scan: state = exp(softplus(dt) a) state + softplus(dt) x b, output = sum(state c) over states.
+    """Run Mamba's selective scan.
 
-    state: (entries, heads, features, states), of which each sequence has the one at its index in ids (sequences,). x:
-    (sequences, tokens, heads, features). dt: (sequences, tokens, heads). a: (heads, states), or (heads, 1). b, c:
-    (sequences, tokens, groups, states), a group for each of as many heads. Returns outputs as x, and states.
+    For each token, state = exp(softplus(dt) a) state + softplus(dt) x b, and the output is sum(state c) over the
+    states.
+
+    Args:
+        state: Entries (entries, heads, features, states).
+        x: Tensor (sequences, tokens, heads, features).
+        dt: Tensor (sequences, tokens, heads).
+        a: Tensor (heads, states) or (heads, 1).
+        b: Tensor (sequences, tokens, groups, states). Each group serves a group of heads.
+        c: Tensor of the shape of `b`.
+        ids: Index of each sequence's entry in `state`, (sequences).
+
+    Returns:
+        Outputs of the shape of `x`, and the last states.
 
     >>> nt.ssm_scan(*(nt.ones([1] * ndim) for ndim in (4, 4, 3, 2, 4, 4)), nt.tensor([0]))"""
 def stack(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors of equal shape joined along a new dimension."""
+    """Join tensors of equal shape along a new dimension."""
 def std(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
-    """Standard deviation over dim: sqrt(var)."""
+    """Return the standard deviation over dim: the square root of `var`."""
 def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-    """Standard deviation and mean over dim."""
+    """Return standard deviation and mean over dim."""
 def step(input: Operand) -> Tensor:
     """Return 1 where input > 0, else 0."""
 def step_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1815,23 +2483,30 @@ def sum(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dty
 def sum_rows(input: Tensor) -> Tensor:
     """Sum over the last dimension, which is kept with extent 1."""
 def svd(input: Tensor, some: builtins.bool = True) -> builtins.tuple[Tensor, Tensor, Tensor]:
-    """U, S and V with input = U @ diag(S) @ V.mT; linalg.svd gives V.mT. some=False makes U and V square."""
+    """Return U, S and V with input = U @ diag(S) @ V.mT; some=False makes U and V square.
+
+    `linalg.svd` returns V.mT instead of V."""
 def swapaxes(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-    """Dimensions dim0 and dim1 swapped."""
+    """Swap the dimensions dim0 and dim1."""
 def swapdims(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-    """Dimensions dim0 and dim1 swapped."""
+    """Swap the dimensions dim0 and dim1."""
 def swiglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-    """silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    """Return silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def swiglu_oai(input: Tensor, gate: Tensor | None = None, *, alpha: builtins.float = 1.702, limit: builtins.float = 7.0, swapped: builtins.bool = False) -> Tensor:
-    """x * sigmoid(alpha x) * (gate + 1) with x at most `limit` and gate in [-limit, limit]; halves as in swiglu."""
+    """Return x * sigmoid(alpha * x) * (gate + 1), with x at most `limit` and gate in [-limit, limit].
+
+    Without a gate, the last dimension is split into halves as in `swiglu`."""
 def t(input: Tensor) -> Tensor:
-    """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
+    """Swap rows and columns; return tensors of fewer than two dimensions unchanged.
+
+    Raises:
+        ShapeError: `input` has more than two dimensions."""
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements at positions among all elements in row-major order; negative ones count from the end.
+    """Return the elements at row-major positions; negative ones count from the end.
 
     >>> nt.take(nt.tensor([[1, 2], [3, 4]]), nt.tensor([0, 3]))"""
 def take_along_dim(input: Tensor, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
-    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+    """Gather elements, with input and indices broadcast in the other dimensions; dim=None flattens both.
 
     >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
 def tan(input: Operand) -> Tensor:
@@ -1847,18 +2522,34 @@ def tanhshrink(input: Operand) -> Tensor:
 def tanhshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
+    """Create a tensor by copying data.
 
-    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. A list of
-    several kinds gets the promoted dtype. Gradients that a library notes for its array stay behind.
-    Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
-    an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`."""
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. A list with
+    elements of several types gets the promoted dtype. Gradients that another library records for its array are dropped.
+
+    Args:
+        data: Number, nested lists of numbers, array of NumPy, PyTorch or JAX, or another tensor.
+        dtype: Dtype of the result; None to derive it from the data.
+        device: URI of a device in use; it does not choose where ops run.
+
+    Raises:
+        ShapeError: Nested lists are ragged.
+        DTypeError: An element is not a number.
+        ArgumentError: An integer dtype cannot hold a Python number. Floats of arrays that are out of range give the
+            nearest limit instead, as in `Tensor.to`."""
 def tensor_split(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.int] | Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-    """So many parts along dim, the first ones larger by one where they are not equal, or parts between indices.
+    """Split along dim into a number of parts, or between indices.
+
+    If the parts are not equal, the first ones are larger by one.
 
     >>> nt.tensor_split(nt.arange(5), 2)"""
 def tensordot(a: Tensor, b: Tensor, dims: builtins.int | Sequence[Sequence[builtins.int]] = 2) -> Tensor:
-    """Sums of products over as many dimensions of a and b: the last and the first `dims`, or those that are named."""
+    """Sum products over several dimensions of a and b.
+
+    Args:
+        a: First operand.
+        b: Second operand.
+        dims: Number of last dimensions of a and first dimensions of b, or the dimensions of each."""
 def threshold(input: Operand, threshold: builtins.float, value: builtins.float) -> Tensor:
     """Return input where it is above the threshold, else value.
 
@@ -1866,29 +2557,35 @@ def threshold(input: Operand, threshold: builtins.float, value: builtins.float) 
 def threshold_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `threshold`: the result is written to this tensor, and so to its views."""
 def tile(input: Tensor, *dims: Any) -> Tensor:
-    """As repeat; fewer numbers than dimensions leave the leading ones alone."""
+    """Repeat the whole tensor like `repeat`; fewer numbers than dimensions apply to the last ones."""
 def timestep_embedding(timesteps: Tensor, dim: builtins.int, max_period: builtins.int = 10000) -> Tensor:
-    """Cosines and then sines of timesteps (n,) at dim/2 frequencies from 1 down to 1/max_period: (n, dim).
+    """Return cosines and then sines of time steps at dim/2 frequencies from 1 down to 1/max_period.
 
-    The last feature of an odd dim is 0.
+    Args:
+        timesteps: Floats (n).
+        dim: Number of features. The last one of an odd number is 0.
+        max_period: Period of the lowest frequency.
+
+    Returns:
+        Tensor (n, dim).
 
     >>> nt.timestep_embedding(nt.tensor([0.0, 1.0]), 4)"""
 def top_k(input: Tensor, k: builtins.int) -> Tensor:
-    """int32 indices of the k largest elements of each row."""
+    """Return int32 indices of the k largest elements of each row."""
 def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
-    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+    """Return the k largest (or smallest) elements along dim in order, and their indices. Always sorted.
 
-    NaN counts as the largest; which of equal elements is taken is not defined."""
+    NaN counts as the largest; the choice among equal elements is undefined."""
 def trace(input: Tensor) -> Tensor:
-    """Sum of the diagonal of a matrix."""
+    """Return the sum of the diagonal of a matrix."""
 def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-    """Dimensions dim0 and dim1 swapped."""
+    """Swap the dimensions dim0 and dim1."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
-    """The integral over samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
+    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
 
     >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
-    """The integral over samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
+    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
 
     >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
 def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
@@ -1896,15 +2593,23 @@ def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
 def tril_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tril`: the result is written to this tensor, and so to its views."""
 def tril_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
-    """Rows and columns, (2, n) of int64, of the elements on and below a diagonal."""
+    """Return rows and columns, int64 of shape (2, n), of the elements on and below a diagonal."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: builtins.float = 1.0, p: builtins.float = 2.0, eps: builtins.float = 1e-06, swap: builtins.bool = False, *, reduction: builtins.str = 'mean') -> Tensor:
-    """max(distance to positive - distance to negative + margin, 0) of rows, by their p-norms.
+    """Return max(distance to positive - distance to negative + margin, 0) of rows, by their p-norms.
 
-    swap: the distance of positive and negative counts if it is smaller than that of anchor and negative.
+    Args:
+        anchor: Rows to compare.
+        positive: Rows that should be near.
+        negative: Rows that should be far.
+        margin: Required difference of the distances.
+        p: Order of the norm.
+        eps: Added to the differences.
+        swap: True to use the distance of positive and negative if it is smaller than that of anchor and negative.
+        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.triplet_margin_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))"""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: builtins.float = 1.0, swap: builtins.bool = False, reduction: builtins.str = 'mean') -> Tensor:
-    """As `triplet_margin_loss` with another function of the distance, pairwise_distance unless given.
+    """Return the triplet loss for another function of the distance, by default `pairwise_distance`.
 
     >>> nt.triplet_margin_with_distance_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))"""
 def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
@@ -1912,9 +2617,9 @@ def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
 def triu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `triu`: the result is written to this tensor, and so to its views."""
 def triu_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
-    """Rows and columns, (2, n) of int64, of the elements on and above a diagonal."""
+    """Return rows and columns, int64 of shape (2, n), of the elements on and above a diagonal."""
 def true_divide(input: Operand, other: Operand) -> Tensor:
-    """input / other; integers give float32."""
+    """Return input / other; integers give float32."""
 def true_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
 def trunc(input: Operand) -> Tensor:
@@ -1922,61 +2627,91 @@ def trunc(input: Operand) -> Tensor:
 def trunc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
 def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-    """The slices along dim, without it."""
+    """Return the slices along dim."""
 def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
-    """Dimension `dim` split into `sizes`, one of which may be -1.
+    """Split the dimension `dim` into `sizes`, one of which may be -1.
 
     >>> nt.unflatten(nt.arange(6), 0, (2, 3))"""
 def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
-    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions).
+    """Gather the elements under a kernel at each of its positions.
+
+    Args:
+        input: Tensor (batch, channels, height, width).
+        kernel_size: Extents of the window, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        padding: Elements added at both ends, one number or one per place.
+        stride: Steps between positions, one number or one per place.
+
+    Returns:
+        Tensor (batch, channels * elements of the kernel, positions).
 
     >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)"""
 def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
-    """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
+    """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
-    return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs."""
+    Args:
+        input: Tensor of any shape.
+        sorted: Has no effect; the result is always sorted.
+        return_inverse: True to also return the position of each element in the result.
+        return_counts: True to also return the number of occurrences.
+        dim: Dimension of the slices; None for elements."""
 def unique_consecutive(input: Tensor, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
-    """The elements, or slices along dim, that differ from the one before. Reads the value.
+    """Return the elements, or slices along dim, that differ from the previous one. Reads the value.
 
-    return_inverse: also where each one is in the result; return_counts: also how often each of the result is repeated."""
+    Args:
+        input: Tensor of any shape.
+        return_inverse: True to also return the position of each element in the result.
+        return_counts: True to also return the number of repetitions.
+        dim: Dimension of the slices; None for elements."""
 def unravel_index(indices: Tensor, shape: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-    """The indices in each dimension of a shape of positions among all its elements.
+    """Convert row-major positions to indices in each dimension of a shape.
 
     >>> nt.unravel_index(nt.tensor([5]), (2, 3))"""
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
-    """With a dimension of extent 1 before `dim`."""
+    """Insert a dimension of extent 1 before `dim`."""
 def upsample(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None) -> Tensor:
-    """As `interpolate`.
+    """Resize like `interpolate`.
 
     >>> nt.upsample(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
 def vander(x: Tensor, N: builtins.int | None = None, *, increasing: builtins.bool = False) -> Tensor:
-    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round. Integers give int64.
+    """Return powers of the elements of a vector as columns: N - 1, ..., 1, 0, or ascending. Integers give int64.
 
     >>> nt.vander(nt.tensor([1, 2, 3]))"""
 def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
-    """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
+    """Return the variance over dim: the sum of squared deviations divided by n - correction.
+
+    Args:
+        input: Floats of any shape.
+        dim: Dimensions to reduce; None for all.
+        unbiased: PyTorch's older argument: False for a correction of 0.
+        keepdim: True to keep the reduced dimensions with extent 1.
+        correction: Subtracted from the number of elements; 1 by default."""
 def var_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-    """Variance and mean over dim."""
+    """Return variance and mean over dim."""
 def vdot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors.
+    """Return the sum of the products of two vectors.
 
     >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def vsplit(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-    """Equal parts along dimension 0, or parts between indices, as `tensor_split`.
+    """Split along dimension 0 into equal parts, or between indices, like `tensor_split`.
 
     >>> nt.vsplit(nt.ones(2, 2, 2), 2)"""
 def vstack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined on top of each other, after making each a matrix at least."""
+    """Join tensors along dimension 0, after making each at least a matrix."""
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True).
+    """Return input where condition is true, else other.
+
+    A condition alone gives its positions, as `nonzero` with as_tuple=True.
 
     >>> nt.where(nt.tensor([True, False]), nt.tensor([1.0, 2.0]), 0.0)"""
 def win_part(input: Tensor, window: builtins.int) -> Tensor:
-    """Squares of (height, width, features), row by row: (windows, window, window, features). Zeros fill the last ones.
+    """Split (height, width, features) into squares, row by row: (windows, window, window, features).
+
+    Zeros fill the last squares.
 
     >>> nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2).shape"""
 def win_unpart(input: Tensor, width: builtins.int, height: builtins.int, window: builtins.int) -> Tensor:
-    """The image (height, width, features) that `win_part` has made windows of.
+    """Join the windows of `win_part` to an image (height, width, features).
 
     >>> nt.win_unpart(nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2), 3, 2, 2).shape"""
 def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
@@ -1992,6 +2727,6 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
 def xlogy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
 def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Zeros of the given shape; float32 unless `dtype` says otherwise."""
+    """Create zeros of the given shape, float32 unless `dtype` is given."""
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Zeros of the input's shape and dtype."""
+    """Create zeros of the input's shape and dtype."""

@@ -28,7 +28,7 @@ class Methods:
     def __floordiv__(self, other: Any) -> Tensor: ...
     def __ge__(self, other: Any) -> Tensor: ...
     def __getitem__(self, index: Any) -> Tensor:
-        """input[index]."""
+        """Return input[index]."""
     def __gt__(self, other: Any) -> Tensor: ...
     def __iadd__(self, other: Any) -> Tensor: ...
     def __iand__(self, other: Any) -> Tensor: ...
@@ -56,7 +56,10 @@ class Methods:
     def __neg__(self) -> Tensor: ...
     def __or__(self, other: Any) -> Tensor: ...
     def __pos__(self) -> Tensor:
-        """"""
+        """Return input itself.
+
+        Raises:
+            DTypeError: `input` is bool."""
     def __pow__(self, other: Any) -> Tensor: ...
     def __radd__(self, other: Any) -> Tensor: ...
     def __rand__(self, other: Any) -> Tensor: ...
@@ -98,41 +101,46 @@ class Methods:
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """Return input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
-        """input + the one element of other.
+        """Return input + the one element of other.
 
         >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `add`: the result is written to this tensor, and so to its views."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * the sum of the products of two stacks of matrices.
+        """Return beta * input + alpha * the sum of the products of two stacks of matrices.
 
         >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def addbmm_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addbmm`: the result is written to this tensor, and so to its views."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-        """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+        """Return input + value * tensor1 / tensor2.
 
-        DTypeError if neither tensor1 nor tensor2 are floats."""
+        The computation uses the promoted dtype of all three, and float32 for 16-bit floats.
+
+        Raises:
+            DTypeError: Neither `tensor1` nor `tensor2` is floating point."""
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcdiv`: the result is written to this tensor, and so to its views."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-        """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
+        """Return input + value * tensor1 * tensor2.
+
+        The computation uses the promoted dtype of all three, and float32 for 16-bit floats."""
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (mat1 @ mat2).
+        """Return beta * input + alpha * (mat1 @ mat2).
 
         >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
     def addmm_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addmm`: the result is written to this tensor, and so to its views."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (mat @ vec).
+        """Return beta * input + alpha * (mat @ vec).
 
         >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
     def addmv_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addmv`: the result is written to this tensor, and so to its views."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * all products of elements of two vectors.
+        """Return beta * input + alpha * all products of elements of two vectors.
 
         >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def addr_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -140,13 +148,13 @@ class Methods:
     def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Return True if every element over dim is true (not zero)."""
     def allclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
-        """Whether all elements are close. Reads the value."""
+        """Return True if all elements are close, as defined by `isclose`. Reads the value."""
     def amax(self, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
         """Return the largest element over dim (empty = all); NaN wins."""
     def amin(self, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
         """Return the smallest element over dim (empty = all); NaN wins."""
     def aminmax(self, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-        """Smallest and largest element over dim (None = all)."""
+        """Return the smallest and the largest element over dim (None for all)."""
     def any(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Return True if any element over dim is true (not zero)."""
     def arccos(self) -> Tensor:
@@ -186,7 +194,7 @@ class Methods:
     def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
         """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
     def argwhere(self) -> Tensor:
-        """Positions of elements that are not zero, one row each. Reads the value."""
+        """Return the positions of elements that are not zero, one row each. Reads the value."""
     def asin(self) -> Tensor:
         """Compute the inverse sine in radians; NaN beyond -1 and 1."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -208,24 +216,29 @@ class Methods:
     def atanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
     def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool = False) -> None:
-        """Add the gradients of this tensor to `grad` of the leaves it was computed from; they are recorded, not computed.
+        """Add the gradients of this tensor to `grad` of the leaves it was computed from. They are recorded, not computed.
 
-        gradient: that of this tensor, with its shape; 1 for a single element. retain_graph: whether there will be another
-        backward pass through the same graph. GradientError for a tensor that requires no gradient."""
+        Args:
+            input: Tensor to differentiate.
+            gradient: Gradient of this tensor, of its shape; None for 1, if it has a single element.
+            retain_graph: True if there will be another backward pass through the same graph.
+
+        Raises:
+            GradientError: The tensor does not require a gradient."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
-        """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+        """Return beta * input + alpha * (batch1 @ batch2), matrix by matrix.
 
         >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def baddbmm_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `baddbmm`: the result is written to this tensor, and so to its views."""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
-        """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
+        """Draw 1 with the probability in each element of input, or with p, else 0; NaN where it is outside [0, 1]."""
     def bernoulli_(self, p: Tensor | builtins.float = 0.5, *, generator: Generator | None = None) -> Tensor:
-        """1 with probability p, else 0, in place of the value; NaN, or 0 of integers, where p is no probability."""
+        """Replace the value by 1 with probability p, else 0. An invalid p gives NaN, or 0 of integers."""
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
-        """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+        """Return the number of occurrences of 0, 1, ... in a vector, or the sums of their weights. Reads the value.
 
         >>> nt.bincount(nt.tensor([0, 1, 1, 3]))"""
     def bitwise_and(self, other: Operand) -> Tensor:
@@ -253,19 +266,19 @@ class Methods:
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
     def bmm(self, mat2: Tensor) -> Tensor:
-        """Products of two stacks of equally many matrices.
+        """Return the products of two stacks (batch, n, k) and (batch, k, m).
 
         >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def bool(self) -> Tensor:
         """As bool."""
     def broadcast_to(self, size: Sequence[builtins.int]) -> Tensor:
-        """Expanded to a shape, by the rules of broadcasting.
+        """Expand to a shape by the rules of broadcasting.
 
         >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
     def byte(self) -> Tensor:
         """As uint8."""
     def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
-        """Random numbers of a Cauchy distribution with a median and a half width at half maximum, in place of the value."""
+        """Replace the value by random numbers of a Cauchy distribution with a median and a half width at half maximum."""
     def ceil(self) -> Tensor:
         """Round up to an integer."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -277,51 +290,67 @@ class Methods:
     def char(self) -> Tensor:
         """As int8."""
     def cholesky(self, upper: builtins.bool = False) -> Tensor:
-        """As linalg.cholesky.
+        """Return the Cholesky factor, like `linalg.cholesky`.
 
         >>> nt.cholesky(nt.tensor([[4.0, 2.0], [2.0, 5.0]]))"""
     def cholesky_inverse(self, upper: builtins.bool = False) -> Tensor:
-        """The inverse of the matrices whose Cholesky factors are input."""
+        """Return the inverse of the matrices whose Cholesky factors are input."""
     def cholesky_solve(self, input2: Tensor, upper: builtins.bool = False) -> Tensor:
-        """X with A @ X = input for the matrices A whose Cholesky factors are input2.
+        """Solve A @ X = input for the matrices A whose Cholesky factors are input2.
 
         >>> nt.cholesky_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))"""
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-        """At most `chunks` parts of equal size along dim; the last may be smaller."""
+        """Split into at most `chunks` parts of equal size along dim; the last may be smaller."""
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+        """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
+
+        Args:
+            input: Tensor of any shape.
+            min: Lower limit, a number or a tensor; None for no limit.
+            max: Upper limit, a number or a tensor; None for no limit.
+
+        Raises:
+            ArgumentError: Both limits are None, or an integer dtype cannot hold one.
 
         >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
     def clamp_max(self, max: Operand) -> Tensor:
-        """The smaller of input and max.
+        """Return the smaller of input and max.
 
         >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
     def clamp_min(self, min: Operand) -> Tensor:
-        """The larger of input and min.
+        """Return the larger of input and min.
 
         >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+        """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
+
+        Args:
+            input: Tensor of any shape.
+            min: Lower limit, a number or a tensor; None for no limit.
+            max: Upper limit, a number or a tensor; None for no limit.
+
+        Raises:
+            ArgumentError: Both limits are None, or an integer dtype cannot hold one.
 
         >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clip`: the result is written to this tensor, and so to its views."""
     def clone(self) -> Tensor:
-        """A tensor of its own with the same value. As values never change, nothing is copied."""
+        """Return a new tensor with the same value. Values never change, so nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
-        """The value of src, broadcast and converted, in place of the own one."""
+        """Replace the value by that of src, broadcast and converted."""
     def copysign(self, other: Operand) -> Tensor:
         """Return the magnitude of input with the sign of other, also that of a zero."""
     def copysign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
     def corrcoef(self) -> Tensor:
-        """Correlations of the rows of a matrix, whose columns are samples."""
+        """Return the correlations of the rows of a matrix, whose columns are samples."""
     def cos(self) -> Tensor:
         """Compute the cosine of an angle in radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -333,19 +362,28 @@ class Methods:
     def count_equal(self, other: Operand) -> Tensor:
         """Count the equal elements, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
-        """How many elements over dim are not zero, as int64."""
+        """Return the number of elements over dim that are not zero, as int64."""
     def cov(self, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-        """Covariances of the rows of a matrix, whose columns are samples; of a vector or one row, the variance.
+        """Return the covariances of the rows of a matrix, whose columns are samples; for one row, the variance.
 
-        fweights: how often each sample counts, as integers; aweights: how much."""
+        Args:
+            input: Matrix (variables, samples), or a vector.
+            correction: Subtracted from the number of samples.
+            fweights: Integer number of occurrences of each sample.
+            aweights: Weight of each sample."""
     def cross(self, other: Tensor, dim: builtins.int | None = None) -> Tensor:
-        """Cross products of vectors of three elements along dim, by default the first dimension of extent 3.
+        """Return the cross products of vectors of three elements along dim.
+
+        Args:
+            input: Vectors of any shape with a dimension of extent 3.
+            other: Second operand; the shapes broadcast.
+            dim: Dimension of extent 3; None for the first such dimension.
 
         >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))"""
     def cummax(self, dim: builtins.int) -> ValuesIndices:
-        """The largest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+        """Return the largest element up to each one along dim, and the last index of it. NaN wins."""
     def cummin(self, dim: builtins.int) -> ValuesIndices:
-        """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+        """Return the smallest element up to each one along dim, and the last index of it. NaN wins."""
     def cumprod(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Compute the running product along dim; integers give int64."""
     def cumprod_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -363,49 +401,74 @@ class Methods:
 
         >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
     def det(self) -> Tensor:
-        """The determinant of square matrices.
+        """Return the determinant of square matrices.
 
         >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
-        """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
+        """Return the matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     def diag_embed(self, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
-        """Matrices over the new dimensions dim1 and dim2, with the rows of input on a diagonal, zero elsewhere."""
+        """Return matrices with the rows of input on a diagonal, over the new dimensions dim1 and dim2."""
     def diag_mask_inf(self, n_past: builtins.int) -> Tensor:
-        """Minus infinity where column > row + n_past in the last two dimensions."""
+        """Set elements with column > row + n_past in the last two dimensions to minus infinity."""
     def diag_mask_zero(self, n_past: builtins.int) -> Tensor:
-        """Zero where column > row + n_past in the last two dimensions."""
+        """Set elements with column > row + n_past in the last two dimensions to zero."""
     def diagflat(self, offset: builtins.int = 0) -> Tensor:
-        """The matrix with all elements of input on a diagonal."""
+        """Return the matrix with all elements of input on a diagonal."""
     def diagonal(self, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
         """Return the elements (i, i + offset) of dimensions dim1 and dim2 as the last dimension."""
     def diagonal_scatter(self, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
-        """input with a diagonal replaced by src.
+        """Return input with a diagonal replaced by src.
 
         >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))"""
     def diff(self, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
-        """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
+        """Subtract from each element along dim the one before it. Of bool, return True where they differ.
+
+        Args:
+            input: Tensor of any shape.
+            n: Number of times this is repeated.
+            dim: Dimension; negative values count from the last one.
+
+        Raises:
+            ArgumentError: `n` is negative.
+            ShapeError: `input` has no dimensions."""
     def digamma(self) -> Tensor:
         """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
     def digamma_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
     def dist(self, other: Tensor, p: builtins.float = 2.0) -> Tensor:
-        """The p-norm of the difference of all elements."""
+        """Return the p-norm of the difference of all elements."""
     def div(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
-        """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+        """Return input / other.
+
+        Args:
+            input: Dividend.
+            other: Divisor; the shapes broadcast.
+            rounding_mode: None (true division), "floor" or "trunc"; the last two keep integers.
+
+        Raises:
+            ArgumentError: `rounding_mode` has another value."""
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `div`: the result is written to this tensor, and so to its views."""
     def divide(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
-        """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+        """Return input / other.
+
+        Args:
+            input: Dividend.
+            other: Divisor; the shapes broadcast.
+            rounding_mode: None (true division), "floor" or "trunc"; the last two keep integers.
+
+        Raises:
+            ArgumentError: `rounding_mode` has another value."""
     def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `divide`: the result is written to this tensor, and so to its views."""
     def dot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of two vectors.
+        """Return the sum of the products of two vectors.
 
         >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def double(self) -> Tensor:
         """As float64."""
     def dsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-        """Equal parts along dimension 2, or parts between indices, as `tensor_split`.
+        """Split along dimension 2 into equal parts, or between indices, like `tensor_split`.
 
         >>> nt.dsplit(nt.ones(2, 2, 2), 2)"""
     def elu(self, alpha: builtins.float = 1.0) -> Tensor:
@@ -417,7 +480,7 @@ class Methods:
     def eq_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `eq`: the result is written to this tensor, and so to its views."""
     def equal(self, other: Tensor) -> builtins.bool:
-        """Whether shape and all elements are equal. Reads the value."""
+        """Return True if shape and all elements are equal. Reads the value."""
     def erf(self) -> Tensor:
         """Compute the error function."""
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -445,33 +508,33 @@ class Methods:
 
         >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
     def expand_as(self, other: Tensor) -> Tensor:
-        """Expanded to the shape of other."""
+        """Expand to the shape of other."""
     def expm1(self) -> Tensor:
         """Compute exp(input) - 1, accurate near zero."""
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
     def exponential_(self, lambd: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Exponential random numbers of rate lambd in place of the value."""
+        """Replace the value by exponential random numbers of rate lambd."""
     def fill_(self, value: builtins.float | Tensor) -> Tensor:
-        """One number in place of the value."""
+        """Set all elements to one number."""
     def fill_diagonal_(self, fill_value: builtins.float, wrap: builtins.bool = False) -> Tensor:
-        """The elements with equal indices in all dimensions become fill_value; wrap: also further down a tall matrix."""
+        """Set the elements with equal indices in all dimensions to fill_value; wrap continues in a tall matrix."""
     def fix(self) -> Tensor:
         """Round toward zero to an integer."""
     def fix_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `fix`: the result is written to this tensor, and so to its views."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
-        """Dimensions start_dim to end_dim as one."""
+        """Merge the dimensions start_dim to end_dim."""
     def flip(self, *dims: Any) -> Tensor:
-        """Reversed along dims."""
+        """Reverse the elements along dims."""
     def fliplr(self) -> Tensor:
-        """Columns reversed."""
+        """Reverse the columns."""
     def flipud(self) -> Tensor:
-        """Rows reversed."""
+        """Reverse the rows."""
     def float(self) -> Tensor:
         """As float32."""
     def float_power(self, exponent: Operand) -> Tensor:
-        """input to the power of exponent, in float64."""
+        """Raise input to the power of exponent, in float64."""
     def floor(self) -> Tensor:
         """Round down to an integer."""
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -497,9 +560,12 @@ class Methods:
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `frac`: the result is written to this tensor, and so to its views."""
     def frexp(self) -> MantissaExponent:
-        """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
+        """Split floats into a mantissa and an int32 power of two.
+
+        Returns:
+            `mantissa`, 0 or with a magnitude in [0.5, 1), and `exponent`, both of the shape of `input`."""
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+        """Return out[i][j] = input[index[i][j]][j] for dim = 0, and accordingly for other dims.
 
         >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
     def gcd(self, other: Operand) -> Tensor:
@@ -511,13 +577,13 @@ class Methods:
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ge`: the result is written to this tensor, and so to its views."""
     def geglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-        """gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+        """Return gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def geglu_erf(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-        """gelu(x, exact form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+        """Return gelu(x, exact form) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def geglu_quick(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-        """gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+        """Return gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def gelu(self, approximate: builtins.str = 'none') -> Tensor:
-        """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
+        """Apply the Gaussian error linear unit: exactly, or as GGML's gelu with approximate="tanh"."""
     def gelu_erf(self) -> Tensor:
         """Compute the exact Gaussian error linear unit: 0.5 x (1 + erf(x / sqrt(2)))."""
     def gelu_erf_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -527,19 +593,24 @@ class Methods:
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
     def geometric_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
-        """How many trials it takes to succeed once, each with probability p, in place of the value."""
+        """Replace the value by random numbers of trials up to the first success, each with probability p."""
     def ger(self, vec2: Tensor) -> Tensor:
-        """All products of elements of two vectors.
+        """Return all products of elements of two vectors.
 
         >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def get_rows(self, rows: Tensor) -> Tensor:
-        """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
+        """Return rows of a tensor. Floats of up to 32 bits and quantized numbers give float32.
 
-        Floats of up to 32 bits and quantized numbers come out as float32.
+        Args:
+            input: Tensor (..., entries, features).
+            rows: Integer indices (..., n).
+
+        Returns:
+            Tensor (..., n, features).
 
         >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))"""
     def glu(self, dim: builtins.int = -1) -> Tensor:
-        """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
+        """Multiply the first half of dim by the sigmoid of the second, PyTorch's gated linear unit."""
     def greater(self, other: Operand) -> Tensor:
         """Compare: input > other."""
     def greater_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -577,16 +648,20 @@ class Methods:
     def heaviside_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `heaviside`: the result is written to this tensor, and so to its views."""
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
-        """How many elements are in each of so many equal intervals from min to max, or between the extremes."""
+        """Count the elements in equal intervals from min to max, or between the extremes if these are equal."""
     def histogram(self, bins: builtins.int | Tensor, *, range: builtins.tuple[builtins.float, builtins.float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> Histogram:
-        """Sums of the weights (1 unless given) of the elements between edges, the last one included.
+        """Sum the weights of the elements between edges, the last one included.
 
-        bins: edges in ascending order, or how many equal intervals there are in `range`. density: divided by the total and
-        by the widths.
+        Args:
+            input: Floats of any shape.
+            bins: Ascending edges, or the number of equal intervals.
+            range: First and last edge, if `bins` is a number.
+            weight: Weight of each element; None for 1.
+            density: True to divide by the total and by the widths.
 
         >>> nt.histogram(nt.tensor([1.0, 2.0, 2.5, 4.0]), 3)"""
     def hsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-        """Equal parts along dimension 1, or parts between indices, as `tensor_split`.
+        """Split along dimension 1 into equal parts, or between indices, like `tensor_split`.
 
         >>> nt.hsplit(nt.ones(2, 2, 2), 2)"""
     def hypot(self, other: Operand) -> Tensor:
@@ -594,59 +669,75 @@ class Methods:
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
-        """input with alpha times the slices of source added to those at the positions `index` along dim.
+        """Return input with alpha times the slices of source added to those at the positions `index` along dim.
 
         >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
     def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
-        """input with the slices at the positions `index` along dim replaced by those of source.
+        """Return input with the slices at the positions `index` along dim replaced by those of source.
 
         >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
-        """input with the slices at the positions `index` along dim set to value.
+        """Return input with the slices at the positions `index` along dim set to value.
 
         >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
     def index_put(self, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
-        """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+        """Return input with input[indices] replaced by values.
+
+        Args:
+            input: Tensor to copy.
+            indices: Index tensors of the first dimensions.
+            values: New elements, broadcast.
+            accumulate: True to add the values, once for each time a position occurs.
 
         >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
     def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
     def index_reduce(self, dim: builtins.int, index: Tensor, source: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
-        """input reduced with the slices of source at those at the positions `index` along dim; as scatter_reduce.
+        """Reduce the slices of input at the positions `index` along dim with those of source, like `scatter_reduce`.
 
         >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")"""
     def index_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_reduce`: the result is written to this tensor, and so to its views."""
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """The slices of input at the positions in the vector `index` along dim.
+        """Return the slices of input at the positions in the vector `index` along dim.
 
         >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))"""
     def inner(self, other: Tensor) -> Tensor:
-        """Sums of the products along the last dimensions of both; with a number as either, the product."""
+        """Return the sums of products along the last dimensions of both; if one is a number, the product."""
     def int(self) -> Tensor:
         """As int32."""
     def inverse(self) -> Tensor:
-        """The inverse of square matrices.
+        """Return the inverse of square matrices.
 
         >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
     def is_contiguous(self) -> builtins.bool:
-        """Whether the elements lie in row-major order. Only views may have others."""
+        """Return True if the elements are in row-major order. Only views may have another order."""
     def is_nonzero(self) -> builtins.bool:
-        """Whether the only element is not zero. ShapeError for several. Reads the value.
+        """Return True if the only element is not zero. Reads the value.
+
+        Raises:
+            ShapeError: `input` has several elements.
 
         >>> nt.is_nonzero(nt.tensor([2]))"""
     def is_same_size(self, other: Tensor) -> builtins.bool:
-        """Whether both have the same shape."""
+        """Return True if both have the same shape."""
     def is_signed(self) -> builtins.bool:
-        """Whether the dtype has negative numbers."""
+        """Return True if the dtype has negative numbers."""
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
-        """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
+        """Return True where |input - other| <= atol + rtol * |other|. Integers and bool are compared in float32.
+
+        Args:
+            input: Tensor of any shape.
+            other: Second operand; the shapes broadcast.
+            rtol: Relative tolerance.
+            atol: Absolute tolerance.
+            equal_nan: True to treat two NaN as close."""
     def isfinite(self) -> Tensor:
         """Return True where input is neither infinite nor NaN."""
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -668,9 +759,9 @@ class Methods:
     def isposinf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
     def kron(self, other: Tensor) -> Tensor:
-        """Kronecker product: other times each element of input, laid out as input is."""
+        """Return the Kronecker product: other times each element of input, arranged like input."""
     def kthvalue(self, k: builtins.int, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
-        """The k-th smallest element of each row along dim, counted from 1, and where it was."""
+        """Return the k-th smallest element of each row along dim, counted from 1, and its index."""
     def l2_norm(self, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
         """Return input / max(sqrt(sum(input^2)), eps) over dim."""
     def lcm(self, other: Operand) -> Tensor:
@@ -724,7 +815,7 @@ class Methods:
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log`: the result is written to this tensor, and so to its views."""
     def log_normal_(self, mean: builtins.float = 1.0, std: builtins.float = 2.0, *, generator: Generator | None = None) -> Tensor:
-        """Random numbers whose logarithms are normal with this mean and standard deviation, in place of the value."""
+        """Replace the value by random numbers whose logarithms are normal with this mean and standard deviation."""
     def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """Compute log(softmax(input)) over dim without overflow."""
     def logaddexp(self, other: Operand) -> Tensor:
@@ -738,7 +829,7 @@ class Methods:
     def logcumsumexp(self, dim: Dims) -> Tensor:
         """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
     def logdet(self) -> Tensor:
-        """Logarithm of the determinant of square matrices; NaN where it is negative."""
+        """Return the logarithm of the determinant of square matrices; NaN if it is negative."""
     def logical_and(self, other: Operand) -> Tensor:
         """Return True where both elements are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -772,31 +863,47 @@ class Methods:
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lt`: the result is written to this tensor, and so to its views."""
     def masked_fill(self, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
-        """`value` where mask, else input; keeps the input's dtype."""
+        """Return input with `value` where mask is true; keeps the input's dtype."""
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """input with the elements of source, in their order, where mask. Reads the mask.
+        """Return input with the elements of source, in order, where mask is true. Reads the mask.
 
         >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
     def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
     def masked_select(self, mask: Tensor) -> Tensor:
-        """The elements where mask, as a vector. Reads the mask."""
+        """Return the elements where mask is true, as a vector. Reads the mask."""
     def matmul(self, other: Operand) -> Tensor:
-        """Matrix product. Vectors count as a row on the left and a column on the right; leading dimensions broadcast.
+        """Return the matrix product; leading dimensions broadcast.
 
-        Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
+        Float sums are accumulated in float32 (float64 for float64) and rounded once.
+
+        Args:
+            input: Tensor (..., n, k); a vector (k) counts as one row.
+            other: Tensor (..., k, m) of the dtype of `input`; a vector (k) counts as one column.
+
+        Returns:
+            Tensor (..., n, m), without the dimensions that a vector lacks.
+
+        Raises:
+            ShapeError: Inner dimensions differ, or an operand has no dimensions."""
     def matrix_exp(self) -> Tensor:
-        """The exponential of square matrices: the Taylor series of A / 2^n, squared n times.
+        """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times.
 
         >>> nt.matrix_exp(nt.zeros(2, 2))"""
     def matrix_power(self, n: builtins.int) -> Tensor:
-        """Square matrices to an integer power; negative ones of the inverse.
+        """Raise square matrices to an integer power; negative ones use the inverse.
 
         >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)"""
     def max(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-        """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
+        """Return the largest element; with dim, (values, indices) along it; with a tensor, the elementwise maximum.
+
+        Args:
+            input: First operand.
+            dim: Dimension to reduce, or the second operand.
+            keepdim: True to keep the reduced dimension with extent 1.
+            other: Second operand."""
     def maximum(self, other: Operand) -> Tensor:
         """Return the larger of two elements, or NaN if either is NaN."""
     def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -804,11 +911,20 @@ class Methods:
     def mean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Compute the arithmetic mean over dim (None = all)."""
     def median(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-        """The lower median of all elements, or (values, indices) along dim. NaN wins.
+        """Return the lower median of all elements, or (values, indices) along dim. NaN wins.
 
-        NaN of no elements; DimensionError of none along dim, or of no integers."""
+        The median of an empty tensor is NaN.
+
+        Raises:
+            DimensionError: There are no elements along `dim`, or an integer tensor is empty."""
     def min(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-        """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
+        """Return the smallest element; with dim, (values, indices) along it; with a tensor, the elementwise minimum.
+
+        Args:
+            input: First operand.
+            dim: Dimension to reduce, or the second operand.
+            keepdim: True to keep the reduced dimension with extent 1.
+            other: Second operand."""
     def minimum(self, other: Operand) -> Tensor:
         """Return the smaller of two elements, or NaN if either is NaN."""
     def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -818,33 +934,48 @@ class Methods:
     def mish_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mish`: the result is written to this tensor, and so to its views."""
     def mm(self, mat2: Tensor) -> Tensor:
-        """Product of two matrices."""
+        """Return the product of two matrices."""
     def mode(self, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
-        """The most frequent element of each row along dim, the smallest of several, and where it was last."""
+        """Return the most frequent element of each row along dim, the smallest of several, and its last index."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Dimensions `source` moved to the places `destination`; the others keep their order."""
+        """Move the dimensions `source` to the positions `destination`; the others keep their order."""
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Dimensions `source` moved to the places `destination`; the others keep their order."""
+        """Move the dimensions `source` to the positions `destination`; the others keep their order."""
     def msort(self) -> Tensor:
-        """Sorted along the first dimension."""
+        """Sort along the first dimension."""
     def mul(self, other: Operand) -> Tensor:
         """Return input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mul`: the result is written to this tensor, and so to its views."""
     def mul_mat(self, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
-        """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
+        """Return b @ a.T, GGML's product with weights. Floats give float32, integers of up to 32 bits int32.
 
-        Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
-        Floats give float32, integers of up to 32 bits int32.
+        For quantized weights, b is rounded to 8 bits as in ggml, so that integers are multiplied. Each 32 elements of a row
+        have a scale, or 256 for q4_k, q5_k and q6_k. On an NPU, b is rounded to bfloat16 instead. The gradient of b is that
+        of its product with a.dequantize().
 
-        For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
-        or 256 for q4_k, q5_k and q6_k, so that integers are multiplied; on an NPU it is rounded to bfloat16. exact: take
-        float32 numbers as they are, which is slower. The gradient of b is that of its product with a.dequantize()."""
+        Args:
+            a: Weights (..., m, k). Each batch serves a group of consecutive batches of b. May be quantized if (m, k).
+            b: Tensor (..., n, k). Floats are converted to the dtype of a.
+            exact: True to use float32 b without rounding for quantized weights, which is slower.
+
+        Returns:
+            Tensor (..., n, m)."""
     def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
-        """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
+        """Draw indices with the weights in each row of input, which need not sum to 1.
 
-        Raises DimensionError if weights are negative or not finite, or if fewer are positive than are drawn without
-        replacement. The error is raised at once if the weights have been computed, otherwise where the indices are read.
+        Args:
+            input: Weights (categories) or (rows, categories).
+            num_samples: Number of indices per row.
+            replacement: True if an index may be drawn again.
+            generator: Source of the seed; None for the default generator.
+
+        Returns:
+            int64 indices (num_samples) or (rows, num_samples).
+
+        Raises:
+            DimensionError: Weights are negative or not finite, or fewer are positive than are drawn without replacement.
+                Raised at once if the weights have been computed, otherwise where the indices are read.
 
         >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)"""
     def multiply(self, other: Operand) -> Tensor:
@@ -852,31 +983,37 @@ class Methods:
     def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
     def mv(self, vec: Tensor) -> Tensor:
-        """Product of a matrix and a vector.
+        """Return the product of a matrix and a vector.
 
         >>> nt.mv(nt.ones(2, 3), nt.ones(3))"""
     def mvlgamma(self, p: builtins.int) -> Tensor:
-        """Logarithm of the gamma function of p dimensions.
+        """Return the logarithm of the multivariate gamma function of p dimensions.
 
         >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)"""
     def mvlgamma_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mvlgamma`: the result is written to this tensor, and so to its views."""
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
-        """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+        """Replace NaN and infinities.
+
+        Args:
+            input: Tensor of any shape.
+            nan: Replacement of NaN.
+            posinf: Replacement of infinity; None for the largest number of the dtype.
+            neginf: Replacement of minus infinity; None for the lowest number of the dtype."""
     def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `nan_to_num`: the result is written to this tensor, and so to its views."""
     def nanmean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-        """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+        """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
     def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-        """The lower median of all elements that are not NaN, or (values, indices) along dim."""
+        """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
     def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-        """Sum over dim (None = all) of what is not NaN."""
+        """Return the sum over dim (None for all) of the elements that are not NaN."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
-        """`length` elements along dim from `start`.
+        """Return `length` elements along dim from `start`.
 
         >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
     def ndimension(self) -> builtins.int:
-        """Number of dimensions."""
+        """Return the number of dimensions."""
     def ne(self, other: Operand) -> Tensor:
         """Compare: input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -890,72 +1027,99 @@ class Methods:
     def negative_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `negative`: the result is written to this tensor, and so to its views."""
     def nelement(self) -> builtins.int:
-        """Number of elements."""
+        """Return the number of elements."""
     def new_empty(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-        """Zeros of the given shape in the dtype of input, as `empty`."""
+        """Create zeros of the given shape in the dtype of input, like `empty`."""
     def new_full(self, size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-        """`fill_value` everywhere, in the dtype of input."""
+        """Create a tensor with `fill_value` everywhere, in the dtype of input."""
     def new_ones(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-        """Ones of the given shape in the dtype of input."""
+        """Create ones of the given shape in the dtype of input."""
     def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-        """A tensor of data, as `tensor`, in the dtype of input."""
+        """Create a tensor from data, like `tensor`, in the dtype of input."""
     def new_zeros(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-        """Zeros of the given shape in the dtype of input."""
+        """Create zeros of the given shape in the dtype of input."""
     def nextafter(self, other: Operand) -> Tensor:
         """Return the next number after input toward other."""
     def nextafter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
     def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
-        """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
+        """Return the positions of elements that are not zero. Reads the value.
+
+        Args:
+            input: Tensor of any shape.
+            as_tuple: True for one vector per dimension, False for a matrix with one row per element."""
     def nonzero_static(self, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
-        """As nonzero, cut or filled with fill_value to `size` rows. Reads the value.
+        """Return the result of `nonzero`, cut or filled with fill_value to `size` rows. Reads the value.
 
         >>> nt.nonzero_static(nt.tensor([0, 3, 4]), size=2)"""
     def norm(self, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
-        """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
+        """Return the vector p-norm over dim: sum(|input| ** p) ** (1 / p).
+
+        Args:
+            input: Floats of any shape.
+            p: Order, which may be infinite or 0; "fro" is 2.
+            dim: Dimensions to reduce; None for all.
+            keepdim: True to keep the reduced dimensions with extent 1.
+            dtype: Dtype to convert input to first."""
     def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
         """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Normal random numbers in place of the value."""
+        """Replace the value by normal random numbers."""
     def not_equal(self, other: Operand) -> Tensor:
         """Compare: input != other."""
     def not_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
     def out_prod(self, b: Tensor) -> Tensor:
-        """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
+        """Return b.T @ a, GGML's sum of outer products, of a (..., k, m) and b (..., k, n): (..., n, m)."""
     def outer(self, vec2: Tensor) -> Tensor:
-        """All products of elements of two vectors.
+        """Return all products of elements of two vectors.
 
         >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def permute(self, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Reorder the dimensions."""
     def pinverse(self, rcond: builtins.float = 1e-15) -> Tensor:
-        """The pseudoinverse of matrices; singular values up to rcond times the largest count as 0."""
+        """Return the pseudoinverse of matrices. Singular values up to rcond times the largest count as 0."""
     def positive(self) -> Tensor:
-        """input itself. DTypeError for bool."""
+        """Return input itself.
+
+        Raises:
+            DTypeError: `input` is bool."""
     def pow(self, exponent: Operand | np.generic) -> Tensor:
-        """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
+        """Raise input to the power of exponent. Two integers give an integer.
+
+        Raises:
+            ArgumentError: Integers with a negative exponent given as a number.
+            DTypeError: Both operands are bool."""
     def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `pow`: the result is written to this tensor, and so to its views."""
     def prelu(self, weight: Tensor) -> Tensor:
-        """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+        """Return input where it is positive, else input * weight, of one element or one per channel (dimension 1).
 
         >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))"""
     def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Multiply the elements over dim (None = all); integers give int64."""
     def put(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
-        """input with elements at positions among all elements replaced by those of source, or increased by them.
+        """Return input with the elements at row-major positions replaced by those of source, or increased by them.
 
         >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
     def put_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `put`: the result is written to this tensor, and so to its views."""
     def qr(self, some: builtins.bool = True) -> QR:
-        """As linalg.qr; some=False makes Q square."""
+        """Return the QR decomposition, like `linalg.qr`; some=False makes Q square."""
     def quantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
-        """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+        """Return the q-th quantile of the elements along dim. NaN wins.
 
-        interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
-        ArgumentError, and in a tensor a DimensionError where the value is read."""
+        Args:
+            input: float32 or float64 of any shape.
+            q: Number in [0, 1], or a vector of them, which adds a first dimension.
+            dim: Dimension to reduce; None for all elements.
+            keepdim: True to keep the reduced dimension with extent 1.
+            interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+
+        Raises:
+            ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
+            DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
+                elements."""
     def quantize(self, dtype: Any) -> Tensor:
         """Convert input to q8_0, q4_0, q4_1, q5_0 or q5_1.
 
@@ -967,15 +1131,15 @@ class Methods:
     def rad2deg_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
     def random_(self, from_: builtins.int = 0, to: builtins.int | None = None, *, generator: Generator | None = None) -> Tensor:
-        """Uniform random integers on [from_, to), or [0, from_), or all that the dtype holds, in place of the value."""
+        """Replace the value by uniform random integers on [from_, to), or [0, from_), or all that the dtype holds."""
     def ravel(self) -> Tensor:
-        """All elements in one dimension."""
+        """Return all elements in one dimension."""
     def reciprocal(self) -> Tensor:
         """Return 1 / input."""
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
     def reglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-        """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+        """Return relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def relu(self) -> Tensor:
         """Return max(input, 0). NaN stays NaN, as in PyTorch (GGML gives 0)."""
     def relu6(self) -> Tensor:
@@ -989,29 +1153,29 @@ class Methods:
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
     def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
-        """Slices along dim whose p-norm is above maxnorm scaled down to it.
+        """Scale slices along dim whose p-norm is above maxnorm down to it.
 
         >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)"""
     def renorm_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `renorm`: the result is written to this tensor, and so to its views."""
     def repeat(self, *repeats: Any) -> Tensor:
-        """The whole tensor repeated along each dimension; more numbers than dimensions add leading ones."""
+        """Repeat the whole tensor along each dimension; more numbers than dimensions add leading ones."""
     def repeat_as(self, other: Tensor) -> Tensor:
-        """input repeated as a whole to the shape of other, which it must divide."""
+        """Repeat input as a whole to the shape of other, which it must divide."""
     def repeat_interleave(self, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
-        """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
+        """Repeat every element `repeats` times, along `dim` or flattened."""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
     def reshape_as(self, other: Tensor) -> Tensor:
-        """The elements under the shape of other."""
+        """Return the elements with the shape of other."""
     def rms_norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
         """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
     def roll(self, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
-        """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
+        """Shift elements along dims; those pushed out enter at the other end. dims=None rolls the flattened tensor."""
     def rot90(self, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
-        """Rotated k times by a quarter turn from the first towards the second of two dimensions."""
+        """Rotate k times by a quarter turn from the first towards the second of two dimensions."""
     def round(self, *, decimals: builtins.int = 0) -> Tensor:
-        """The nearest multiple of 10 ** -decimals, halves to even."""
+        """Round to the nearest multiple of 10 ** -decimals, halves to even."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round`: the result is written to this tensor, and so to its views."""
     def round_half_away(self) -> Tensor:
@@ -1019,7 +1183,13 @@ class Methods:
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
     def rrelu(self, lower: builtins.float = 0.125, upper: builtins.float = 0.3333333333333333, training: builtins.bool = False) -> Tensor:
-        """input where positive, else times a slope: if training, a random one for each element, else the mean of both."""
+        """Return input where positive, else input times a slope.
+
+        Args:
+            input: Tensor of any shape.
+            lower: Smallest slope.
+            upper: Largest slope.
+            training: True to draw a slope for each element; False to use the mean of both."""
     def rrelu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
     def rsqrt(self) -> Tensor:
@@ -1027,7 +1197,7 @@ class Methods:
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
-        """other - alpha * input."""
+        """Return other - alpha * input."""
     def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
         """Return input * s + b.
 
@@ -1035,24 +1205,39 @@ class Methods:
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scale`: the result is written to this tensor, and so to its views."""
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
-        """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+        """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
-        reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
-        as in gather.
+        Args:
+            input: Tensor to copy.
+            dim: Dimension along which `index` counts.
+            index: Integer positions. Negative ones are out of range, as in `gather`.
+            src: Tensor of the new elements, at least as large as `index`.
+            value: Number to store instead of `src`.
+            reduce: "add" or "multiply" to combine with the present elements, once for each time a position occurs.
+
+        Raises:
+            ArgumentError: `reduce` has another value.
+            TypeError: Not exactly one of `src` and `value` is given.
 
         >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
-        """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+        """Return input with src[i][j] added to [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
         >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
     def scatter_reduce(self, dim: builtins.int, index: Tensor, src: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
-        """input reduced with src[i][j] at [index[i][j]][j] for dim = 0, and likewise for the others.
+        """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
-        reduce: "sum", "prod", "mean", "amax" or "amin", of the elements of src alone unless include_self.
+        Args:
+            input: Tensor to copy.
+            dim: Dimension along which `index` counts.
+            index: Integer positions.
+            src: Elements, at least as many as in `index`.
+            reduce: "sum", "prod", "mean", "amax" or "amin".
+            include_self: False to leave out the elements of `input` at these positions.
 
         >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")"""
     def scatter_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1062,7 +1247,7 @@ class Methods:
 
         >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
     def select_scatter(self, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
-        """input with the slice at a position along dim replaced by src.
+        """Return input with the slice at a position along dim replaced by src.
 
         >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)"""
     def selu(self) -> Tensor:
@@ -1070,9 +1255,12 @@ class Methods:
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `selu`: the result is written to this tensor, and so to its views."""
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
-        """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
+        """Return input with some rows replaced.
 
-        The indices repeat over leading dimensions.
+        Args:
+            input: Tensor (..., entries, features).
+            source: New rows (..., n, features).
+            rows: Indices (..., n) of the rows in `input`; they repeat over leading dimensions.
 
         >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))"""
     def sgn(self) -> Tensor:
@@ -1098,7 +1286,7 @@ class Methods:
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `silu`: the result is written to this tensor, and so to its views."""
     def silu_back(self, input: Tensor) -> Tensor:
-        """grad times the derivative of silu at input."""
+        """Return grad times the derivative of silu at input."""
     def sin(self) -> Tensor:
         """Compute the sine of an angle in radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1112,18 +1300,25 @@ class Methods:
     def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
     def slice_scatter(self, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
-        """input with input[start:end:step] along dim replaced by src.
+        """Return input with input[start:end:step] along dim replaced by src.
 
         >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)"""
     def slogdet(self) -> SignLogDet:
-        """Sign and logarithm of the magnitude of the determinant of square matrices.
+        """Return sign and logarithm of the magnitude of the determinant of square matrices.
 
         >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
     def soft_max_ext(self, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
-        """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
+        """Return softmax(input * scale + slope * mask) over the last dimension.
 
-        The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
-        per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column."""
+        Args:
+            input: Floats (..., heads, rows, columns).
+            mask: Added to the scores. It repeats over the leading dimensions and may have more rows than input.
+            scale: Factor of the scores.
+            max_bias: Above 0, slope is one ALiBi slope per head; otherwise it is 1.
+            sinks: Further logits (heads), which take probability and have no column in the result.
+
+        Raises:
+            ShapeError: `mask` does not cover the rows and columns, or `sinks` does not fit the heads."""
     def softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """Compute exp(input) / sum(exp(input)) over dim without overflow."""
     def softplus(self, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
@@ -1139,11 +1334,14 @@ class Methods:
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
     def sort(self, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
-        """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
+        """Sort along dim. Always stable; NaN counts as the largest.
+
+        Returns:
+            `values` in order, and `indices` of their positions before."""
     def split(self, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-        """Parts of a given size along dim (the last may be smaller), or of given sizes."""
+        """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
     def split_with_sizes(self, split_sizes: Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-        """Parts of the given sizes along dim.
+        """Split into parts of the given sizes along dim.
 
         >>> nt.split_with_sizes(nt.arange(4), (1, 3))"""
     def sqrt(self) -> Tensor:
@@ -1155,21 +1353,21 @@ class Methods:
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `square`: the result is written to this tensor, and so to its views."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
-        """Without the dimensions of extent 1, or without those of them that `dim` names."""
+        """Remove all dimensions of extent 1, or those of them in `dim`."""
     def squeeze_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `squeeze`: this tensor is that view of its memory from now on."""
+        """In-place form of `squeeze`: this tensor becomes that view of its memory."""
     def std(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
-        """Standard deviation over dim: sqrt(var)."""
+        """Return the standard deviation over dim: the square root of `var`."""
     def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-        """Standard deviation and mean over dim."""
+        """Return standard deviation and mean over dim."""
     def step(self) -> Tensor:
         """Return 1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `step`: the result is written to this tensor, and so to its views."""
     def stride(self, dim: builtins.int | None = None) -> Any:
-        """Distance of neighbours in elements, for each dimension or for one.
+        """Return the distance of neighbours in elements, for each dimension or for one.
 
-        That of a dimension of extent 1 has no meaning. Results of ops are row-major, whatever their operands are."""
+        For a dimension of extent 1 it has no meaning. Results of ops are row-major, whatever their operands are."""
     def sub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """Return input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1183,31 +1381,38 @@ class Methods:
     def sum_rows(self) -> Tensor:
         """Sum over the last dimension, which is kept with extent 1."""
     def sum_to_size(self, *size: Any) -> Tensor:
-        """Summed over the dimensions in which a tensor of shape `size` would be expanded to input's."""
+        """Sum over the dimensions in which a tensor of shape `size` would be expanded to input's."""
     def svd(self, some: builtins.bool = True) -> builtins.tuple[Tensor, Tensor, Tensor]:
-        """U, S and V with input = U @ diag(S) @ V.mT; linalg.svd gives V.mT. some=False makes U and V square."""
+        """Return U, S and V with input = U @ diag(S) @ V.mT; some=False makes U and V square.
+
+        `linalg.svd` returns V.mT instead of V."""
     def swapaxes(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        """Dimensions dim0 and dim1 swapped."""
+        """Swap the dimensions dim0 and dim1."""
     def swapaxes_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `swapaxes`: this tensor is that view of its memory from now on."""
+        """In-place form of `swapaxes`: this tensor becomes that view of its memory."""
     def swapdims(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        """Dimensions dim0 and dim1 swapped."""
+        """Swap the dimensions dim0 and dim1."""
     def swapdims_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `swapdims`: this tensor is that view of its memory from now on."""
+        """In-place form of `swapdims`: this tensor becomes that view of its memory."""
     def swiglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
-        """silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+        """Return silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def swiglu_oai(self, gate: Tensor | None = None, *, alpha: builtins.float = 1.702, limit: builtins.float = 7.0, swapped: builtins.bool = False) -> Tensor:
-        """x * sigmoid(alpha x) * (gate + 1) with x at most `limit` and gate in [-limit, limit]; halves as in swiglu."""
+        """Return x * sigmoid(alpha * x) * (gate + 1), with x at most `limit` and gate in [-limit, limit].
+
+        Without a gate, the last dimension is split into halves as in `swiglu`."""
     def t(self) -> Tensor:
-        """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
+        """Swap rows and columns; return tensors of fewer than two dimensions unchanged.
+
+        Raises:
+            ShapeError: `input` has more than two dimensions."""
     def t_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `t`: this tensor is that view of its memory from now on."""
+        """In-place form of `t`: this tensor becomes that view of its memory."""
     def take(self, index: Tensor) -> Tensor:
-        """The elements at positions among all elements in row-major order; negative ones count from the end.
+        """Return the elements at row-major positions; negative ones count from the end.
 
         >>> nt.take(nt.tensor([[1, 2], [3, 4]]), nt.tensor([0, 3]))"""
     def take_along_dim(self, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
-        """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+        """Gather elements, with input and indices broadcast in the other dimensions; dim=None flattens both.
 
         >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)"""
     def tan(self) -> Tensor:
@@ -1223,7 +1428,9 @@ class Methods:
     def tanhshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
     def tensor_split(self, indices_or_sections: builtins.int | Sequence[builtins.int] | Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-        """So many parts along dim, the first ones larger by one where they are not equal, or parts between indices.
+        """Split along dim into a number of parts, or between indices.
+
+        If the parts are not equal, the first ones are larger by one.
 
         >>> nt.tensor_split(nt.arange(5), 2)"""
     def threshold(self, threshold: builtins.float, value: builtins.float) -> Tensor:
@@ -1233,26 +1440,33 @@ class Methods:
     def threshold_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `threshold`: the result is written to this tensor, and so to its views."""
     def tile(self, *dims: Any) -> Tensor:
-        """As repeat; fewer numbers than dimensions leave the leading ones alone."""
+        """Repeat the whole tensor like `repeat`; fewer numbers than dimensions apply to the last ones."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False) -> Tensor:
-        """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
+        """Convert to another dtype.
 
-        Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
-        `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device."""
+        The arguments are (dtype), (device, dtype), or another tensor for its dtype. The tensor itself is returned if
+        nothing changes. A device, "cpu" or one in use, is accepted and changes nothing: `set_default_device` chooses the
+        devices that run ops.
+
+        Raises:
+            DeviceError: The device is unknown or not in use."""
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
-        """The tensor itself. DeviceError for what is no device in use; `set_default_device` chooses what computes."""
-    def top_k(self, k: builtins.int) -> Tensor:
-        """int32 indices of the k largest elements of each row."""
-    def topk(self, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
-        """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+        """Return the tensor itself. `set_default_device` chooses the devices that compute.
 
-        NaN counts as the largest; which of equal elements is taken is not defined."""
+        Raises:
+            DeviceError: The device is unknown or not in use."""
+    def top_k(self, k: builtins.int) -> Tensor:
+        """Return int32 indices of the k largest elements of each row."""
+    def topk(self, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
+        """Return the k largest (or smallest) elements along dim in order, and their indices. Always sorted.
+
+        NaN counts as the largest; the choice among equal elements is undefined."""
     def trace(self) -> Tensor:
-        """Sum of the diagonal of a matrix."""
+        """Return the sum of the diagonal of a matrix."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        """Dimensions dim0 and dim1 swapped."""
+        """Swap the dimensions dim0 and dim1."""
     def transpose_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `transpose`: this tensor is that view of its memory from now on."""
+        """In-place form of `transpose`: this tensor becomes that view of its memory."""
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1262,7 +1476,7 @@ class Methods:
     def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `triu`: the result is written to this tensor, and so to its views."""
     def true_divide(self, other: Operand) -> Tensor:
-        """input / other; integers give float32."""
+        """Return input / other; integers give float32."""
     def true_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
     def trunc(self) -> Tensor:
@@ -1272,52 +1486,71 @@ class Methods:
     def type(self, dtype: Any = None) -> Any:
         """Convert to a dtype. Without one, return the name of the tensor's dtype."""
     def type_as(self, other: Tensor) -> Tensor:
-        """As the dtype of other."""
+        """Convert to the dtype of other."""
     def unbind(self, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
-        """The slices along dim, without it."""
+        """Return the slices along dim."""
     def unflatten(self, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
-        """Dimension `dim` split into `sizes`, one of which may be -1.
+        """Split the dimension `dim` into `sizes`, one of which may be -1.
 
         >>> nt.unflatten(nt.arange(6), 0, (2, 3))"""
     def unfold(self, dimension_: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
-        """The slices of `size` elements along a dimension, each `step` after the one before; a view, size comes last."""
+        """Return the slices of `size` elements along a dimension, `step` apart, as a view with size as last dimension."""
     def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Uniform random numbers on [from_, to) in place of the value; rounding to the dtype may give `to`."""
+        """Replace the value by uniform random numbers on [from_, to). Rounding to the dtype may give `to`."""
     def unique(self, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
-        """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
+        """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
-        return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs."""
+        Args:
+            input: Tensor of any shape.
+            sorted: Has no effect; the result is always sorted.
+            return_inverse: True to also return the position of each element in the result.
+            return_counts: True to also return the number of occurrences.
+            dim: Dimension of the slices; None for elements."""
     def unique_consecutive(self, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
-        """The elements, or slices along dim, that differ from the one before. Reads the value.
+        """Return the elements, or slices along dim, that differ from the previous one. Reads the value.
 
-        return_inverse: also where each one is in the result; return_counts: also how often each of the result is repeated."""
+        Args:
+            input: Tensor of any shape.
+            return_inverse: True to also return the position of each element in the result.
+            return_counts: True to also return the number of repetitions.
+            dim: Dimension of the slices; None for elements."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
-        """With a dimension of extent 1 before `dim`."""
+        """Insert a dimension of extent 1 before `dim`."""
     def unsqueeze_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `unsqueeze`: this tensor is that view of its memory from now on."""
+        """In-place form of `unsqueeze`: this tensor becomes that view of its memory."""
     def var(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
-        """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
+        """Return the variance over dim: the sum of squared deviations divided by n - correction.
+
+        Args:
+            input: Floats of any shape.
+            dim: Dimensions to reduce; None for all.
+            unbiased: PyTorch's older argument: False for a correction of 0.
+            keepdim: True to keep the reduced dimensions with extent 1.
+            correction: Subtracted from the number of elements; 1 by default."""
     def var_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-        """Variance and mean over dim."""
+        """Return variance and mean over dim."""
     def vdot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of two vectors.
+        """Return the sum of the products of two vectors.
 
         >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def view(self, *shape: Any) -> Tensor:
-        """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move.
+        """Return the same memory with another shape; one extent may be -1.
 
-        With a dtype in place of a shape: the bits of the elements as those of that dtype, of which the last dimension has
-        more or fewer if they are smaller or larger. That is a copy: writing to it does not change input.
+        With a dtype in place of a shape, the bits of the elements are read as that dtype, and the last extent changes with
+        its size. That is a copy: writing to it does not change input.
+
+        Raises:
+            ArgumentError: The strides do not allow the shape without a copy.
 
         >>> nt.tensor([1.0, -2.0]).view(nt.int32)"""
     def view_as(self, other: Tensor) -> Tensor:
-        """The same memory under the shape of other."""
+        """Return the same memory with the shape of other."""
     def vsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
-        """Equal parts along dimension 0, or parts between indices, as `tensor_split`.
+        """Split along dimension 0 into equal parts, or between indices, like `tensor_split`.
 
         >>> nt.vsplit(nt.ones(2, 2, 2), 2)"""
     def where(self, condition: Tensor, other: Operand) -> Any:
-        """This tensor where condition, else other."""
+        """Return this tensor where condition is true, else other."""
     def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
         """Compute GGML's xIELU; alpha_n and alpha_p are the values after GGML's softplus.
 
@@ -1331,5 +1564,5 @@ class Methods:
     def xlogy_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
     def zero_(self) -> Tensor:
-        """Zeros in place of the value."""
+        """Set all elements to zero."""
     def _assign(self, result: Tensor) -> Tensor: ...

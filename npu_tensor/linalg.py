@@ -1,7 +1,7 @@
 """Inverses and factorizations, with the names and results of torch.linalg. They read their operands at once.
 
-NumPy's LAPACK computes them on the processor, in float64 for float64 and in float32 for the other float types, whose
-results are rounded to them. Leading dimensions are a batch. Singular matrices and the like are an ArgumentError.
+NumPy's LAPACK computes them on the CPU, in float64 for float64 and in float32 for the other float types, whose
+results are rounded. Leading dimensions are a batch. Singular matrices and the like raise ArgumentError.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ Array = np.ndarray[Any, Any]
 
 
 class QR(NamedTuple):
-    """A = Q @ R."""
+    """Factors of A = Q @ R."""
 
     Q: Tensor
     R: Tensor
 
 
 class SVD(NamedTuple):
-    """A = U @ diag(S) @ Vh, with S in descending order."""
+    """Factors of A = U @ diag(S) @ Vh, with S in descending order."""
 
     U: Tensor
     S: Tensor
@@ -66,21 +66,21 @@ class SVD(NamedTuple):
 
 
 class Eigh(NamedTuple):
-    """A @ eigenvectors = eigenvectors * eigenvalues, which ascend."""
+    """Solution of A @ eigenvectors = eigenvectors * eigenvalues, with ascending eigenvalues."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class SignLogDet(NamedTuple):
-    """The determinant is sign * exp(logabsdet)."""
+    """Parts of the determinant sign * exp(logabsdet)."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class LeastSquares(NamedTuple):
-    """The solution of least squares; residuals are empty unless A has full rank and more rows than columns."""
+    """Solution of least squares; residuals are empty unless A has full rank and more rows than columns."""
 
     solution: Tensor
     residuals: Tensor
@@ -89,7 +89,7 @@ class LeastSquares(NamedTuple):
 
 
 def _operand(name: str, value: Any) -> Tensor:
-    """A Tensor as it is, and a NumPy array as one. TypeError for anything else."""
+    """Return a Tensor, also for a NumPy array. Raise TypeError for anything else."""
     if isinstance(value, np.ndarray):
         return from_array(value)
     if not isinstance(value, Tensor):
@@ -98,7 +98,7 @@ def _operand(name: str, value: Any) -> Tensor:
 
 
 def _arrays(name: str, *operands: Any, square: bool = False) -> tuple[DType, list[Array]]:
-    """The common dtype of matrices, and their values in the type that is computed in. DTypeError, ShapeError."""
+    """Return the common dtype of matrices and their values as arrays. Raise DTypeError, ShapeError."""
     tensors = [_operand(name, operand) for operand in operands]
     require_constant(f"linalg.{name}", *(tensor._node for tensor in tensors))
     dtype = tensors[0].dtype
@@ -112,7 +112,7 @@ def _arrays(name: str, *operands: Any, square: bool = False) -> tuple[DType, lis
 
 
 def _computed(name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What NumPy computes. ArgumentError for what it cannot."""
+    """Return NumPy's result. Raise ArgumentError for operands that NumPy refuses."""
     try:
         with np.errstate(all="ignore"):
             return function(*arguments, **options)
@@ -135,11 +135,18 @@ def norm(
     axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
 ) -> Tensor:
-    """The norm of vectors, if dim is one dimension or A has one, which is recorded; else that of matrices over two.
+    """Return the norm of vectors, which is recorded, or of matrices.
 
-    ord: of vectors, a number (2 unless given), see `npu_tensor.norm`; of matrices "fro" (unless given), "nuc", inf,
-    -inf, 1, -1, 2 or -2. Without ord and dim, A is one vector. dtype: what A is converted to first. axis and keepdims
-    are NumPy's names of dim and keepdim.
+    Args:
+        A: Floats of any shape.
+        ord: Order of the norm: for vectors a number (by default 2), see `npu_tensor.norm`; for matrices "fro" (the
+            default), "nuc", inf, -inf, 1, -1, 2 or -2.
+        dim: One dimension for vectors, two for matrices. None takes a vector or matrices, or, without `ord`, A as one
+            vector.
+        keepdim: True to keep the reduced dimensions with extent 1.
+        dtype: Dtype to convert A to first.
+        axis: NumPy's name of `dim`.
+        keepdims: NumPy's name of `keepdim`.
     """
     A = _operand("norm", A) if dtype is None else _operand("norm", A).to(dtype)
     if axis is not None:
@@ -155,7 +162,7 @@ def norm(
 
 
 def inv(A: Tensor) -> Tensor:
-    """The inverse of square matrices.
+    """Return the inverse of square matrices.
 
     >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
     """
@@ -164,7 +171,7 @@ def inv(A: Tensor) -> Tensor:
 
 
 def det(A: Tensor) -> Tensor:
-    """The determinant of square matrices.
+    """Return the determinant of square matrices.
 
     >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
     """
@@ -173,7 +180,7 @@ def det(A: Tensor) -> Tensor:
 
 
 def solve(A: Tensor, B: Tensor) -> Tensor:
-    """X with A @ X = B for square matrices A; B has columns, or is one vector for each matrix."""
+    """Solve A @ X = B for square matrices A. B has columns, or is one vector for each matrix."""
     dtype, (a, b) = _arrays("solve", A, B, square=True)
     if b.ndim == 1 or b.shape == a.shape[:-1]:
         return _tensor(_computed("solve", np.linalg.solve, a, b[..., None])[..., 0], dtype)
@@ -181,9 +188,13 @@ def solve(A: Tensor, B: Tensor) -> Tensor:
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
-    """X that makes A @ X - B smallest, for one matrix A and the columns of B, or one vector.
+    """Return the X that minimizes A @ X - B, for one matrix A.
 
-    Singular values below rcond times the largest count as 0; by default epsilon times the larger extent of A.
+    Args:
+        A: Matrix (m, n).
+        B: Matrix (m, k) or vector (m).
+        rcond: Singular values below rcond times the largest count as 0; by default epsilon times the larger extent of
+            A.
     """
     dtype, (a, b) = _arrays("lstsq", A, B)
     if a.ndim != 2 or b.ndim not in (1, 2):
@@ -194,13 +205,18 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """The lower triangular L with A = L @ L.mT, or its transpose, for symmetric positive definite matrices."""
+    """Return the lower triangular L with A = L @ L.mT for symmetric positive definite matrices, or its transpose."""
     dtype, (array,) = _arrays("cholesky", A, square=True)
     return _tensor(_computed("cholesky", np.linalg.cholesky, array, upper=upper), dtype)
 
 
 def qr(A: Tensor, mode: str = "reduced") -> QR:
-    """Q with orthonormal columns and upper triangular R. mode: "reduced", "complete" (square Q) or "r" (empty Q)."""
+    """Return Q with orthonormal columns and upper triangular R.
+
+    Args:
+        A: Matrices (..., m, n).
+        mode: "reduced", "complete" (square Q) or "r" (empty Q).
+    """
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', not {mode!r}")
     dtype, (array,) = _arrays("qr", A)
@@ -210,13 +226,13 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:
-    """The singular value decomposition; full_matrices=False leaves out what S does not multiply."""
+    """Return the singular value decomposition. full_matrices=False omits vectors that S does not multiply."""
     dtype, (array,) = _arrays("svd", A)
     return SVD(*(_tensor(part, dtype) for part in _computed("svd", np.linalg.svd, array, full_matrices=full_matrices)))
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
-    """Eigenvalues and eigenvectors of symmetric matrices, of which the lower ("L") or upper ("U") triangle is read."""
+    """Return eigenvalues and eigenvectors of symmetric matrices. UPLO selects the triangle to read, "L" or "U"."""
     if UPLO not in ("L", "U"):
         raise ArgumentError(f"linalg.eigh: UPLO must be 'L' or 'U', not {UPLO!r}")
     dtype, (array,) = _arrays("eigh", A, square=True)
@@ -224,18 +240,18 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, as `eigh`."""
+    """Return the eigenvalues of symmetric matrices, like `eigh`."""
     return eigh(A, UPLO).eigenvalues
 
 
 def svdvals(A: Tensor) -> Tensor:
-    """The singular values in descending order."""
+    """Return the singular values in descending order."""
     dtype, (array,) = _arrays("svdvals", A)
     return _tensor(_computed("svdvals", np.linalg.svd, array, compute_uv=False), dtype)
 
 
 def slogdet(A: Tensor) -> SignLogDet:
-    """Sign and logarithm of the magnitude of the determinant of square matrices.
+    """Return sign and logarithm of the magnitude of the determinant of square matrices.
 
     >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
     """
@@ -244,13 +260,13 @@ def slogdet(A: Tensor) -> SignLogDet:
 
 
 def cond(A: Tensor, p: float | Literal["fro", "nuc"] | None = None) -> Tensor:
-    """The condition number of matrices: the norm, 2 unless given, times that of the inverse; it may be infinite."""
+    """Return the condition number of matrices: the p-norm (by default 2) times that of the inverse; may be infinite."""
     dtype, (array,) = _arrays("cond", A, square=p not in (None, 2, -2))
     return _tensor(_computed("cond", lambda a: np.linalg.cond(a, p), array), dtype)
 
 
 def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, rtol: float | None) -> Array:
-    """The limit below which singular values count as 0: max(atol, rtol * the largest)."""
+    """Return the limit below which singular values count as 0: max(atol, rtol * the largest)."""
     if rtol is None:
         rtol = 0.0 if atol else float(np.finfo(values.dtype).eps) * max(shape[-2:])
     largest = values.max(-1, keepdims=True, initial=0)
@@ -259,7 +275,7 @@ def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, r
 
 
 def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
-    """The pseudoinverse of matrices; singular values up to max(atol, rtol * the largest) count as 0."""
+    """Return the pseudoinverse of matrices. Singular values up to max(atol, rtol * the largest) count as 0."""
     dtype, (array,) = _arrays("pinv", A, square=hermitian)
     u, s, vh = _computed("pinv", np.linalg.svd, array, full_matrices=False)
     kept = s > _smallest_counted(s, array.shape, atol, rtol)
@@ -268,14 +284,14 @@ def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, her
 
 
 def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
-    """How many singular values of matrices are above max(atol, rtol * the largest)."""
+    """Return the number of singular values of matrices above max(atol, rtol * the largest)."""
     _, (array,) = _arrays("matrix_rank", A, square=hermitian)
     values = _computed("matrix_rank", np.linalg.svd, array, compute_uv=False)
     return from_array(np.asarray((values > _smallest_counted(values, array.shape, atol, rtol)).sum(-1), np.int64))
 
 
 def matrix_power(A: Tensor, n: int) -> Tensor:
-    """Square matrices to an integer power; negative ones of the inverse.
+    """Raise square matrices to an integer power; negative ones use the inverse.
 
     >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
     """
@@ -284,7 +300,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 
 
 def matrix_exp(A: Tensor) -> Tensor:
-    """The exponential of square matrices: the Taylor series of A / 2^n, squared n times.
+    """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times.
 
     >>> nt.matrix_exp(nt.zeros(2, 2))
     """
@@ -303,14 +319,14 @@ def matrix_exp(A: Tensor) -> Tensor:
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """The product of matrices in the order that costs least; the first and the last may be vectors."""
+    """Return the product of matrices in the cheapest order; the first and the last may be vectors."""
     dtype, arrays = _arrays("multi_dot", *(tensor.reshape(1, -1) if tensor.ndim == 1 else tensor for tensor in tensors))
     shaped = [array.reshape(tensor.shape) for array, tensor in zip(arrays, tensors, strict=True)]
     return _tensor(np.linalg.multi_dot(shaped), dtype)
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """X with A @ X = B, or X @ A = B unless left, for triangular A, of which only that triangle is read."""
+    """Solve A @ X = B, or X @ A = B unless left, for triangular A. Only that triangle is read."""
     dtype, (a, b) = _arrays("solve_triangular", A, B, square=True)
     triangle = np.triu(a) if upper else np.tril(a)
     if unitriangular:
@@ -322,13 +338,13 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
 
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
-    """The inverse for `tensordot` of a tensor whose first `ind` dimensions have as many elements as the others."""
+    """Return the inverse for `tensordot`, where the first `ind` dimensions have as many elements as the others."""
     dtype, (array,) = _arrays("tensorinv", A)
     return _tensor(_computed("tensorinv", lambda a: np.linalg.tensorinv(a, ind), array), dtype)
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to the end first."""
+    """Solve tensordot(A, X, X.ndim) = B; dims of A are moved to the end first."""
     dtype, (a, b) = _arrays("tensorsolve", A, B.reshape(1, *B.shape))
     return _tensor(_computed("tensorsolve", lambda a, b: np.linalg.tensorsolve(a, b, dims), a, b[0]), dtype)
 
@@ -344,7 +360,7 @@ def vector_norm(
     *,
     dtype: Any = None,
 ) -> Tensor:
-    """The norm of vectors over dim (None = all); see `npu_tensor.norm`."""
+    """Return the norm of vectors over dim (None for all); see `npu_tensor.norm`."""
     x = _operand("vector_norm", x)
     return x.norm(ord, dim, keepdim, dtype)
 
@@ -357,34 +373,34 @@ def matrix_norm(
     *,
     dtype: Any = None,
 ) -> Tensor:
-    """The norm of matrices over two dimensions; see `norm`."""
+    """Return the norm of matrices over two dimensions; see `norm`."""
     return norm(A, ord, dim, keepdim, dtype=dtype)
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """Matrix product, as `npu_tensor.matmul`."""
+    """Return the matrix product, like `npu_tensor.matmul`."""
     return _operand("matmul", input) @ other
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """Cross products of vectors of three elements along dim."""
+    """Return the cross products of vectors of three elements along dim."""
     return _operand("cross", input).cross(other, dim)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """A diagonal of matrices, a view."""
+    """Return a diagonal of matrices, as a view."""
     return _operand("diagonal", A).diagonal(offset, dim1, dim2)
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """Sums of products along dim."""
+    """Return the sums of products along dim."""
     return (_operand("vecdot", x) * y).sum(dim)
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
-    """Powers of the elements of x, from 0 to N - 1, along a new dimension; N is their number unless given.
+    """Return powers of the elements of x from 0 to N - 1 along a new dimension. Integers give int64.
 
-    Integers give int64.
+    N is the last extent of x by default.
     """
     x = _operand("vander", x)
     x = x if x.is_floating_point() else x.to(int64)

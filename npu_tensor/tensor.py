@@ -1,7 +1,7 @@
-"""Tensor: the handle that users hold. Most of its methods come from the registry of ops and functions.
+"""Tensor: the user's handle on a value. Most of its methods come from the registry of ops and functions.
 
-An op call records a Node and returns at once; shape and dtype errors appear there. Values are computed when they
-are looked at: print, repr, item, numpy, tolist, bool, int, float, or realize.
+An op call records a Node and returns at once; it raises shape and dtype errors. Values are computed when they are
+read: print, repr, item, numpy, tolist, bool, int, float, or realize.
 """
 
 from __future__ import annotations
@@ -91,17 +91,17 @@ __all__ = [
 
 
 class Tensor(Methods):
-    """A multi-dimensional array whose value may not have been computed yet.
+    """Multi-dimensional array whose value may not have been computed yet.
 
-    Create one with `npu_tensor.tensor`, which `Tensor(data, dtype)` means too, `zeros`, `from_numpy` and the like. A
-    Tensor is a handle on an immutable value: `x += y` or `x[i] = v` makes this handle name a new value, and with it
+    Create one with `npu_tensor.tensor`, or its short form `Tensor(data, dtype)`, `zeros`, `from_numpy` and the like. A
+    Tensor is a handle on an immutable value. `x += y` and `x[i] = v` make this handle name a new value, and with it
     those that share memory with it in PyTorch: `x` is changed by `x[0].zero_()`, and `x.T` by `x += 1`.
     """
 
     __slots__ = ("__weakref__", "_alias", "_leaf", "_node")
-    _node: Node  # not there after a write to another tensor that shares memory, until it is used
+    _node: Node  # missing after a write to another tensor that shares memory, until the next use
     _alias: tuple[Storage, View] | None  # None for a tensor that was never viewed
-    _leaf: Leaf  # of a tensor alone that requires a gradient, or did when it got the one it has
+    _leaf: Leaf  # only of a tensor that requires a gradient, or did when its gradient was computed
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
@@ -111,7 +111,7 @@ class Tensor(Methods):
         if (watch := current_watch()) is not None:
             watch.made.add(self)
 
-    # --- what is known without computing
+    # --- properties that need no computation
 
     @property
     def shape(self) -> Size:
@@ -136,7 +136,7 @@ class Tensor(Methods):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element; of a quantized tensor, of a block of them."""
+        """Bytes of one element; for a quantized tensor, of one block."""
         return self.dtype.itemsize
 
     @property
@@ -146,34 +146,38 @@ class Tensor(Methods):
 
     @property
     def is_realized(self) -> bool:
-        """Whether the value has been computed."""
+        """True if the value has been computed."""
         return self._node.value is not None
 
     @property
     def graph(self) -> Any:
-        """The ops still to run, as a new networkx.DiGraph; see npu_tensor.graph.structure.described_graph."""
+        """Pending ops as a new networkx.DiGraph; see npu_tensor.graph.structure.described_graph."""
         return described_graph(structure_of([self._node]))
 
     def dim(self) -> int:
-        """Number of dimensions."""
+        """Return the number of dimensions."""
         return self.ndim
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return self._node.spec.size
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the extent of one dimension."""
+        """Return the shape, or the extent of one dimension."""
         return self.shape if dim is None else self.shape[dim]
 
     def element_size(self) -> int:
-        """Bytes of one element. DTypeError for a quantized tensor, whose blocks have `itemsize` bytes."""
+        """Return the bytes of one element.
+
+        Raises:
+            DTypeError: The tensor is quantized; its blocks have `itemsize` bytes.
+        """
         if self.dtype.is_quantized:
             raise DTypeError(f"elements of {self._node.spec} are stored in blocks; itemsize is that of a block")
         return self.itemsize
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a float type."""
+        """Return True if the dtype is floating point."""
         return self.dtype.is_floating_point
 
     def __len__(self) -> int:
@@ -185,21 +189,24 @@ class Tensor(Methods):
         return printing.shown(self, sys._getframe(1))
 
     def _repr_html_(self) -> str:
-        """For notebooks: what `repr` says, and the ops that were recorded for it as a picture."""
+        """Return the text of `repr` and a picture of the recorded ops, for notebooks."""
         return printing.notebook_bundle(self, sys._getframe(1))["text/html"]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        # IPython would ask for the text first, after which there are no recorded ops to draw.
+        # Otherwise IPython gets the text first, which computes the value and leaves no recorded ops to draw.
         return printing.notebook_bundle(self, sys._getframe(1))
 
-    # --- looking at the value
+    # --- reading the value
 
     def realize(self, wait: bool = True, device: str | None = None) -> Tensor:
-        """Compute the value now, if it has not been, and return self.
+        """Compute the value now, if it has not been computed, and return self.
 
-        wait: False lets an NPU compute while the program goes on; looking at the value, or `synchronize`, waits.
-        device: URI of what must run every op, and not the default devices with the CPU behind them. Raises DeviceError
-        with the op and the reason if it cannot.
+        Args:
+            wait: False lets an NPU compute while the program continues; reading the value, or `synchronize`, waits.
+            device: URI of a device that must run every op, in place of the default devices and the CPU.
+
+        Raises:
+            DeviceError: `device` cannot run an op. The message names the op and the reason.
         """
         if device is not None:
             realize(self, wait=wait, device=device)
@@ -208,18 +215,21 @@ class Tensor(Methods):
         return self
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type.
+        """Return the value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type.
 
-        force: changes nothing; PyTorch needs it for tensors that require gradients.
-        DTypeError for a quantized tensor, whose elements are numbers after dequantize() only.
+        Args:
+            force: Has no effect; PyTorch needs it for tensors that require gradients.
+
+        Raises:
+            DTypeError: The tensor is quantized; use `dequantize().numpy()`.
         """
         if self.dtype.is_quantized:
             raise DTypeError(f"{self._node.spec} has no elements in memory; write .dequantize().numpy()")
         return self._stored()
 
     def _stored(self) -> np.ndarray[Any, Any]:
-        """As `numpy`, also of a quantized tensor: its blocks as records, of which the last dimension has fewer."""
-        node = self._node  # read once: another thread may make this handle name a new value
+        """Return the same as `numpy`, also for a quantized tensor: its blocks as records."""
+        node = self._node  # read once: another thread may let this handle name a new value
         if node.value is None:
             _realize_nodes((node,))
         if node.value is PLACEHOLDER:
@@ -244,23 +254,30 @@ class Tensor(Methods):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A copy of the value for `torch.from_dlpack` and the like; with copy=False memory that must not be changed."""
+        """Export a copy of the value for `torch.from_dlpack` and the like.
+
+        copy=False exports memory that must not be changed.
+        """
         if stream is not None:
-            raise BufferError(f"the value is in the processor's memory, which has no streams, not even {stream!r}")
+            raise BufferError(f"the value is in the CPU's memory, which has no streams: {stream!r}")
         return dlpack.capsule_of(self.numpy(), max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU
 
     def item(self) -> Any:
-        """The only element as a Python number. ShapeError if there are several."""
+        """Return the only element as a Python number.
+
+        Raises:
+            ShapeError: The tensor has several elements.
+        """
         if self._node.spec.size != 1:
             raise ShapeError(f"item() needs one element, {self._node.spec} has {self._node.spec.size}")
         value = self.numpy().reshape(())
         return float(value) if self.dtype.is_floating_point else value.item()
 
     def tolist(self) -> Any:
-        """The value as nested lists of Python numbers."""
+        """Return the value as nested lists of Python numbers."""
         array = self.numpy()
         return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
 
@@ -268,7 +285,7 @@ class Tensor(Methods):
         return printing.printed(self, sys._getframe(1))
 
     def __format__(self, spec: str) -> str:
-        # As PyTorch: a number in a log line, such as f"loss {loss}". A function that is traced has no number.
+        # Formatted as a number, like in PyTorch: f"loss {loss}". A traced function has no number yet.
         is_number = not self.shape and (spec or not depends_on_placeholder(self._node))
         return format(self.item(), spec) if is_number else object.__format__(self, spec)
 
@@ -295,19 +312,19 @@ class Tensor(Methods):
 
     @property
     def T(self) -> Tensor:
-        """All dimensions in reverse order."""
+        """View with all dimensions in reverse order."""
         return self.permute(*reversed(range(self.ndim)))
 
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions swapped."""
+        """View with the last two dimensions swapped."""
         if self.ndim == 1:
             raise ShapeError("mT needs two dimensions or more, or none")
         return self.transpose(-2, -1) if self.ndim else self.permute()
 
     @property
     def H(self) -> Tensor:
-        """A matrix transposed."""
+        """Transposed matrix."""
         if self.ndim not in (0, 2):
             raise ShapeError(f"H needs a matrix, not {self.ndim} dimensions; mT swaps the last two")
         return self.mT
@@ -323,10 +340,10 @@ class Tensor(Methods):
             return self.clone()
         return self.detach().clone().requires_grad_()
 
-    if not TYPE_CHECKING:  # which would otherwise take every name for an attribute
+    if not TYPE_CHECKING:  # type checkers would otherwise accept every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Only called for what is not there."""
+            """Resolve an attribute that was not found."""
             if name == "_node" and self._alias is not None:
                 storage, view = self._alias
                 node = storage.read(self, view)
@@ -338,14 +355,14 @@ class Tensor(Methods):
             raise AttributeError(f"'Tensor' object has no attribute {name!r}", name=name, obj=self)
 
     def __reduce__(self) -> Any:
-        # As bytes: NumPy's pickles share their memory where the protocol lets them, but not those of bfloat16.
+        # Bytes, because pickle protocol 5 shares memory of NumPy's own dtypes only, not of bfloat16.
         array = self._stored().reshape(-1).view(np.uint8)
         return _rebuild, (array, self.dtype, self.shape, leaf_of(self._node) is not None)
 
     # --- gradients
 
     def detach(self) -> Tensor:
-        """The same value and memory, through which no gradients pass.
+        """Return the same value and memory without gradients.
 
         >>> nt.detach(nt.tensor([1.0, 2.0]))
         """
@@ -354,7 +371,7 @@ class Tensor(Methods):
             return views_of(self, (ops.reshape.op.call((node.spec,), (node.spec.shape,)),))
 
     def detach_(self) -> Tensor:
-        """Let no gradients pass through this tensor from now on; returns it."""
+        """Stop gradients at this tensor from now on and return it."""
         node = self._node
         if isinstance(node, Tracked):
             self._name(self.detach()._node)
@@ -367,14 +384,14 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Tensor:
-        """As `detach`; self where no gradients pass. Writing to it is not recorded for gradients."""
+        """The same value and memory without gradients; self if it has none. Writes to it are not recorded."""
         return self.detach() if isinstance(self._node, Tracked) else self
 
     @data.setter
     def data(self, value: Tensor) -> None:
         """Let this tensor share the memory of another one from now on, with its shape and dtype.
 
-        In a function that `jit` captures, a tensor from outside takes the value and shares no memory.
+        In a function that `jit` captures, a tensor from outside gets the value and shares no memory.
         """
         if not isinstance(value, Tensor):
             raise TypeError(f"x.data = ... takes a tensor, not {type(value).__name__}")
@@ -406,7 +423,7 @@ class Tensor(Methods):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients pass through it: it was asked for, or the tensor was computed from such."""
+        """True if gradients are recorded: it was requested, or the tensor was computed from such tensors."""
         return isinstance(self._node, Tracked)
 
     @requires_grad.setter
@@ -414,9 +431,11 @@ class Tensor(Methods):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Ask for the gradient of this tensor, or no longer; returns it.
+        """Enable or disable the gradient of this tensor and return it.
 
-        DTypeError for other tensors than floats, GradientError for the end of a result's.
+        Raises:
+            DTypeError: The tensor is not floating point.
+            GradientError: The tensor is a result, whose gradient cannot be disabled.
         """
         node = self._node
         if requires_grad and not isinstance(node, Tracked):
@@ -428,18 +447,18 @@ class Tensor(Methods):
             self._name(leaf_node(node, leaf))
         elif not requires_grad and isinstance(node, Tracked):
             if leaf_of(node) is None:
-                raise GradientError("requires_grad can be changed of leaves alone; use x.detach()")
+                raise GradientError("requires_grad can be changed for leaves only; use x.detach()")
             self.detach_()
         return self
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it was not computed from tensors that require gradients."""
+        """True if the tensor was not computed from tensors that require gradients."""
         return not isinstance(self._node, Tracked) or leaf_of(self._node) is not None
 
     @property
     def grad(self) -> Tensor | None:
-        """The sum of the gradients of all backward passes since it was None, of leaves that require one."""
+        """Sum of the gradients of all backward passes since it was None, for leaves that require one."""
         leaf = self._named_leaf()
         if leaf is None:
             return None
@@ -459,7 +478,7 @@ class Tensor(Methods):
                 watch.gradients.setdefault(leaf, (leaf.gradient, False))
             leaf.gradient = value
         elif value is not None:
-            raise GradientError("only leaves that require a gradient can be given one; see requires_grad_()")
+            raise GradientError("only leaves that require a gradient can have one; see requires_grad_()")
 
     def _named_leaf(self) -> Leaf | None:
         """Return the leaf that this tensor is, or was before it was frozen with a gradient."""
@@ -477,17 +496,17 @@ class Tensor(Methods):
         self._name(view._node)
 
     def contiguous(self) -> Tensor:
-        """self if its elements lie in row-major order, else a copy."""
+        """Return self if its elements are in row-major order, else a copy."""
         return self if self.is_contiguous() else self.clone()
 
     def cpu(self) -> Tensor:
-        """The tensor on the CPU device."""
+        """Return the tensor itself."""
         return self
 
     def _assign(self, result: Tensor, *, uniform: bool = False) -> Tensor:
-        """Write `result`, which must have the same shape, to this tensor and its views; converts to its dtype.
+        """Write `result`, which must have the same shape, to this tensor and its views, converted to its dtype.
 
-        uniform: whether all its elements are equal, so that the order in which they are written does not matter.
+        uniform: True if all its elements are equal, so that the order of the writes does not matter.
         """
         if self._alias is not None and self._alias[1].overlaps and not uniform:
             raise ArgumentError(
@@ -503,7 +522,7 @@ class Tensor(Methods):
         if (watch := current_watch()) is not None:
             watch.read(result)
             _note_change(watch, self, sys._getframe(1))
-            if watch.is_outside(result._node):  # An op of the function's own reads the value anew at each call.
+            if watch.is_outside(result._node):  # An op inside the function reads the value again at each call.
                 result = record(ops.reshape.op, (result,), (result.shape,))
         node = result._node
         if active and isinstance(self._node, Tracked):
@@ -519,7 +538,7 @@ class Tensor(Methods):
         return self
 
     def _write(self, node: Node) -> None:
-        """Name another value, and so do the views of this tensor."""
+        """Let this tensor and its views name another value."""
         if self._alias is None:
             self._name(node)
         else:
@@ -540,7 +559,7 @@ _HINTS = {
 
 
 def wrap(node: Node) -> Tensor:
-    """The one Tensor that names `node`."""
+    """Return a new Tensor that names `node`."""
     tensor = Tensor.__new__(Tensor)
     tensor._alias = None
     tensor._node = node
@@ -552,7 +571,7 @@ def wrap(node: Node) -> Tensor:
 
 
 def named(spec: Spec, value: Any) -> Tensor:
-    """A new tensor of a value."""
+    """Return a new tensor of a value."""
     return wrap(Data(spec, value))
 
 
@@ -564,7 +583,7 @@ def rename(tensor: Tensor, spec: Spec, value: Any) -> None:
 
 
 def _shows_a_leaf(tensor: Tensor) -> bool:
-    """Whether it shares memory with a leaf that requires a gradient."""
+    """Return True if the tensor shares memory with a leaf that requires a gradient."""
     return tensor._alias is not None and any(
         leaf_of(member._node) is not None for member in tensor._alias[0].living() if member is not tensor
     )
@@ -610,7 +629,7 @@ def _note_reads(*operands: Any) -> None:
 
 
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
-    """Compute several tensors at once; what they share is computed once. wait, device: see `Tensor.realize`."""
+    """Compute several tensors at once; shared ops are computed once. wait, device: see `Tensor.realize`."""
     chosen = None if device is None else selection.forced(device)
     nodes = pending("realize", tensors)
     if nodes:
@@ -618,14 +637,18 @@ def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> N
 
 
 def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
-    """Where the pending ops of `tensors` will run and why; empty if there are none.
+    """Return the devices that pending ops of `tensors` will run on, and why; empty if there are none.
 
-    Makes the plan and compiles its kernels, so that running it later takes no time for that. What runs inside
-    `with explanation.measure():` is timed kernel by kernel. A function that `jit` has captured has a method `explain`
-    of its own.
+    This makes the plan and compiles its kernels, so running it later takes no time for that. Code inside
+    `with explanation.measure():` is timed kernel by kernel. A function captured by `jit` has its own method `explain`.
 
-    device: what must run every op, as for `Tensor.realize`. Raises DeviceError with the op and the reason if it cannot,
-    ArgumentError for what is no tensor.
+    Args:
+        *tensors: Tensors whose pending ops are planned.
+        device: URI of a device that must run every op, as in `Tensor.realize`.
+
+    Raises:
+        DeviceError: `device` cannot run an op. The message names the op and the reason.
+        ArgumentError: An argument is not a tensor.
     """
     from npu_tensor.observe.explain import explain_nodes
 
@@ -633,22 +656,22 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
 
 
 def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
-    """The nodes of those that have no value yet. ArgumentError for an argument of `function` that is no tensor."""
+    """Return the nodes without a value. Raise ArgumentError for an argument of `function` that is not a tensor."""
     nodes = []
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             several = f"; pass several as {function}(*tensors)" if isinstance(tensor, (tuple, list)) else ""
             argument = f"{type(tensor).__name__} {printing.brief(tensor)}"
-            raise ArgumentError(f"{function} takes tensors, not {argument}{several}")
+            raise ArgumentError(f"{function} needs tensors, not {argument}{several}")
         if tensor._node.value is None:
             nodes.append(tensor._node)
     return tuple(nodes)
 
 
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:
-    """A tensor of a NumPy array's value; float64 and integers keep their type unless `dtype` says otherwise.
+    """Create a tensor from a NumPy array, in its dtype unless `dtype` is given.
 
-    An array of records is one of blocks of the quantized dtype that has these.
+    An array of records holds blocks of the corresponding quantized dtype.
     """
     target = as_dtype(array.dtype if dtype is None else dtype)
     if target.is_quantized and array.dtype != target.numpy:
@@ -678,7 +701,7 @@ _new = object.__new__
 
 
 def _operand(value: Any) -> tuple[Any, Operand, int]:
-    """Node or number, what is known of it, and its depth."""
+    """Return node or number, its spec or type, and its depth."""
     kind = type(value)
     if isinstance(value, Tensor):
         return value._node, value._node.spec, value._node.depth
@@ -693,12 +716,12 @@ def _operand(value: Any) -> tuple[Any, Operand, int]:
 
 
 def _conversion(value: Any) -> str:
-    """How another library's array becomes an operand; nothing for what cannot."""
+    """Return a hint how to convert another library's array, or ""."""
     return f" of {type(value).__module__}; convert it with nt.from_dlpack" if hasattr(value, "__dlpack__") else ""
 
 
 def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...], frame: FrameType) -> Call:
-    """op.call, with errors that name the op, its operands and the user's line."""
+    """Resolve op.call, with errors that name the op, its operands and the user's line."""
     try:
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
@@ -708,18 +731,18 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
 
 
 def _resolve_default(op: Op, operands: tuple[Operand, ...], frame: FrameType) -> Call:
-    """The call with the attributes' defaults, which the specs alone stand for in the op's table from then on."""
+    """Resolve the call with default attributes and store it in the op's table by the specs alone."""
     call = _resolve(op, operands, tuple([attribute.default for attribute in op.attributes]), frame)
     return keep(op.calls, operands, call)
 
 
 def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:
-    """The Tensor of a newly recorded node; runs it at once in eager mode or when the chain has become too long."""
+    """Return the Tensor of a new node; run it at once in eager mode or if the chain has become too long."""
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
     if call.op.indices is not None:
         check_indices(call, inputs, where)
-    # Python calls __init__ for 200 ns; the stores alone take 80.
+    # A call of __init__ takes 200 ns, these stores 80.
     node: Node
     if active and is_tracked(call, inputs):
         node = _new(Tracked)
@@ -747,7 +770,7 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
 
 
 def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, viewed: Any) -> Tensor:
-    """As `_finish`, for a view, which shares the storage of what it views unless its elements have to be copied."""
+    """Return the Tensor of a view, which shares the storage of the viewed tensor unless elements have to be copied."""
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
     node = view_node(call, inputs[0], depth, where, bool(active) and is_tracked(call, inputs))
@@ -763,7 +786,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
             members = storage.members
             members.append(node.handle)
             if members is not storage.members or viewed._node is not inputs[0]:
-                storage.enter(tensor)  # Another thread has written to it meanwhile.
+                storage.enter(tensor)  # Another thread has written to the storage.
             elif len(members) > storage.crowded:
                 storage.forget_the_dead()
     if pressure.remembers and node.value is None:
@@ -774,7 +797,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
 
 
 def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
-    """The tensor that view ops show of another one, whose memory it shares."""
+    """Return the view that view ops make of another tensor."""
     frame = sys._getframe(1)
     if watches:
         _note_reads(viewed)
@@ -785,7 +808,7 @@ def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
 
 def _run_early(node: Node) -> None:
     if current_watch() is not None or depends_on_placeholder(node):
-        return  # What a function records under `jit` stays whole.
+        return  # The graph of a function under `jit` stays whole.
     if config.eager:
         _realize_nodes((node,))
     else:
@@ -793,7 +816,7 @@ def _run_early(node: Node) -> None:
 
 
 def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:
-    """Record `op` on Tensors, arrays and numbers; attributes in the order of the declaration."""
+    """Record `op` on Tensors, arrays and numbers; attributes are in the order of the declaration."""
     frame = sys._getframe(1)
     operands = tuple(operands)
     if watches:
@@ -805,7 +828,7 @@ def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) ->
 
 
 def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -> None:
-    """ArgumentError for a Python integer outside int64 that the op would have to hold as something narrower."""
+    """Raise ArgumentError for a Python integer outside the op's register type."""
     register = call.registers[position] or "int64"
     if register.startswith("float"):
         try:
@@ -818,18 +841,18 @@ def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -
 
 
 ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
-"""What operators take as their other operand; Python asks others for their reflected operator."""
+"""Types of the other operand of operators; Python tries the reflected operator of other types."""
 
 
 def refused(other: Any) -> Any:
-    """What an operator does with something else: another library's array is a TypeError that says how to convert it."""
+    """Return NotImplemented, or raise TypeError with a hint for another library's array."""
     if conversion := _conversion(other):
         raise TypeError(f"not an operand: {type(other).__name__}{conversion}")
     return NotImplemented
 
 
 def into(out: Any, result: Any) -> Any:
-    """PyTorch's `out=`: a result, or the parts of one, written to tensors. Those without elements take its shape."""
+    """Write a result, or its parts, to the tensors of PyTorch's `out=`. Empty ones take its shape."""
     if isinstance(result, tuple):
         parts = [into(*pair) for pair in zip(out, result, strict=True)]
         return result._make(parts) if hasattr(result, "_make") else tuple(parts)

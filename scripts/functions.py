@@ -1,20 +1,18 @@
-"""The pages docs/functions/NAME.md, one for each public function: what `help` says, an example, where it can run."""
+"""The pages docs/functions/NAME.md, one for each public function: text of `help`, an example, and where it can run."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from interface import without_html
+from interface import as_markdown
 
 import npu_tensor as nt
 from npu_tensor.cli.ops import is_in_place, is_internal, op_row, signature
 from npu_tensor.ops import OPS, registry
-from npu_tensor.ops.documentation import SECTIONS
 
 __all__ = ["NAMES", "PAGES", "example", "function_page", "link_to"]
 
@@ -24,7 +22,7 @@ COMPOSITES: Final = "Functions made of several ops"
 """Heading of the table of such functions in ops.md."""
 
 WIDTH: Final = 80
-"""Characters of a line of a signature."""
+"""Width of a line of a signature in characters."""
 
 SHORT_NAME: Final = 100
 """Weight of a function's page in the search, by the third power of the length of its name, from three letters on.
@@ -41,18 +39,18 @@ def _way_back(name: str) -> str:
 
 
 def link_to(name: str, folder: str = "functions/") -> str:
-    """A function's name as a link from ops.md, or from one of these pages, whose folder is ""."""
+    """Return a function's name as a link from ops.md, or from one of these pages, whose folder is ""."""
     return f"[`{name}`]({folder}{name}.md)" if name in registry.functions() else f"`{name}`"
 
 
 def example(name: str) -> str:
-    """The source of a function's example, an expression; "" if there is none."""
+    """Return the source of a function's example, an expression; "" if there is none."""
     text = inspect.getdoc(registry.functions()[name]) or ""
     return next((line.strip()[4:] for line in text.splitlines() if line.strip().startswith(">>> ")), "")
 
 
 def evaluated(source: str) -> Any:
-    """The value of an example."""
+    """Return the value of an example."""
     return eval(source, {"nt": nt, "np": np})
 
 
@@ -65,29 +63,8 @@ def _signature(name: str) -> str:
     return "\n".join([start, *(f"    {line}," for line in lines), end])
 
 
-def _described(text: str) -> Iterator[str]:
-    """The text of `help` as Markdown, without its example."""
-    section = ""
-    for line in text.splitlines():
-        if line.removesuffix(":") in SECTIONS:
-            section = line.removesuffix(":")
-            if section != "Example":
-                yield from (f"## {section}", "")
-        elif not section:
-            yield without_html(line)
-        elif line.startswith("     ") and section != "Example":
-            yield f"  {without_html(line.strip())}"
-        elif section == "Returns" and line:
-            yield without_html(line.strip())
-        elif section != "Example" and line:
-            parameter, _, words = line.strip().partition(": ")
-            yield f"- `{parameter}`: {without_html(words)}"
-        elif not line:
-            yield ""
-
-
 def _recorded(value: Any) -> dict[str, None]:
-    """Names of the ops that were recorded for a result, in order."""
+    """Return the names of the ops recorded for a result, in order."""
     tensors = value if isinstance(value, tuple) else (value,)
     graphs = [tensor.graph for tensor in tensors if isinstance(tensor, nt.Tensor)]
     names = [data["op"] for graph in graphs for _, data in graph.nodes(data=True)]
@@ -99,7 +76,7 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
 
 
 def function_page(name: str) -> str:
-    """The text of one page."""
+    """Return the text of one page."""
     entry = registry.PUBLIC[name]
     function = entry.function
     assert function is not None
@@ -113,11 +90,11 @@ def function_page(name: str) -> str:
     lines = ["---", "search:", f"  boost: {max(1, SHORT_NAME / max(len(name), 3) ** 3):.3g}", "---", ""]
     lines += [f"# {name}", "", _way_back(name), "", "```text", _signature(name), "```", ""]
     lines += [f"Also a method: {methods}.", ""] if methods else []
-    lines += [*_described(inspect.getdoc(function) or ""), ""]
+    lines += [*as_markdown(inspect.getdoc(function) or "", "## {}"), ""]
     if source:
         imports = ["import numpy as np"] if "np." in source else []
         lines += ["## Example", "", "```python", *imports, "import npu_tensor as nt", "", f"print({source})", "```", ""]
-        lines += ["prints", "", "```text", str(value), "```", ""]
+        lines += ["Output:", "", "```text", str(value), "```", ""]
     if ops:
         lines += ["## Where it can run", "", "| op | dtypes | CPU | NPU kernels |", "|---|---|---|---|"]
         for op in map(OPS.__getitem__, ops):
@@ -126,7 +103,7 @@ def function_page(name: str) -> str:
             lines.append(f"| {shown} | {dtypes} | {cpu} | {npu or 'none'} |")
         if entry.op is None:
             lines += ["", "These are the ops that the example records."]
-        lines += ["", "`nt.explain` says where a call runs and why."]
+        lines += ["", "`nt.explain` shows where a call runs and why."]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The page docs/interface.md: signature and docstring of every public name that is no op."""
+"""The page docs/interface.md: signature and docstring of every public name that is not an op."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from npu_tensor.functions.gguf import GGUF
 from npu_tensor.jit import Jitted
 from npu_tensor.observe.explanation import Explanation, Row, Total
 from npu_tensor.ops import registry
+from npu_tensor.ops.documentation import SECTIONS
 
 FUNCTIONS: Final = registry.functions()
 IN_PLACE: Final = tuple(name for name, entry in registry.PUBLIC.items() if entry.in_place)
 
-__all__ = ["interface_page", "without_html"]
+__all__ = ["as_markdown", "interface_page", "without_html"]
 
 SHOWN: Final = 6
 """Names of a section in the overview."""
@@ -31,11 +32,14 @@ SHORT_FORMS: Final = frozenset({"float", "double", "half", "bfloat16", "int", "l
 OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"dim": "ndim", "size": "shape", "element_size": "itemsize", "nelement": "numel()"}
 )
-"""Methods of Tensor, and what says the same."""
+"""Methods of Tensor, and the equivalent expressions."""
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
-    """By heading; loaded when they are asked for. Each goes by its own name, or is a pair with another one."""
+    """Return the documented items by heading. An item is documented under its own name, or in a pair with another one.
+
+    They are imported here because they load slowly.
+    """
     from npu_tensor.observe import profiling
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
@@ -84,7 +88,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
 
 
 def interface_page() -> str:
-    """The text of docs/interface.md."""
+    """Return the text of docs/interface.md."""
     lines = [
         "# Interface",
         "",
@@ -110,32 +114,32 @@ def interface_page() -> str:
 
 
 def _left_out() -> Iterator[str]:
-    """Methods of Tensor that a list is enough for."""
+    """List methods of Tensor that need no description."""
     yield "In-place forms such as `x.add_(y)` write to the tensor, and so to its views. The page of a"
     yield "[function](ops.md) names its in-place form."
     yield ""
     conversions = ", ".join(f"`{name}()`" for name in registry.methods() if name in SHORT_FORMS)
-    others = ", ".join(f"`{name}()` for `{said}`" for name, said in OTHER_NAMES.items())
+    others = ", ".join(f"`{name}()` for `{expression}`" for name, expression in OTHER_NAMES.items())
     yield f"Short forms of `to(dtype)`: {conversions}. Other names: {others}."
 
 
 def _dtypes() -> Iterator[str]:
-    """The constants of type DType."""
+    """List the constants of type DType."""
     others = {name: found for name, found in vars(nt).items() if isinstance(found, nt.DType) and name != found.name}
-    yield f"There are {', '.join(f'`nt.{dtype.name}`' for dtype in DTYPES)}, and of weights"
+    yield f"There are {', '.join(f'`nt.{dtype.name}`' for dtype in DTYPES)}, and for weights"
     yield f"{', '.join(f'`nt.{dtype.name}`' for dtype in QUANTIZED)}."
     yield f"PyTorch's other names: {', '.join(f'`nt.{name}` for `{found.name}`' for name, found in others.items())}."
-    yield "A function with a parameter `dtype` also takes their names as text and NumPy's dtypes."
+    yield "A parameter `dtype` also accepts their names as strings and NumPy's dtypes."
 
 
 _ADDITIONS: Final[Mapping[Any, Callable[[], Iterator[str]]]] = MappingProxyType(
     {nt.Tensor: _left_out, nt.DType: _dtypes}
 )
-"""What follows a docstring."""
+"""Text that follows a docstring."""
 
 
 def without_html(text: str) -> str:
-    """Text of a page in which `<` begins no HTML; in code it does not do so anyway."""
+    """Escape each `<` outside of code that would begin an HTML element."""
     return re.sub(r"(`[^`]*`)|<(?=[A-Za-z/!])", lambda found: found[1] or "&lt;", text)
 
 
@@ -143,7 +147,33 @@ def _described(item: Any) -> Iterator[str]:
     signature = _signature(item)
     if signature:
         yield from ("```text", signature, "```", "")
-    yield from without_html(inspect.getdoc(item) or "").splitlines()
+    yield from as_markdown(inspect.getdoc(item) or "", "**{}**")
+
+
+def as_markdown(text: str, heading: str) -> Iterator[str]:
+    """Convert a docstring with Google sections to Markdown. Its example is left out.
+
+    Args:
+        text: Docstring, not indented.
+        heading: Format of the heading of a section.
+    """
+    section = ""
+    for line in text.splitlines():
+        if line.removesuffix(":") in (*SECTIONS, "Attributes"):
+            section = line.removesuffix(":")
+            if section != "Example":
+                yield from (heading.format(section), "")
+        elif section == "Example":
+            continue
+        elif line.startswith(">>> "):
+            yield from ("```python", line[4:], "```")
+        elif not section or not line or line.startswith("     "):
+            yield without_html(line.strip() if section else line)
+        elif section == "Returns":
+            yield without_html(line.strip())
+        else:
+            name, _, meaning = line.strip().partition(": ")
+            yield f"- `{name}`: {without_html(meaning)}"
 
 
 def _signature(item: Any) -> str:
@@ -152,7 +182,7 @@ def _signature(item: Any) -> str:
         return ""
     try:
         text = f"{item.__name__}{inspect.signature(item)}"
-    except ValueError:  # a class that is made by C
+    except ValueError:  # a class implemented in C
         return ""
     # Annotations are text in quotes of either kind; those of named tuples have a ForwardRef around them.
     text = re.sub(r"""ForwardRef\(('[^']*'|"[^"]*")\)""", r"\1", text)
@@ -160,10 +190,10 @@ def _signature(item: Any) -> str:
 
 
 def _members(item: Any) -> Iterator[tuple[str, Any]]:
-    """Public methods and properties of a class, in their order; not those that record ops, nor the fields of data."""
+    """Iterate over public methods and properties of a class, without those that record ops and the fields of data."""
     if not isinstance(item, type) or issubclass(item, (Exception, events.Event)):
         return
-    listed = {*FUNCTIONS} - {"where"}  # whose arguments come in another order as a method's
+    listed = {*FUNCTIONS} - {"where"}  # its arguments have another order as a method
     if item is nt.Tensor:
         listed |= {*SHORT_FORMS, *OTHER_NAMES, *(f"{name}_" for name in IN_PLACE)}
     for name, member in vars(item).items():

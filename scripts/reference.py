@@ -1,4 +1,4 @@
-"""The reference pages and tables of the documentation, written from the code while the site is built."""
+"""The reference pages and tables of the documentation, generated from the code when the site is built."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ RECORDED = {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "conv
 
 
 def markdown_row(cells: Iterable[str]) -> str:
-    """A row of a table, in which `<` begins no HTML."""
+    """Return a row of a table in which `<` does not begin HTML."""
     return "| " + " | ".join(without_html(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _code(words: str) -> str:
-    """Each word of a list in the type of code."""
+    """Format each word of a list as code."""
     return ", ".join(f"`{word}`" for word in words.split(", ") if word)
 
 
 def _op_row(op: Op) -> tuple[str, ...]:
-    """The cells of an op under PAGE_HEADINGS, which need no heading to be understood."""
+    """Return the cells of an op under PAGE_HEADINGS."""
     _, ggml, dtypes, cpu, npu = op_row(op)
     name = f"`{op.name}` ({INTERNAL})" if is_internal(op) else link_to(op.name)
     runs = f"CPU: {cpu}; NPU: {npu}" if npu else cpu if op.kind == "view" else f"CPU: {cpu}"
@@ -41,18 +41,18 @@ def _op_row(op: Op) -> tuple[str, ...]:
 
 
 def ops_page() -> str:
-    """The text of docs/ops.md: one table per family of declarations."""
+    """Return the text of docs/ops.md: one table per family of declarations."""
     examples = ", ".join(f"`{function}` records `{op}`" for function, op in RECORDED.items())
     lines = [
         "# Functions and ops",
         "",
-        "An op is what a function records, and what `explain` and `lazy: ...` in the text of a tensor name. Most have "
-        f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
-        "The last table has the functions that are made of several ops. Each function has a page with its parameters, "
-        "an example and where it can run.",
+        "Functions record ops. `explain` and the text `lazy: ...` of a tensor name them. Most ops have the name of "
+        f"their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. The last "
+        "table lists the functions that are made of several ops. Each function has a page with its parameters, an "
+        "example and the devices that can run it.",
         "",
-        f"{len(OPS)} ops. An op without a GGML name has no counterpart there. What a kernel family takes depends on "
-        "dtypes and shapes as well; `explain` says why one does not.",
+        f"{len(OPS)} ops. An op without a GGML name has no counterpart there. The kernel families also depend on "
+        "dtypes and shapes; `explain` shows why one does not apply.",
     ]
     for module, declared in groupby(OPS.values(), key=attrgetter("module")):
         lines += ["", f"## {module.capitalize()}", "", _stacked(PAGE_HEADINGS, map(_op_row, declared))]
@@ -60,7 +60,7 @@ def ops_page() -> str:
         "",
         f"## {functions.COMPOSITES}",
         "",
-        "They record ops of the tables above, which fusion joins again where it can.",
+        "They record ops of the tables above, which are fused again where possible.",
         "",
         _stacked(COMPOSITE_HEADINGS, [(link_to(name), *composite_row(name)[1:]) for name in composites()]),
     ]
@@ -85,7 +85,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _stacked(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose rows are put one cell below the other where the window is narrow, see docs/stylesheets/site.css."""
+    """Return a table whose cells are stacked in narrow windows, see docs/stylesheets/site.css."""
     return f'<div class="stacked" markdown="1">\n\n{_table(headings, rows)}\n\n</div>'
 
 
@@ -97,11 +97,11 @@ TABLES: dict[str, Callable[[], str]] = {
         ("option", "values", "default", "devices", "meaning"), _device_options()
     ),
 }
-"""By the line of docs/settings.md in whose place each stands."""
+"""Tables by the line of docs/settings.md that each replaces."""
 
 
 def with_tables(text: str) -> str:
-    """A page with the tables in their places."""
+    """Replace the table lines of a page by the tables."""
     for line, table in TABLES.items():
         text = text.replace(line, table()) if line in text else text
     return text

@@ -1,9 +1,9 @@
-"""The Python array API standard (2025.12) on Tensors: what `Tensor.__array_namespace__` gives to other libraries.
+"""The Python array API standard (2025.12) on Tensors, as returned by `Tensor.__array_namespace__`.
 
-The functions are NumPy's of the same names, called on Tensors: what has a counterpart here is recorded, the rest
-computes its operands, and all give Tensors. Dtypes are promoted as the standard says, by dtype alone, and not as in the
-main namespace, whose rules are PyTorch's. There are no complex numbers, and so neither `linalg.eig` nor the transforms
-of `fft`; of unsigned integers there is uint8 alone.
+The functions are NumPy's of the same names, called on Tensors. Those with a counterpart here are recorded, the others
+compute their operands, and all return Tensors. Dtypes are promoted by dtype alone, as the standard requires, and not by
+PyTorch's rules as in the main namespace. Complex numbers are missing, and so `linalg.eig` and the transforms of `fft`;
+uint8 is the only unsigned integer type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __array_api_version__: Final = "2025.12"
 
 e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
-_OF_ONE_DTYPE: Final = (
+_PROMOTED: Final = (
     "abs acos acosh add all any argmax argmin asin asinh atan atan2 atanh bitwise_and bitwise_invert "
     "bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil concat conj copysign cos cosh count_nonzero "
     "cumulative_prod cumulative_sum diff divide empty_like equal exp expand_dims expm1 flip floor floor_divide "
@@ -38,12 +38,12 @@ _NOT_PROMOTED: Final = "astype broadcast_to repeat take take_along_axis"
 
 
 def clip(x: Tensor, /, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
-    """x limited to [min, max], in its dtype."""
+    """Limit x to [min, max], in its dtype."""
     return x.clone() if min is None and max is None else x.clamp(min, max).to(x.dtype)
 
 
 def remainder(x1: Any, x2: Any, /) -> Any:
-    """What floor_divide leaves, with the sign of x2 also where it is 0."""
+    """Return the remainder of floor_divide, with the sign of x2 also where it is 0."""
     rest = _remainder(x1, x2)
     return npu_tensor.where(rest == 0, npu_tensor.copysign(rest, x2), rest) if rest.is_floating_point() else rest
 
@@ -52,22 +52,22 @@ _remainder = of_numpy(np.remainder)
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements in order along an axis, equal ones in the order in which they were."""
+    """Sort along an axis; equal elements keep their order."""
     return npu_tensor.sort(x, axis, descending).values
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Where the elements of `sort` are."""
+    """Return the indices of the elements of `sort`."""
     return npu_tensor.argsort(x, axis, descending)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Vectors expanded to a grid, of which each is one coordinate; the first along the second dimension unless "ij"."""
+    """Expand vectors to a grid of coordinates; the first along the second dimension unless indexing is "ij"."""
     return tuple(npu_tensor.meshgrid(*arrays, indexing=indexing))
 
 
 globals().update(
-    {name: of_numpy(getattr(np, name)) for name in _OF_ONE_DTYPE.split()},
+    {name: of_numpy(getattr(np, name)) for name in _PROMOTED.split()},
     **{name: of_numpy(getattr(np, name), None) for name in _NOT_PROMOTED.split()},
     where=of_numpy(np.where, 1),
     broadcast_arrays=npu_tensor.broadcast_tensors,

@@ -1,4 +1,4 @@
-"""The standard's extension for Fourier transforms without the transforms, which need complex numbers."""
+"""The standard's extension for Fourier transforms, without the transforms, which need complex numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ fftshift, ifftshift = of_numpy(np.fft.fftshift), of_numpy(np.fft.ifftshift)
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of a transform of n samples at a distance d, negative ones last."""
+    """Return the frequencies of a transform of n samples at a distance d, negative ones last."""
     return npu_tensor.asarray(np.fft.fftfreq(n, d), dtype or default_dtype(float), device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of a transform of n real samples at a distance d."""
+    """Return the frequencies of a transform of n real samples at a distance d."""
     return npu_tensor.asarray(np.fft.rfftfreq(n, d), dtype or default_dtype(float), device)

@@ -1,4 +1,4 @@
-"""The standard's extension for linear algebra, of real numbers: what NumPy has, as Tensors."""
+"""The standard's extension for linear algebra of real numbers: NumPy's functions on Tensors."""
 
 from __future__ import annotations
 

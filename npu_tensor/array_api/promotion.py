@@ -1,4 +1,4 @@
-"""NumPy's functions as those of the standard: operands promoted by dtype alone, Tensors as results."""
+"""NumPy's functions with the standard's rules: operands promoted by dtype alone, Tensors as results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["common_dtype", "of_numpy"]
 
 
 def common_dtype(dtypes: Iterable[DType]) -> DType:
-    """What results of tensors of these dtypes have."""
+    """Return the dtype of results of tensors of these dtypes."""
     return functools.reduce(promote_pair, dtypes)
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
-    """The tensors among arguments, also inside of lists and tuples."""
+    """Return the tensors among arguments, also inside lists and tuples."""
     nested = (value if isinstance(value, (list, tuple)) else [value] for value in values)
     return [each for values in nested for each in values if isinstance(each, Tensor)]
 
@@ -31,9 +31,9 @@ def _converted(value: Any, dtype: DType) -> Any:
 
 
 def of_numpy(function: Callable[..., Any], first: int | None = 0) -> Callable[..., Any]:
-    """A function of NumPy on Tensors. Its positional arguments from number `first` on are promoted, None for none.
+    """Return a function of NumPy on Tensors. Positional arguments from number `first` on are promoted, none for None.
 
-    Unlike in PyTorch, tensors without dimensions count as much as others.
+    Unlike in PyTorch, zero-dimensional tensors count as much as others.
     """
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""The functions that are made of several ops. Importing this package enters all of them in the registry."""
+"""Functions made of several ops. Importing this package enters all of them in the registry."""
 
 from npu_tensor.functions import (
     arithmetic,

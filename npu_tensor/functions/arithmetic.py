@@ -37,7 +37,7 @@ __all__ = ["result_type"]
 
 
 def result_type(*operands: Operand | np.generic) -> DType:
-    """The dtype that these operands promote to."""
+    """Return the dtype that these operands promote to."""
     tensors = [value for value in operands if isinstance(value, (Tensor, np.ndarray))]
     plain = (value.item() if isinstance(value, np.generic) else value for value in operands)
     numbers = [type(value) for value in plain if isinstance(value, (bool, int, float))]
@@ -46,13 +46,18 @@ def result_type(*operands: Operand | np.generic) -> DType:
 
 # --- powers
 
-# Exponents with a cheaper exact form. PyTorch takes the same ways, so that (-inf) ** 0.5 is NaN in both.
+# Exponents with a cheaper exact form. PyTorch uses the same forms, so (-inf) ** 0.5 is NaN in both.
 _EXPONENTS = {2: ops.square, 3: ops.cube, 0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}
 
 
 @composite("pow", in_place=True)
 def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
-    """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
+    """Raise input to the power of exponent. Two integers give an integer.
+
+    Raises:
+        ArgumentError: Integers with a negative exponent given as a number.
+        DTypeError: Both operands are bool.
+    """
     base: Operand = input.item() if isinstance(input, np.generic) else input
     exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
     dtype = result_type(base, exponent)
@@ -61,7 +66,7 @@ def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor
     short = _EXPONENTS.get(exponent) if isinstance(exponent, (int, float)) else None
     if dtype.is_integer:
         if isinstance(exponent, int) and exponent < 0:
-            raise ArgumentError(f"integers cannot be taken to the negative power {exponent}")
+            raise ArgumentError(f"integers cannot be raised to the negative power {exponent}")
         if short is None or not isinstance(base, Tensor):
             return ops.pow_integer(base, exponent)
     if short is None or not isinstance(base, Tensor):
@@ -70,7 +75,7 @@ def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor
 
 
 def _pow(self: Tensor, exponent: Any) -> Any:
-    """As pow: input to the power of exponent."""
+    """Raise input to the power of exponent, as `pow`."""
     return power(self, exponent) if isinstance(exponent, ACCEPTED) else refused(exponent)
 
 
@@ -83,13 +88,22 @@ registry.publish_operator("pow", _pow, _rpow)
 
 @composite(in_place=True)
 def true_divide(input: Operand, other: Operand) -> Tensor:
-    """input / other; integers give float32."""
+    """Return input / other; integers give float32."""
     return ops.div_op(input, other)
 
 
 @composite(aliases=("divide",), in_place=True)
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    """Return input / other.
+
+    Args:
+        input: Dividend.
+        other: Divisor; the shapes broadcast.
+        rounding_mode: None (true division), "floor" or "trunc"; the last two keep integers.
+
+    Raises:
+        ArgumentError: `rounding_mode` has another value.
+    """
     if rounding_mode is None:
         return ops.div_op(input, other)
     if rounding_mode == "floor":
@@ -97,7 +111,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     if rounding_mode != "trunc":
         raise ArgumentError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
     dtype = result_type(input, other)
-    if dtype.is_floating_point:  # The quotient is not rounded to 16 bits before its fraction goes.
+    if dtype.is_floating_point:  # The fraction is dropped before the quotient is rounded to 16 bits.
         register = as_dtype(dtype.register)
         input, other = (each.to(register) if isinstance(each, Tensor) else each for each in (input, other))
         quotient = ops.div_op(input, other).trunc()
@@ -107,13 +121,23 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
 
 @composite()
 def rsub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
-    """other - alpha * input."""
+    """Return other - alpha * input."""
     return ops.sub(other, input, alpha=alpha)
 
 
 @composite()
 def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
-    """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
+    """Subtract from each element along dim the one before it. Of bool, return True where they differ.
+
+    Args:
+        input: Tensor of any shape.
+        n: Number of times this is repeated.
+        dim: Dimension; negative values count from the last one.
+
+    Raises:
+        ArgumentError: `n` is negative.
+        ShapeError: `input` has no dimensions.
+    """
     if n < 0:
         raise ArgumentError(f"n must not be negative: {n}")
     if not input.ndim:
@@ -128,7 +152,10 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
 
 @composite(in_place=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
+    """Return input + value * tensor1 * tensor2.
+
+    The computation uses the promoted dtype of all three, and float32 for 16-bit floats.
+    """
     dtype = result_type(input, tensor1, tensor2)
     register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
     factor = tensor1.to(register) if value == 1 else tensor1.to(register) * value
@@ -137,13 +164,16 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 @composite(in_place=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+    """Return input + value * tensor1 / tensor2.
 
-    DTypeError if neither tensor1 nor tensor2 are floats.
+    The computation uses the promoted dtype of all three, and float32 for 16-bit floats.
+
+    Raises:
+        DTypeError: Neither `tensor1` nor `tensor2` is floating point.
     """
     if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
         names = f"{tensor1.dtype.name} and {tensor2.dtype.name}"
-        raise DTypeError(f"divides floats, not {names}; convert with .to(npu_tensor.float32)")
+        raise DTypeError(f"needs floats, not {names}; convert with .to(npu_tensor.float32)")
     dtype = result_type(input, tensor1, tensor2)
     register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
     divided = tensor1.to(register) if value == 1 else tensor1.to(register) * value
@@ -152,7 +182,15 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 @composite(aliases=("clip",), in_place=True, ggml="CLAMP")
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max.
+    """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
+
+    Args:
+        input: Tensor of any shape.
+        min: Lower limit, a number or a tensor; None for no limit.
+        max: Upper limit, a number or a tensor; None for no limit.
+
+    Raises:
+        ArgumentError: Both limits are None, or an integer dtype cannot hold one.
 
     >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)
     """
@@ -173,7 +211,7 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 @composite(in_place=True)
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """The larger of input and min.
+    """Return the larger of input and min.
 
     >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)
     """
@@ -182,7 +220,7 @@ def clamp_min(input: Tensor, min: Operand) -> Tensor:
 
 @composite(in_place=True)
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """The smaller of input and max.
+    """Return the smaller of input and max.
 
     >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)
     """
@@ -191,7 +229,7 @@ def clamp_max(input: Tensor, max: Operand) -> Tensor:
 
 @composite("round", in_place=True)
 def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """The nearest multiple of 10 ** -decimals, halves to even."""
+    """Round to the nearest multiple of 10 ** -decimals, halves to even."""
     if decimals == 0:
         return ops.round_op(input)
     factor = 10.0 ** abs(decimals)
@@ -200,23 +238,34 @@ def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
     return (moved / factor if decimals > 0 else moved * factor).to(input.dtype)
 
 
+@composite("__round__", function=False)
 def _round_operator(self: Tensor, digits: int | None = None) -> Tensor:
     return rounded(self, decimals=digits or 0)
 
 
-def _positive_operator(self: Tensor) -> Tensor:
-    if self.dtype is bool_:
+@composite("__pos__", function=False)
+@composite()
+def positive(input: Tensor) -> Tensor:
+    """Return input itself.
+
+    Raises:
+        DTypeError: `input` is bool.
+    """
+    if input.dtype is bool_:
         raise DTypeError("+ is not defined for bool; convert with .to(...)")
-    return self
-
-
-composite("__round__", function=False)(_round_operator)
-composite("__pos__", function=False)(_positive_operator)
+    return input
 
 
 @composite(in_place=True)
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+    """Replace NaN and infinities.
+
+    Args:
+        input: Tensor of any shape.
+        nan: Replacement of NaN.
+        posinf: Replacement of infinity; None for the largest number of the dtype.
+        neginf: Replacement of minus infinity; None for the lowest number of the dtype.
+    """
     if not input.is_floating_point():
         return input.clone()
     largest = float(ml_dtypes.finfo(input.dtype.numpy).max)  # type: ignore[no-untyped-call]
@@ -227,7 +276,15 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 @composite()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
+    """Return True where |input - other| <= atol + rtol * |other|. Integers and bool are compared in float32.
+
+    Args:
+        input: Tensor of any shape.
+        other: Second operand; the shapes broadcast.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: True to treat two NaN as close.
+    """
     input, other = (each if each.is_floating_point() else each.to(default_dtype(float)) for each in (input, other))
     near = (input - other).abs() <= other.abs() * rtol + atol
     close = (input == other) | (near & other.isfinite())
@@ -236,31 +293,25 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 
 @composite()
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close. Reads the value."""
+    """Return True if all elements are close, as defined by `isclose`. Reads the value."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
 @composite()
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether shape and all elements are equal. Reads the value."""
+    """Return True if shape and all elements are equal. Reads the value."""
     return input.shape == other.shape and bool((input == other).all())
 
 
 @composite()
-def positive(input: Tensor) -> Tensor:
-    """input itself. DTypeError for bool."""
-    return _positive_operator(input)
-
-
-@composite()
 def float_power(input: Operand, exponent: Operand) -> Tensor:
-    """input to the power of exponent, in float64."""
+    """Raise input to the power of exponent, in float64."""
     base, power_of = (each.to(float64) if isinstance(each, Tensor) else each for each in (input, exponent))
     return power(base, power_of).to(float64)
 
 
 class MantissaExponent(NamedTuple):
-    """input = mantissa * 2^exponent."""
+    """Factors of input = mantissa * 2^exponent."""
 
     mantissa: Tensor
     exponent: Tensor
@@ -268,13 +319,17 @@ class MantissaExponent(NamedTuple):
 
 @composite()
 def frexp(input: Tensor) -> MantissaExponent:
-    """Fractions from 0.5 to below 1 in magnitude, or 0, and int32 powers of 2 that give input."""
+    """Split floats into a mantissa and an int32 power of two.
+
+    Returns:
+        `mantissa`, 0 or with a magnitude in [0.5, 1), and `exponent`, both of the shape of `input`.
+    """
     return MantissaExponent(ops.frexp_part(input, 0), ops.frexp_part(input, 1, "int32"))
 
 
 @composite(in_place=True)
 def mvlgamma(input: Tensor, p: int) -> Tensor:
-    """Logarithm of the gamma function of p dimensions.
+    """Return the logarithm of the multivariate gamma function of p dimensions.
 
     >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)
     """
@@ -284,7 +339,10 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 @composite()
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element is not zero. ShapeError for several. Reads the value.
+    """Return True if the only element is not zero. Reads the value.
+
+    Raises:
+        ShapeError: `input` has several elements.
 
     >>> nt.is_nonzero(nt.tensor([2]))
     """
@@ -296,13 +354,16 @@ def is_nonzero(input: Tensor) -> bool:
 
 @composite("result_type", method=False)
 def result_type_of(tensor1: Operand, tensor2: Operand) -> DType:
-    """The dtype of a result of these two operands: those without dimensions count less, and Python numbers least."""
+    """Return the dtype that two operands promote to.
+
+    Operands without dimensions count less than others, and Python numbers least.
+    """
     return result_type(tensor1, tensor2)
 
 
 @composite(method=False)
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype of a result of tensors of these two dtypes.
+    """Return the dtype that tensors of these two dtypes promote to.
 
     >>> nt.promote_types(nt.int32, nt.float16)
     """
@@ -311,7 +372,9 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 @composite(method=False)
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether an in-place op may store elements of one dtype in another: bool in integers, and these in floats.
+    """Return True if an in-place op may store elements of one dtype in another.
+
+    Bool may be stored in integers, and both in floats.
 
     >>> nt.can_cast(nt.int32, nt.float32)
     """
@@ -330,10 +393,14 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
 ) -> Tensor:
-    """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
+    """Convert to another dtype.
 
-    Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
-    `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device.
+    The arguments are (dtype), (device, dtype), or another tensor for its dtype. The tensor itself is returned if
+    nothing changes. A device, "cpu" or one in use, is accepted and changes nothing: `set_default_device` chooses the
+    devices that run ops.
+
+    Raises:
+        DeviceError: The device is unknown or not in use.
     """
     for argument in args:
         if isinstance(argument, Tensor):
@@ -388,11 +455,11 @@ for _name, _dtype in _CASTS.items():
 
 @composite(function=False)
 def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """As the dtype of other."""
+    """Convert to the dtype of other."""
     return to(input, other.dtype)
 
 
 @composite(ggml="DUP, CONT")
 def clone(input: Tensor) -> Tensor:
-    """A tensor of its own with the same value. As values never change, nothing is copied."""
+    """Return a new tensor with the same value. Values never change, so nothing is copied."""
     return input.reshape(input.shape)

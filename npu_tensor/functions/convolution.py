@@ -1,7 +1,7 @@
-"""Convolution of tensors (batch, channels, *places); the batch may be left out.
+"""Convolution of tensors (batch, channels, *places); the batch may be omitted.
 
-The places are the last one, two or three dimensions. What an element of a kernel meets at all its positions is one
-strided slice of the input, and a convolution is a matrix product with these.
+The places are the last one, two or three dimensions. The elements that one element of a kernel is multiplied with are
+a strided slice of the input, and a convolution is a matrix product with these slices.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Sizes = int | Sequence[int]
 
 
 def each_place(name: str, value: Sizes, places: int, least: int = 1) -> tuple[int, ...]:
-    """One number for each place dimension. ArgumentError for another number of them, or for one below `least`."""
+    """Return one number per place dimension. Raise ArgumentError for a wrong count or a number below `least`."""
     numbers = integer_extents(value if isinstance(value, (tuple, list)) else (value,))
     if len(numbers) not in (1, places) or min(numbers) < least:
         raise ArgumentError(f"{name} must be one integer or {places}, of {least} or more, not {value!r}")
@@ -50,10 +50,14 @@ _EXTENTS: Final = ("width", "height, width", "depth, height, width")
 
 
 def for_places(name: str, *ggml: str) -> Callable[[Callable[[int], Callable[..., Any]]], None]:
-    """Make public what the decorated function makes for 1, 2 and 3 place dimensions, as <name>1d, <name>2d, <name>3d.
+    """Publish the functions that the decorated one makes for 1, 2 and 3 place dimensions: <name>1d, <name>2d, <name>3d.
 
-    ggml: GGML's names for the first ones. Texts may hold {name}; {extents}, such as "height, width"; and for examples
-    {x}, a tensor of one channel with 3 elements in each dimension, and {kernel}, a weight with 2.
+    Docstrings may hold {name}; {extents}, such as "height, width"; and for examples {x}, a tensor of one channel with
+    3 elements in each dimension, and {kernel}, a weight with 2.
+
+    Args:
+        name: Common part of the names.
+        *ggml: GGML's names, in the same order; missing ones have no counterpart.
     """
 
     def decorate(make: Callable[[int], Callable[..., Any]]) -> None:
@@ -67,18 +71,18 @@ def for_places(name: str, *ggml: str) -> Callable[[Callable[[int], Callable[...,
 
 
 def require_places(input: Tensor, places: int) -> None:
-    """ShapeError for another number of place dimensions."""
+    """Raise ShapeError unless input has `places` dimensions after the channels."""
     if input.ndim not in (places + 1, places + 2):
         raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
 
 
-# A depthwise convolution with a kernel up to this many elements is a sum of slices, one for each; a product would leave
-# most of its tiles empty.
+# Largest kernel of a depthwise convolution that is computed as a sum of slices, one per element. A matrix product would
+# leave most of its tiles empty.
 MOST_TERMS: Final = 49
 
 
 class Framed(NamedTuple):
-    """The input with what is around it, as far as a kernel gets, and how many positions that has in each dimension."""
+    """Padded input of a kernel, and the number of positions of the kernel in each dimension."""
 
     tensor: Tensor
     counts: tuple[int, ...]
@@ -93,7 +97,7 @@ def in_frame(
     fill: float = 0,
     ceil_mode: bool = False,
 ) -> Framed:
-    """The input with `fill` around it, for a kernel; see `_count` for ceil_mode."""
+    """Pad the input with `fill` for a kernel; see `_count` for ceil_mode."""
     places = len(kernel)
     extents = input.shape[-places:]
     spans = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
@@ -111,7 +115,7 @@ def _padded(input: Tensor, widths: Sequence[int], fill: float = 0) -> Tensor:
 
 
 def windows_of(framed: Framed, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """What each element of a kernel meets at each of its positions: a view (*lead, *kernel, *counts)."""
+    """Return a view (*lead, *kernel, *counts) of the elements at each place of a kernel, for all its positions."""
     view = framed.tensor
     places = len(kernel)
     lead = view.ndim - places
@@ -122,11 +126,12 @@ def windows_of(framed: Framed, kernel: Sequence[int], stride: Sequence[int], dil
 
 
 def bounds_of(start: int, count: int, step: int) -> tuple[int, int, int]:
+    """Return slice bounds of `count` elements, `step` apart."""
     return start, start + (count - 1) * step + 1, step
 
 
 def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
-    """Positions of a window along a dimension. ceil_mode: also the one that begins inside and ends beyond."""
+    """Return the number of positions of a window. ceil_mode includes one that begins inside and ends beyond."""
     rest = extent + sum(padding) - span
     if not ceil_mode:
         return rest // stride + 1
@@ -154,7 +159,7 @@ def _convolved(
     if groups < 1 or outputs % groups:
         raise ShapeError(f"groups must divide the {outputs} outputs of the weight, not be {groups}")
     if channels != per_group * groups:
-        raise ShapeError(f"input has {channels} channels, but weight takes {per_group * groups}, with groups={groups}")
+        raise ShapeError(f"input has {channels} channels, but weight needs {per_group * groups}, with groups={groups}")
     if bias is not None and bias.shape != (outputs,):
         raise ShapeError(f"bias must have the shape [{outputs}], one element per output, not {list(bias.shape)}")
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
@@ -177,10 +182,7 @@ def _convolved(
 
 
 def _by_channel(columns: Tensor, weight: Tensor) -> Tensor:
-    """A depthwise convolution: each channel with weights of its own (channels, 1, *kernel).
-
-    columns: as `_windows` returns them, (batch, channels, 1, *kernel, *counts).
-    """
+    """Convolve each channel of columns (batch, channels, 1, *kernel, *counts) with its weights."""
     every = slice(None), slice(None), slice(None)
     shape = weight.shape[:2] + (1,) * (weight.ndim - 2)
     places = np.ndindex(*weight.shape[2:])
@@ -191,7 +193,7 @@ def _by_channel(columns: Tensor, weight: Tensor) -> Tensor:
 def _around(
     padding: Sizes | str, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Elements before and after each place dimension. "same" keeps the extents, "valid" adds nothing."""
+    """Return padding before and after each place dimension. "same" keeps the extents, "valid" adds nothing."""
     if padding == "valid":
         padding = 0
     if not isinstance(padding, str):
@@ -213,10 +215,16 @@ def _convolution(places: int) -> Callable[..., Tensor]:
         dilation: Sizes = 1,
         groups: int = 1,
     ) -> Tensor:
-        """Convolution of (batch, channels, {extents}), plus bias (outputs,).
+        """Convolve (batch, channels, {extents}) with a kernel, which is not flipped, as in PyTorch.
 
-        weight: (outputs, channels / groups, {extents}); it is not flipped, as in PyTorch. padding: zeros at both ends
-        of each dimension, "same" or "valid".
+        Args:
+            input: Floats (batch, channels, {extents}).
+            weight: Kernel (outputs, channels / groups, {extents}).
+            bias: Offset (outputs); None for 0.
+            stride: Steps between positions, one number or one per place.
+            padding: Zeros at both ends of each dimension, "same" or "valid".
+            dilation: Steps between elements of the kernel, one number or one per place.
+            groups: Number of groups of inputs and outputs; each output sees its group.
 
         >>> nt.{name}({x}, {kernel})
         """
@@ -236,7 +244,7 @@ def _transposed(
     dilation: Sizes,
     places: int,
 ) -> Tensor:
-    """One convolution for each position between two steps, whose kernel is every stride-th element, interleaved."""
+    """Compute one convolution for each position between two steps and interleave the results."""
     if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
         raise ShapeError(f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places")
     *lead, channels = input.shape[:-places]
@@ -247,7 +255,7 @@ def _transposed(
     cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
     if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
         raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    # The convolution itself dilates where the stride is 1. Zeros between the elements would make NaN of infinities.
+    # With a stride of 1, the convolution itself dilates. Inserted zeros would turn infinities into NaN.
     gaps = [gap if step == 1 else 1 for gap, step in zip(dilations, steps, strict=True)]
     front, terms, reaches = list(weight.shape[:2]), [], []
     widths: list[int] = []
@@ -282,7 +290,7 @@ def _transposed(
 
 
 def _dilated(weight: Tensor, dilations: Sequence[int]) -> Tensor:
-    """A kernel (.., *places) with dilation - 1 zeros between its elements."""
+    """Insert dilation - 1 zeros between the elements of a kernel (.., *places)."""
     for dim, gap in enumerate(dilations, 2):
         if gap > 1:
             after = (0, 0) * (weight.ndim - dim - 1)
@@ -303,9 +311,17 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
         groups: int = 1,
         dilation: Sizes = 1,
     ) -> Tensor:
-        """The transpose of a convolution, its gradient, with weight (channels, outputs / groups, {extents}).
+        """Compute the transpose of a convolution, which is its gradient.
 
-        padding: elements less at both ends of each dimension; output_padding: elements more at the ends.
+        Args:
+            input: Floats (batch, channels, {extents}).
+            weight: Kernel (channels, outputs / groups, {extents}).
+            bias: Offset (outputs); None for 0.
+            stride: Steps between positions, one number or one per place.
+            padding: Elements removed at both ends of each dimension.
+            output_padding: Elements added at the end of each dimension.
+            groups: Number of groups of inputs and outputs; each output sees its group.
+            dilation: Steps between elements of the kernel, one number or one per place.
 
         >>> nt.{name}({kernel}, {kernel})
         """
@@ -316,7 +332,17 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
 
 @composite(method=False, ggml="IM2COL")
 def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
-    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions).
+    """Gather the elements under a kernel at each of its positions.
+
+    Args:
+        input: Tensor (batch, channels, height, width).
+        kernel_size: Extents of the window, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        padding: Elements added at both ends, one number or one per place.
+        stride: Steps between positions, one number or one per place.
+
+    Returns:
+        Tensor (batch, channels * elements of the kernel, positions).
 
     >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)
     """
@@ -328,7 +354,7 @@ def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Size
 
 
 def columns_of(input: Tensor, kernel: Sequence[int], stride: Sizes, padding: Sizes, dilation: Sizes) -> Tensor:
-    """What each element of a kernel meets at each of its positions: (*lead, *kernel, *positions)."""
+    """Return the elements at each place of a kernel for all its positions: (*lead, *kernel, *positions)."""
     places = len(kernel)
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
     framed = in_frame(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
@@ -339,7 +365,18 @@ def columns_of(input: Tensor, kernel: Sequence[int], stride: Sizes, padding: Siz
 def fold(
     input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
 ) -> Tensor:
-    """The transpose of `unfold`: columns (batch, channels * elements of a kernel, positions) added where they were.
+    """Add columns where `unfold` took them from: the transpose of `unfold`.
+
+    Args:
+        input: Tensor (batch, channels * elements of a kernel, positions).
+        output_size: Height and width of the result.
+        kernel_size: Extents of the window, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+        padding: Elements added at both ends, one number or one per place.
+        stride: Steps between positions, one number or one per place.
+
+    Returns:
+        Tensor (batch, channels, height, width).
 
     >>> nt.fold(nt.ones(1, 4, 4), 3, 2)
     """

@@ -30,9 +30,9 @@ DTypeLike = Any
 
 
 def check_device(device: Any, problem: str = "is not a device") -> None:
-    """DeviceError unless `device` is None, the CPU or a device in use, as `Tensor.device` gives it. It chooses nothing.
+    """Raise DeviceError unless `device` is None, the CPU or a device in use.
 
-    problem: what the message says of it.
+    The device is in the form of `Tensor.device`. It chooses nothing. `problem` begins the message.
     """
     if device is not None and str(device) not in ("cpu", "cpu:0") and not in_use(str(device)):
         raise DeviceError(
@@ -42,7 +42,7 @@ def check_device(device: Any, problem: str = "is not a device") -> None:
 
 
 def extents(size: tuple[Any, ...]) -> tuple[int, ...]:
-    """The shape meant by f(2, 3) or f((2, 3))."""
+    """Return the shape meant by f(2, 3) or f((2, 3))."""
     shape = integer_extents(unpacked(size))
     if any(extent < 0 for extent in shape):
         raise ShapeError(f"shape {list(shape)} has a negative extent")
@@ -56,7 +56,7 @@ def _first_number(data: Any) -> Any:
 
 
 def _elements(data: Any) -> Iterator[Any]:
-    """What stands in nested lists."""
+    """Iterate over the leaves of nested lists."""
     if isinstance(data, (list, tuple)):
         for part in data:
             yield from _elements(part)
@@ -65,14 +65,14 @@ def _elements(data: Any) -> Iterator[Any]:
 
 
 def _as_arrays(data: Any) -> Any:
-    """Nested lists with NumPy's arrays in the place of other libraries'."""
+    """Replace other libraries' arrays in nested lists by NumPy's."""
     if isinstance(data, (list, tuple)):
         return [_as_arrays(part) for part in data]
     return as_array(data) if hasattr(data, "__dlpack__") and not isinstance(data, (np.ndarray, Tensor)) else data
 
 
 def _types(data: Any) -> set[type]:
-    """The types of what stands in nested lists."""
+    """Return the types of the leaves of nested lists."""
     if not isinstance(data, (list, tuple)):
         return {type(data)}
     types = set(map(type, data))
@@ -80,7 +80,7 @@ def _types(data: Any) -> set[type]:
 
 
 def _dtype_of(element: Any) -> DType:
-    """The dtype of an element of a list: its own, or the default one of a Python number."""
+    """Return the dtype of a list element: its own, or the default dtype of a Python number."""
     if isinstance(element, (Tensor, np.ndarray, np.generic)):
         return as_dtype(element.dtype)
     if hasattr(element, "__dlpack__"):
@@ -89,13 +89,13 @@ def _dtype_of(element: Any) -> DType:
 
 
 def _culprit(data: Any) -> Any:
-    """The first element that is no number, or the first of all."""
+    """Return the first element that is not a number, or else the first of all."""
     strange = (each for each in _elements(data) if not isinstance(each, (numbers.Real, np.bool_, Tensor)))
     return next(strange, _first_number(data))
 
 
 def _is_too_long(data: Any, made: np.dtype[Any]) -> bool:
-    """Whether NumPy made something else than int64 of Python integers because one of them does not fit."""
+    """True if NumPy did not choose int64 for Python integers because one of them does not fit."""
     return made.kind in "uOf" and type(_first_number(data)) is int and _all_integers(data)
 
 
@@ -105,12 +105,21 @@ def _all_integers(data: Any) -> bool:
 
 @composite(method=False, creates=True)
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
+    """Create a tensor by copying data.
 
-    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. A list of
-    several kinds gets the promoted dtype. Gradients that a library notes for its array stay behind.
-    Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
-    an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`.
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. A list with
+    elements of several types gets the promoted dtype. Gradients that another library records for its array are dropped.
+
+    Args:
+        data: Number, nested lists of numbers, array of NumPy, PyTorch or JAX, or another tensor.
+        dtype: Dtype of the result; None to derive it from the data.
+        device: URI of a device in use; it does not choose where ops run.
+
+    Raises:
+        ShapeError: Nested lists are ragged.
+        DTypeError: An element is not a number.
+        ArgumentError: An integer dtype cannot hold a Python number. Floats of arrays that are out of range give the
+            nearest limit instead, as in `Tensor.to`.
     """
     check_device(device)
     if isinstance(data, Tensor):
@@ -120,12 +129,12 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     if isinstance(data, np.generic) or hasattr(data, "__array__"):
         array = np.asarray(data)
         if dtype is not None and as_dtype(dtype).is_integer and array.dtype.newbyteorder("=") in _FLOATS:
-            return from_array(array).to(dtype)  # one place says what becomes of NaN and of large numbers
+            return from_array(array).to(dtype)  # the conversion op defines the results for NaN and large numbers
         return from_array(array, dtype)
     try:
         try:
             array = np.asarray(data)
-        except (RuntimeError, TypeError):  # of PyTorch, for gradients and bfloat16
+        except (RuntimeError, TypeError):  # raised by PyTorch for gradients and bfloat16
             array = np.asarray(_as_arrays(data))
     except ValueError as error:
         raise ShapeError(f"nested lists must be rectangular: {error}") from None
@@ -140,14 +149,14 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     elif dtype is None and array.dtype == np.float64:
         dtype = default_dtype(float)
     if dtype is not None and as_dtype(dtype).is_integer and array.size:
-        for extreme in (array.min(), array.max()):  # either is NaN if one element is
+        for extreme in (array.min(), array.max()):  # both are NaN if one element is
             fitting(extreme, as_dtype(dtype))
     return from_array(array, dtype)
 
 
 @composite(method=False, creates=True)
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """As `tensor`, but a Tensor of the dtype is returned as it is."""
+    """Create a tensor as `tensor` does, but return a Tensor that already has the dtype unchanged."""
     if isinstance(data, Tensor):
         check_device(device)
         return data if dtype is None else data.to(dtype)
@@ -156,7 +165,17 @@ def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
 
 @composite(method=False, creates=True)
 def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """As `as_tensor`; copy=True never returns the tensor itself, copy=False refuses data that has to be copied."""
+    """Create a tensor as `as_tensor` does, with control over copies.
+
+    Args:
+        data: Numbers, nested sequences, an array or a tensor.
+        dtype: Dtype of the result; None to derive it from the data.
+        device: URI of a device in use; it does not choose where ops run.
+        copy: True never returns `data` itself. False refuses data that has to be copied.
+
+    Raises:
+        ArgumentError: `copy` is False and a copy is needed.
+    """
     if copy is False and not isinstance(data, Tensor):
         raise ArgumentError("data other than a tensor is copied; see from_numpy, which can share memory")
     result = as_tensor(data, dtype, device)
@@ -167,7 +186,7 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool |
 
 @composite(method=False, creates=True)
 def scalar_tensor(s: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """A number as a tensor without dimensions, of the default float dtype unless `dtype` says otherwise.
+    """Create a tensor without dimensions from a number, of the default float dtype unless `dtype` is given.
 
     >>> nt.scalar_tensor(2.5)
     """
@@ -176,9 +195,14 @@ def scalar_tensor(s: float, dtype: DTypeLike = None, device: Any = None) -> Tens
 
 @composite(method=False)
 def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
-    """A tensor with the array's value and dtype.
+    """Create a tensor with the array's value and dtype.
 
-    copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+    Args:
+        array: NumPy array.
+        copy: False shares the memory of a row-major array and marks the array read-only, because values never change.
+
+    Raises:
+        TypeError: `array` is not a NumPy array.
 
     >>> nt.from_numpy(np.arange(3.0))
     """
@@ -192,14 +216,17 @@ def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
 
 @composite(method=False)
 def from_dlpack(external: Any) -> Tensor:
-    """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
+    """Copy an array that supports DLPack, such as a PyTorch tensor or a JAX array, to a tensor of the same dtype.
 
-    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+    Raises:
+        BufferError: The memory is not accessible to the CPU.
+        DTypeError: The dtype has no equivalent.
+        TypeError: `external` has no `__dlpack__`.
 
     >>> nt.from_dlpack(np.arange(3.0))
     """
     if not hasattr(external, "__dlpack__"):
-        raise TypeError(f"from_dlpack takes an array that has __dlpack__, not {type(external).__name__}")
+        raise TypeError(f"from_dlpack needs an array that has __dlpack__, not {type(external).__name__}")
     return from_array(as_array(external))
 
 
@@ -210,27 +237,29 @@ def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any)
 
 @composite(method=False, creates=True)
 def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Zeros of the given shape; float32 unless `dtype` says otherwise."""
+    """Create zeros of the given shape, float32 unless `dtype` is given."""
     return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
 def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Ones of the given shape; float32 unless `dtype` says otherwise."""
+    """Create ones of the given shape, float32 unless `dtype` is given."""
     return _filled(extents(size), 1, dtype or default_dtype(float), device)
 
 
 @composite(method=False, creates=True)
 def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Zeros: values are immutable, so memory without a value would have no use."""
+    """Create zeros. Values are immutable, so uninitialized memory would have no use."""
     return _filled(extents(size), 0, dtype or default_dtype(float), device)
 
 
 @composite(method=False, ggml="FILL", creates=True)
 def full(size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
+    """Create a tensor with `fill_value` everywhere. Its type determines the dtype unless `dtype` is given.
 
-    Raises ArgumentError if an integer dtype cannot hold it.
+    Raises:
+        ArgumentError: An integer dtype cannot hold `fill_value`.
+        TypeError: `fill_value` is not a number.
     """
     shape = extents((size,))
     if isinstance(fill_value, Tensor):
@@ -245,32 +274,32 @@ def full(size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any 
 
 @composite(method=False, creates=True)
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Zeros of the input's shape and dtype."""
+    """Create zeros of the input's shape and dtype."""
     return _filled(input.shape, 0, dtype or input.dtype, device)
 
 
 @composite(method=False, creates=True)
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Ones of the input's shape and dtype."""
+    """Create ones of the input's shape and dtype."""
     return _filled(input.shape, 1, dtype or input.dtype, device)
 
 
 @composite(method=False, creates=True)
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Zeros of the input's shape and dtype, as `empty`."""
+    """Create zeros of the input's shape and dtype, like `empty`."""
     return _filled(input.shape, 0, dtype or input.dtype, device)
 
 
 @composite(method=False, creates=True)
 def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`fill_value` in the input's shape and dtype."""
+    """Create a tensor with `fill_value` everywhere, in the input's shape and dtype."""
     return full(input.shape, fill_value, dtype or input.dtype, device)
 
 
 def _number_dtype(dtype: DTypeLike) -> DType:
     resolved = as_dtype(dtype)
     if resolved is bool_:
-        raise DTypeError("gives numbers, not bool")
+        raise DTypeError("the result cannot be bool")
     return resolved
 
 
@@ -278,9 +307,21 @@ def _number_dtype(dtype: DTypeLike) -> DType:
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
-    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
+    """Create start, start + step, ... below end, beginning at 0 if only one number is given.
 
-    As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too.
+    The dtype is int64 if all three are integers, else float32. As in PyTorch, an integer dtype drops the fractions of
+    start and step, and int64 also that of end.
+
+    Args:
+        start: First element.
+        end: Upper bound, not included.
+        step: Difference of neighbours.
+        dtype: Dtype of the result; None to derive it from the numbers.
+        device: URI of a device in use; it does not choose where ops run.
+
+    Raises:
+        ArgumentError: A number is not finite, or `step` does not lead from `start` to `end`.
+        DTypeError: `dtype` is bool.
     """
     check_device(device)
     if end is None:
@@ -288,7 +329,7 @@ def arange(
     start, end, step = (x.item() if isinstance(x, (Tensor, np.generic)) else x for x in (start, end, step))
     for number in (start, end, step):
         if not isinstance(number, (int, float)):
-            raise TypeError(f"arange takes numbers, not {type(number).__name__}")
+            raise TypeError(f"arange needs numbers, not {type(number).__name__}")
         if not math.isfinite(number):
             raise ArgumentError(f"start, end and step must be finite, not {number}")
     if dtype is None:
@@ -299,7 +340,7 @@ def arange(
     if not step or (end - start) * step < 0:
         raise ArgumentError(f"step {step} does not lead from {start} to {end}")
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
-        length = -((start - end) // step)  # len() of a range ends at 2**63
+        length = -((start - end) // step)  # len() of a range is limited to 2**63
     elif math.isfinite(steps := (end - start) / step):
         length = math.ceil(steps)
     else:
@@ -311,7 +352,7 @@ def arange(
 
 @composite(method=False, creates=True)
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included.
+    """Create `steps` evenly spaced numbers from start to end, both included.
 
     >>> nt.linspace(0.0, 1.0, 5)
     """
@@ -323,7 +364,7 @@ def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, devi
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
-    """`steps` numbers from base ** start to base ** end, whose logarithms are evenly spaced.
+    """Create `steps` numbers from base ** start to base ** end whose logarithms are evenly spaced.
 
     >>> nt.logspace(0.0, 2.0, 3)
     """
@@ -333,7 +374,10 @@ def logspace(
 
 @composite("range", method=False, creates=True)
 def range_with_end(start: float, end: float, step: float = 1, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """start, start + step, ... up to and including end, of the default float dtype unless `dtype` says otherwise.
+    """Create start, start + step, ... up to and including end, of the default float dtype unless `dtype` is given.
+
+    Raises:
+        ArgumentError: `step` does not lead from `start` to `end`.
 
     >>> nt.range(0, 3)
     """
@@ -345,7 +389,7 @@ def range_with_end(start: float, end: float, step: float = 1, dtype: DTypeLike =
 
 @composite(method=False, creates=True)
 def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """n rows and m (default n) columns with ones on the diagonal."""
+    """Create a matrix of n rows and m (default n) columns with ones on the diagonal."""
     check_device(device)
     return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or default_dtype(float)))
 
@@ -355,51 +399,51 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = Non
 
 @composite(method=False)
 def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Rows and columns, (2, n) of int64, of the elements on and below a diagonal."""
+    """Return rows and columns, int64 of shape (2, n), of the elements on and below a diagonal."""
     rows, columns = extents((row, col))
     return from_array(np.stack(np.tril_indices(rows, offset, columns)), int64)
 
 
 @composite(method=False)
 def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Rows and columns, (2, n) of int64, of the elements on and above a diagonal."""
+    """Return rows and columns, int64 of shape (2, n), of the elements on and above a diagonal."""
     rows, columns = extents((row, col))
     return from_array(np.stack(np.triu_indices(rows, offset, columns)), int64)
 
 
 @composite(function=False, creates=True)
 def new_zeros(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Zeros of the given shape in the dtype of input."""
+    """Create zeros of the given shape in the dtype of input."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
 def new_ones(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Ones of the given shape in the dtype of input."""
+    """Create ones of the given shape in the dtype of input."""
     return ones(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
 def new_empty(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Zeros of the given shape in the dtype of input, as `empty`."""
+    """Create zeros of the given shape in the dtype of input, like `empty`."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)
 def new_full(input: Tensor, size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`fill_value` everywhere, in the dtype of input."""
+    """Create a tensor with `fill_value` everywhere, in the dtype of input."""
     return full(size, fill_value, dtype or input.dtype, device)
 
 
 @composite(function=False, creates=True)
 def new_tensor(input: Tensor, data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """A tensor of data, as `tensor`, in the dtype of input."""
+    """Create a tensor from data, like `tensor`, in the dtype of input."""
     return tensor(data, dtype or input.dtype, device)
 
 
 @composite(method=False)
 def is_tensor(obj: object) -> bool:
-    """Whether obj is a Tensor.
+    """Return True if obj is a Tensor.
 
     >>> nt.is_tensor(nt.zeros(2))
     """
@@ -408,7 +452,7 @@ def is_tensor(obj: object) -> bool:
 
 @composite(method=False)
 def numel(input: Tensor) -> int:
-    """Number of elements."""
+    """Return the number of elements."""
     return input.numel()
 
 
@@ -416,7 +460,7 @@ def numel(input: Tensor) -> int:
 
 
 class Generator:
-    """A source of seeds. Two generators of equal seed give equal tensors in the same sequence of calls."""
+    """Source of seeds. Two generators of equal seed give equal tensors in the same sequence of calls."""
 
     def __init__(self, seed: int | None = None, device: Any = "cpu") -> None:
         check_device(device)
@@ -426,7 +470,11 @@ class Generator:
         return f"Generator(seed={self._seed})"
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start anew from `seed`. In a function that `jit` captures, the seeds drawn afterwards are constants."""
+        """Restart from `seed`. In a function that `jit` captures, the seeds drawn afterwards are constants.
+
+        Raises:
+            ArgumentError: `seed` is negative.
+        """
         if seed < 0:
             raise ArgumentError(f"a seed must not be negative: {seed}")
         if (watch := current_watch()) is not None:
@@ -436,7 +484,7 @@ class Generator:
         return self
 
     def initial_seed(self) -> int:
-        """The seed it was started from."""
+        """Return the seed it was started from."""
         return self._seed
 
     def draw(self) -> int:
@@ -452,23 +500,23 @@ default_generator = Generator()
 
 @composite("seed", method=False)
 def seed_anew() -> int:
-    """Start the default generator anew from a seed of the operating system, and return that."""
+    """Restart the default generator from a seed of the operating system and return that seed."""
     return default_generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1).initial_seed()
 
 
 @composite(method=False)
 def initial_seed() -> int:
-    """The seed that the default generator was started from."""
+    """Return the seed that the default generator was started from."""
     return default_generator.initial_seed()
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator anew from `seed` and return it."""
+    """Restart the default generator from `seed` and return it."""
     return default_generator.manual_seed(seed)
 
 
 def draw(source: Any) -> int:
-    """The seed of a new tensor."""
+    """Draw the seed of a new tensor."""
     if source is not None and not isinstance(source, Generator):
         raise TypeError(f"generator must be a Generator, not {type(source).__name__}")
     return int((source or default_generator).draw())
@@ -477,26 +525,26 @@ def draw(source: Any) -> int:
 def _float_dtype(dtype: DTypeLike) -> DType:
     resolved = as_dtype(dtype or default_dtype(float))
     if not resolved.is_floating_point:
-        raise DTypeError(f"gives floats, not {resolved.name}")
+        raise DTypeError(f"the result must be floating point, not {resolved.name}")
     return resolved
 
 
 @composite(method=False, creates=True)
 def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
+    """Draw uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
     check_device(device)
     return ops.random_uniform(draw(generator), extents(size), _float_dtype(dtype))
 
 
 @composite(method=False, creates=True)
 def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Standard normal random numbers."""
+    """Draw standard normal random numbers."""
     check_device(device)
     return ops.random_normal(draw(generator), extents(size), _float_dtype(dtype))
 
 
 def _integer_limits(dtype: DType) -> tuple[int, int]:
-    """The smallest and the largest integer that can be drawn, which is one of int64, and stored."""
+    """Return the smallest and the largest integer that both int64 and `dtype` can hold."""
     if dtype is bool_:
         return 0, 1
     if dtype.is_floating_point:
@@ -515,9 +563,12 @@ def randint(
     dtype: DTypeLike = None,
     device: Any = None,
 ) -> Tensor:
-    """Uniform random integers on [low, high), or on [0, high) as randint(high, size); int64 by default.
+    """Draw uniform random integers on [low, high), int64 by default. Without high, the range is [0, low).
 
-    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+    A float dtype rounds integers that have more digits than it.
+
+    Raises:
+        ArgumentError: The range is empty, or `dtype` cannot hold it.
 
     >>> nt.randint(0, 10, (2, 2))
     """
@@ -539,7 +590,11 @@ def randint(
 
 @composite(method=False, creates=True)
 def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
-    """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
+    """Return a random order of 0 to n - 1; int64 by default.
+
+    Raises:
+        ArgumentError: `dtype` cannot hold n - 1.
+    """
     target = _number_dtype(dtype or int64)
     if n - 1 > _integer_limits(target)[1]:
         raise ArgumentError(f"numbers below {n} do not fit {target.name}")
@@ -548,13 +603,13 @@ def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None
 
 @composite(method=False, creates=True)
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Uniform on [0, 1) in the input's shape and dtype."""
+    """Draw uniform random numbers on [0, 1) in the input's shape and dtype."""
     return rand(input.shape, dtype=dtype or input.dtype, device=device)
 
 
 @composite(method=False, creates=True)
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Standard normal in the input's shape and dtype."""
+    """Draw standard normal random numbers in the input's shape and dtype."""
     return randn(input.shape, dtype=dtype or input.dtype, device=device)
 
 
@@ -562,7 +617,7 @@ def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Te
 def randint_like(
     input: Tensor, low: int, high: int | None = None, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
-    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype.
+    """Draw uniform random integers on [low, high), or [0, low), in the input's shape and dtype.
 
     >>> nt.randint_like(nt.zeros(2, 2), 0, 10)
     """

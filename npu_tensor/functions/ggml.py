@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 
 def _halves(input: Tensor, gate: Tensor | None, swapped: bool) -> tuple[Tensor, Tensor]:
-    """The activated half and the gate."""
+    """Return the activated half and the gate."""
     if gate is None:
         if not input.ndim or input.shape[-1] % 2:
             raise ShapeError(f"the last dimension of {list(input.shape)} must be even to be split in halves")
@@ -43,8 +43,8 @@ def _gated(name: str, gate_op: Callable[[Tensor, Tensor], Tensor], text: str) ->
 
     gated.__name__ = name
     gated.__doc__ = (
-        f"{text} * gate. Without a gate, x and gate are the first and second half of the last dimension; "
-        "swapped: second and first."
+        f"Return {text} * gate. Without a gate, x and gate are the first and second half of the last dimension, or "
+        "the second and first if `swapped`."
     )
     composite(ggml=f"GLU_{name.upper()}")(gated)
 
@@ -60,13 +60,16 @@ _gated("swiglu", ops.swiglu_gate, "silu(x)")
 def swiglu_oai(
     input: Tensor, gate: Tensor | None = None, *, alpha: float = 1.702, limit: float = 7.0, swapped: bool = False
 ) -> Tensor:
-    """x * sigmoid(alpha x) * (gate + 1) with x at most `limit` and gate in [-limit, limit]; halves as in swiglu."""
+    """Return x * sigmoid(alpha * x) * (gate + 1), with x at most `limit` and gate in [-limit, limit].
+
+    Without a gate, the last dimension is split into halves as in `swiglu`.
+    """
     return ops.swiglu_oai_gate(*_halves(input, gate, swapped), alpha, limit)
 
 
 @composite()
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
+    """Multiply the first half of dim by the sigmoid of the second, PyTorch's gated linear unit."""
     place = dimension(dim, input.ndim)
     if not input.ndim or input.shape[place] % 2:
         raise ShapeError(f"dimension {place} of {list(input.shape)} must be even to be split in halves")
@@ -79,8 +82,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _alibi_slopes(heads: int, max_bias: float) -> np.ndarray[Any, Any]:
-    """One slope per head (Press et al., 2022): a geometric sequence, and a second one between it for heads
-    beyond a power of two."""
+    """Return one slope per head (Press et al., 2022): a geometric sequence, then interleaved values."""
     power = 1 << (heads.bit_length() - 1)
     head = np.arange(heads)
     first = 2.0 ** (-max_bias * (head + 1) / power)
@@ -89,7 +91,7 @@ def _alibi_slopes(heads: int, max_bias: float) -> np.ndarray[Any, Any]:
 
 
 def _tiled(mask: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """The mask repeated over the leading dimensions, which it must divide."""
+    """Repeat the mask over the leading dimensions, which it must divide."""
     own = (1,) * (len(lead) + 2 - mask.ndim) + mask.shape
     if any(not a or b % a for a, b in zip(own, lead, strict=False)):
         raise ShapeError(f"mask {list(mask.shape)} does not repeat over {list(lead)}")
@@ -106,10 +108,17 @@ def soft_max_ext(
     max_bias: float = 0.0,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
+    """Return softmax(input * scale + slope * mask) over the last dimension.
 
-    The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
-    per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column.
+    Args:
+        input: Floats (..., heads, rows, columns).
+        mask: Added to the scores. It repeats over the leading dimensions and may have more rows than input.
+        scale: Factor of the scores.
+        max_bias: Above 0, slope is one ALiBi slope per head; otherwise it is 1.
+        sinks: Further logits (heads), which take probability and have no column in the result.
+
+    Raises:
+        ShapeError: `mask` does not cover the rows and columns, or `sinks` does not fit the heads.
     """
     scores = input.to(float32) * scale if scale != 1 else input.to(float32)
     if mask is not None:
@@ -140,13 +149,13 @@ def _beyond_diagonal(input: Tensor, n_past: int) -> Tensor:
 
 @composite(ggml="DIAG_MASK_INF")
 def diag_mask_inf(input: Tensor, n_past: int) -> Tensor:
-    """Minus infinity where column > row + n_past in the last two dimensions."""
+    """Set elements with column > row + n_past in the last two dimensions to minus infinity."""
     return ops.where_op(_beyond_diagonal(input, n_past), -math.inf, input)
 
 
 @composite(ggml="DIAG_MASK_ZERO")
 def diag_mask_zero(input: Tensor, n_past: int) -> Tensor:
-    """Zero where column > row + n_past in the last two dimensions."""
+    """Set elements with column > row + n_past in the last two dimensions to zero."""
     return ops.where_op(_beyond_diagonal(input, n_past), 0, input)
 
 
@@ -154,7 +163,7 @@ def diag_mask_zero(input: Tensor, n_past: int) -> Tensor:
 
 
 def _batch_indices(lead: tuple[int, ...]) -> list[Tensor]:
-    """One index tensor per leading dimension; together with row indices (*lead, n) they name every row."""
+    """Return one index tensor per leading dimension, to be combined with row indices (*lead, n)."""
     return [
         arange(extent).reshape(*(extent if other == axis else 1 for other in range(len(lead))), 1)
         for axis, extent in enumerate(lead)
@@ -163,9 +172,14 @@ def _batch_indices(lead: tuple[int, ...]) -> list[Tensor]:
 
 @composite(ggml="GET_ROWS")
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
-    """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
+    """Return rows of a tensor. Floats of up to 32 bits and quantized numbers give float32.
 
-    Floats of up to 32 bits and quantized numbers come out as float32.
+    Args:
+        input: Tensor (..., entries, features).
+        rows: Integer indices (..., n).
+
+    Returns:
+        Tensor (..., n, features).
 
     >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))
     """
@@ -182,9 +196,12 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
 
 @composite(ggml="SET_ROWS")
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
-    """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
+    """Return input with some rows replaced.
 
-    The indices repeat over leading dimensions.
+    Args:
+        input: Tensor (..., entries, features).
+        source: New rows (..., n, features).
+        rows: Indices (..., n) of the rows in `input`; they repeat over leading dimensions.
 
     >>> nt.set_rows(nt.zeros(3, 2), nt.ones(1, 2), nt.tensor([1]))
     """
@@ -203,7 +220,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
 
 @composite(function=False, ggml="REPEAT")
 def repeat_as(input: Tensor, other: Tensor) -> Tensor:
-    """input repeated as a whole to the shape of other, which it must divide."""
+    """Repeat input as a whole to the shape of other, which it must divide."""
     own = (1,) * (other.ndim - input.ndim) + input.shape
     if input.ndim > other.ndim or any(not a or b % a for a, b in zip(own, other.shape, strict=True)):
         raise ShapeError(f"{list(input.shape)} does not divide {list(other.shape)}")
@@ -215,16 +232,23 @@ def repeat_as(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(method=False, ggml="MUL_MAT_ID")
 def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
-    """`mul_mat` with the matrices of a (experts, m, k) at the indices ids (tokens, used): (tokens, used, m).
+    """Multiply each token with its selected experts' matrices, like `mul_mat`.
 
-    b: (tokens, used, k), or (tokens, 1, k) for all that a token uses. A float b is converted to the dtype of a.
+    Args:
+        a: Matrices (experts, m, k).
+        b: Tokens (tokens, used, k), or (tokens, 1, k) for all experts that a token uses. Floats are converted to the
+            dtype of a.
+        ids: Indices of experts (tokens, used).
+
+    Returns:
+        Tensor (tokens, used, m).
 
     >>> nt.mul_mat_id(nt.arange(3.0).reshape(3, 1, 1), nt.ones(2, 1, 1), nt.tensor([[0, 1], [2, 1]]))
     """
     tokens, used = ids.shape if ids.ndim == 2 else (0, 0)
     if a.ndim != 3 or b.shape not in ((tokens, used, a.shape[-1]), (tokens, 1, a.shape[-1])):
         raise ShapeError("needs a (experts, m, k), b (tokens, used or 1, k) and ids (tokens, used)")
-    if tokens * used <= a.shape[0]:  # fewer matrices are read than there are
+    if tokens * used <= a.shape[0]:  # not all matrices are read
         return mul_mat(ops.take_op(a, ids, 0), b.expand(tokens, used, b.shape[-1]).unsqueeze(-2)).squeeze(-2)
     count = b.shape[1]
     rows = b.reshape(1, tokens * count, b.shape[2]).expand(a.shape[0], tokens * count, b.shape[2])
@@ -235,7 +259,12 @@ def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
 
 @composite(method=False, ggml="ADD_ID")
 def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
-    """input (tokens, used, n) plus the rows of other (experts, n) at the indices ids (tokens, used).
+    """Add the selected rows of other to input.
+
+    Args:
+        input: Tensor (tokens, used, n).
+        other: Tensor (experts, n).
+        ids: Indices of rows (tokens, used).
 
     >>> nt.add_id(nt.zeros(2, 1, 2), nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.tensor([[1], [0]]))
     """
@@ -248,7 +277,7 @@ def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
 
 
 def _block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> tuple[slice, ...]:
-    """Where `source` lies in the last dimensions of input, from the indices `start`."""
+    """Return the slices of the last dimensions of input that `source` covers from the indices `start`."""
     if len(start) != source.ndim or source.ndim > input.ndim:
         raise ShapeError(f"start {list(start)} must have an index for each dimension of {list(source.shape)}")
     extents = zip(start, source.shape, input.shape[input.ndim - source.ndim :], strict=True)
@@ -259,7 +288,12 @@ def _block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> tuple[slice
 
 @composite("set", method=False, ggml="SET")
 def set_block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
-    """input with `source` in the place of the block of the last dimensions that begins at the indices `start`.
+    """Return input with a block of the last dimensions replaced by source.
+
+    Args:
+        input: Tensor of any shape.
+        source: Tensor of the block.
+        start: Index of the block in each dimension of `source`.
 
     >>> nt.set(nt.zeros(2, 3), nt.ones(1, 2), (1, 1))
     """
@@ -270,7 +304,12 @@ def set_block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
 
 @composite(method=False, ggml="ACC")
 def acc(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
-    """input with `source` added to the block of the last dimensions that begins at the indices `start`.
+    """Return input with source added to a block of the last dimensions.
+
+    Args:
+        input: Tensor of any shape.
+        source: Tensor of the block.
+        start: Index of the block in each dimension of `source`.
 
     >>> nt.acc(nt.ones(2, 3), nt.ones(1, 2), (1, 1))
     """
@@ -300,14 +339,25 @@ def rope(
     beta_slow: float = 1.0,
     sections: Sequence[int] = (),
 ) -> Tensor:
-    """Rotary position embedding of input (..., tokens, heads, features) at integer positions (tokens,).
+    """Apply rotary position embedding.
 
-    mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
-    copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
-
-    "mrope", "imrope" and "vision" rotate pairs as "neox" does, and positions are (4, tokens): time, height, width and
-    another one. sections: how many pairs turn by each of the four; of "imrope" the first three take turns; of "vision",
-    where n_dims is half of the features, the frequencies of each begin anew.
+    Args:
+        input: Floats (..., tokens, heads, features).
+        positions: Integers (tokens), or (4, tokens) for time, height, width and another position in the modes "mrope",
+            "imrope" and "vision".
+        freq_factors: Divisors (n_dims/2) of the angles.
+        n_dims: Number of features that determines the frequencies; None for all, in "vision" for half of them.
+            Features that are not rotated are copied.
+        mode: "normal" rotates neighbouring pairs (2i, 2i+1), the other modes pairs (i, i + n_dims/2).
+        freq_base: Base of the frequencies.
+        freq_scale: Factor of the angles.
+        n_ctx_orig: Parameter of YaRN.
+        ext_factor: Parameter of YaRN.
+        attn_factor: Parameter of YaRN.
+        beta_fast: Parameter of YaRN.
+        beta_slow: Parameter of YaRN.
+        sections: Number of pairs that rotate by each of the four positions. In "imrope", the first three positions
+            alternate; in "vision", the frequencies of each section restart.
 
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))
     """
@@ -343,7 +393,7 @@ def _rotated_by_sections(
     sections: tuple[int, ...],
     yarn: tuple[Any, ...],
 ) -> Tensor:
-    """`rope` in a mode with sections."""
+    """Apply `rope` in a mode with sections."""
     if input.ndim < 3 or len(sections) != 4 or sum(sections) < 1 or positions.shape != (4, input.shape[-3]):
         raise ShapeError("needs (..., tokens, heads, features), positions (4, tokens) and four sections")
     features = input.shape[-1]
@@ -380,10 +430,20 @@ def flash_attn_ext(
     logit_softcap: float = 0.0,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention of (batch, heads, tokens, features), whose result is (batch, tokens, heads, features).
+    """Compute attention of (batch, heads, tokens, features). Sums are float32.
 
-    The scores, times scale, become c tanh(score / c) where logit_softcap = c is not 0; mask, max_bias and sinks are
-    those of `soft_max_ext`. Heads of key and value may be fewer: each serves as many heads of query. Sums are float32.
+    Args:
+        query: Floats (batch, heads, queries, features).
+        key: Floats (batch, key heads, keys, features). Each key head serves a group of consecutive query heads.
+        value: Floats (batch, key heads, keys, value features).
+        mask: Mask of `soft_max_ext`.
+        scale: Factor of the scores.
+        max_bias: Bias of `soft_max_ext`.
+        logit_softcap: c, if not 0: the scores become c * tanh(score / c).
+        sinks: Sinks of `soft_max_ext`.
+
+    Returns:
+        Tensor (batch, queries, heads, value features).
 
     >>> nt.flash_attn_ext(nt.ones(1, 2, 3, 4), nt.ones(1, 1, 5, 4), nt.ones(1, 1, 5, 2)).shape
     """
@@ -396,7 +456,10 @@ def flash_attn_ext(
 
 @composite(method=False, ggml="CROSS_ENTROPY_LOSS")
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
-    """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
+    """Return -sum(labels * log_softmax(input)) divided by the number of rows.
+
+    The labels are probabilities of the input's shape.
+    """
     if labels.shape != input.shape or not input.ndim:
         raise ShapeError(f"input {list(input.shape)} and labels {list(labels.shape)} must have one shape")
     rows = math.prod(input.shape[:-1])
@@ -411,7 +474,7 @@ def sum_rows(input: Tensor) -> Tensor:
 
 @composite(ggml="ADD1")
 def add1(input: Tensor, other: Tensor) -> Tensor:
-    """input + the one element of other.
+    """Return input + the one element of other.
 
     >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))
     """
@@ -422,13 +485,13 @@ def add1(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(ggml="TOP_K")
 def top_k(input: Tensor, k: int) -> Tensor:
-    """int32 indices of the k largest elements of each row."""
+    """Return int32 indices of the k largest elements of each row."""
     return input.topk(k, -1).indices.to(int32)
 
 
 @composite(ggml="SILU_BACK")
 def silu_back(grad: Tensor, input: Tensor) -> Tensor:
-    """grad times the derivative of silu at input."""
+    """Return grad times the derivative of silu at input."""
     if grad.dtype is not input.dtype:
         raise DTypeError(f"both operands must have one dtype, not {grad.dtype.name} and {input.dtype.name}")
     sigmoid = input.sigmoid()

@@ -1,4 +1,4 @@
-"""What GGML has for images and diffusion models: columns of kernels, windows, relative positions, time steps."""
+"""GGML's functions for images and diffusion models: im2col, windows, relative positions, time steps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ __all__: list[str] = []
 def im2col(
     input: Tensor, kernel_size: tuple[int, ...], stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1
 ) -> Tensor:
-    """What a kernel over (batch, channels, *places) meets: (batch, *positions, channels * elements of the kernel).
+    """Gather the elements under a kernel at each of its positions.
 
-    kernel_size: an extent for each of one to three place dimensions.
+    Args:
+        input: Tensor (batch, channels, *places).
+        kernel_size: Extent of the kernel in each of one to three place dimensions.
+        stride: Steps between positions, one number or one per place.
+        padding: Elements added at both ends, one number or one per place.
+        dilation: Steps between elements of the kernel, one number or one per place.
+
+    Returns:
+        Tensor (batch, *positions, channels * elements of the kernel).
 
     >>> nt.im2col(nt.arange(9.0).reshape(1, 1, 3, 3), (2, 2))
     """
@@ -38,7 +46,9 @@ def im2col(
 
 @composite(method=False, ggml="WIN_PART")
 def win_part(input: Tensor, window: int) -> Tensor:
-    """Squares of (height, width, features), row by row: (windows, window, window, features). Zeros fill the last ones.
+    """Split (height, width, features) into squares, row by row: (windows, window, window, features).
+
+    Zeros fill the last squares.
 
     >>> nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2).shape
     """
@@ -53,7 +63,7 @@ def win_part(input: Tensor, window: int) -> Tensor:
 
 @composite(method=False, ggml="WIN_UNPART")
 def win_unpart(input: Tensor, width: int, height: int, window: int) -> Tensor:
-    """The image (height, width, features) that `win_part` has made windows of.
+    """Join the windows of `win_part` to an image (height, width, features).
 
     >>> nt.win_unpart(nt.win_part(nt.arange(6.0).reshape(2, 3, 1), 2), 3, 2, 2).shape
     """
@@ -66,9 +76,16 @@ def win_unpart(input: Tensor, width: int, height: int, window: int) -> Tensor:
 
 @composite(method=False, ggml="GET_REL_POS")
 def get_rel_pos(input: Tensor, queries: int, keys: int) -> Tensor:
-    """The embedding of every distance between a query and a key: (queries, keys, features) of (distances, features).
+    """Return the embedding of the distance of each query and key.
 
-    There are 2 max(queries, keys) - 1 distances, from the key that is farthest ahead.
+    Args:
+        input: Embeddings (distances, features). There are 2 * max(queries, keys) - 1 distances, beginning with the key
+            that is farthest ahead.
+        queries: Number of queries.
+        keys: Number of keys.
+
+    Returns:
+        Tensor (queries, keys, features).
 
     >>> nt.get_rel_pos(nt.arange(3.0).reshape(3, 1), 2, 2)
     """
@@ -80,10 +97,12 @@ def get_rel_pos(input: Tensor, queries: int, keys: int) -> Tensor:
 
 @composite(method=False, ggml="ADD_REL_POS")
 def add_rel_pos(input: Tensor, across: Tensor, down: Tensor) -> Tensor:
-    """Attention scores of images plus a bias for the distance in each direction.
+    """Add a bias for the distance in each direction to attention scores of images.
 
-    input: (heads, queries, keys), keys being all places (height, width) row by row. across: (heads, query rows, query
-    columns, width), added to every row of keys. down: (heads, query rows, query columns, height), to every column.
+    Args:
+        input: Scores (heads, queries, keys). The keys are all places (height, width), row by row.
+        across: Bias (heads, query rows, query columns, width), added to every row of keys.
+        down: Bias (heads, query rows, query columns, height), added to every column of keys.
 
     >>> nt.add_rel_pos(nt.zeros(1, 4, 4), nt.ones(1, 2, 2, 2), nt.ones(1, 2, 2, 2))
     """
@@ -99,9 +118,15 @@ def add_rel_pos(input: Tensor, across: Tensor, down: Tensor) -> Tensor:
 
 @composite(method=False, ggml="TIMESTEP_EMBEDDING")
 def timestep_embedding(timesteps: Tensor, dim: int, max_period: int = 10000) -> Tensor:
-    """Cosines and then sines of timesteps (n,) at dim/2 frequencies from 1 down to 1/max_period: (n, dim).
+    """Return cosines and then sines of time steps at dim/2 frequencies from 1 down to 1/max_period.
 
-    The last feature of an odd dim is 0.
+    Args:
+        timesteps: Floats (n).
+        dim: Number of features. The last one of an odd number is 0.
+        max_period: Period of the lowest frequency.
+
+    Returns:
+        Tensor (n, dim).
 
     >>> nt.timestep_embedding(nt.tensor([0.0, 1.0]), 4)
     """

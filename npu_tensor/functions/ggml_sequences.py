@@ -1,8 +1,8 @@
 """GGML's recurrences over tokens: state-space models, RWKV, gated linear attention, the gated delta rule.
 
-Every token is a few recorded ops, which the planner runs as the parts of a loop. Shapes are in NumPy's order; the
-tokens of all sequences follow each other where GGML has them so. Each function returns its outputs and the last states,
-which GGML puts behind each other in one tensor.
+Every token is a few recorded ops, which the planner runs as the iterations of a loop. Shapes are in NumPy's order; the
+tokens of all sequences are concatenated as in GGML. Each function returns its outputs and the last states, which GGML
+concatenates in one tensor.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ Outcome = tuple[Tensor, Tensor]
 
 
 def _scan(step: Callable[..., Outcome], state: Tensor, inputs: Sequence[Tensor], dim: int = 1) -> tuple[Tensor, Tensor]:
-    """The outputs of all tokens, which dimension `dim` of the inputs counts, and the last state.
+    """Run `step` for each token. Return the outputs and the last state.
 
-    step: from the state and what there is of one token to its output and the next state.
+    Args:
+        step: Function of the state and the inputs of one token that returns its output and the next state.
+        state: First state.
+        inputs: Tensors with one slice per token.
+        dim: Dimension of the tokens.
     """
     outputs = []
     for token in range(inputs[0].shape[dim]):
@@ -34,9 +38,9 @@ def _scan(step: Callable[..., Outcome], state: Tensor, inputs: Sequence[Tensor],
 
 
 def _sequences(state: Tensor, *inputs: Tensor) -> list[Tensor]:
-    """Inputs (tokens of all sequences, heads, features) as (sequences, tokens, heads, features).
+    """Reshape inputs (tokens of all sequences, heads, features) to (sequences, tokens, heads, features).
 
-    ShapeError unless they have one shape and the state (sequences, heads, features, features) fits.
+    Raise ShapeError unless they have one shape and the state (sequences, heads, features, features) fits.
     """
     tokens, heads, features = inputs[0].shape if inputs[0].ndim == 3 else (0, 0, 0)
     if not tokens or any(each.shape != inputs[0].shape for each in inputs):
@@ -48,7 +52,7 @@ def _sequences(state: Tensor, *inputs: Tensor) -> list[Tensor]:
 
 
 def _joined(outcome: Outcome) -> tuple[Tensor, Tensor]:
-    """The outputs as (tokens of all sequences, heads, features)."""
+    """Reshape the outputs to (tokens of all sequences, heads, features)."""
     outputs, state = outcome
     return outputs.flatten(0, 1), state
 
@@ -63,9 +67,14 @@ def _row(x: Tensor) -> Tensor:
 
 @composite(method=False, ggml="SSM_CONV")
 def ssm_conv(input: Tensor, weight: Tensor) -> Tensor:
-    """Convolution of each channel of (sequences, channels, width - 1 + tokens) with weight (channels, width).
+    """Convolve each channel of a sequence with its weights.
 
-    The result is (sequences, tokens, channels).
+    Args:
+        input: Tensor (sequences, channels, width - 1 + tokens).
+        weight: Tensor (channels, width).
+
+    Returns:
+        Tensor (sequences, tokens, channels).
 
     >>> nt.ssm_conv(nt.arange(5.0).reshape(1, 1, 5), nt.tensor([[1.0, 1.0]]))
     """
@@ -80,11 +89,22 @@ def ssm_conv(input: Tensor, weight: Tensor) -> Tensor:
 def ssm_scan(
     state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Mamba's selective scan: state = exp(softplus(dt) a) state + softplus(dt) x b, output = sum(state c) over states.
+    """Run Mamba's selective scan.
 
-    state: (entries, heads, features, states), of which each sequence has the one at its index in ids (sequences,). x:
-    (sequences, tokens, heads, features). dt: (sequences, tokens, heads). a: (heads, states), or (heads, 1). b, c:
-    (sequences, tokens, groups, states), a group for each of as many heads. Returns outputs as x, and states.
+    For each token, state = exp(softplus(dt) a) state + softplus(dt) x b, and the output is sum(state c) over the
+    states.
+
+    Args:
+        state: Entries (entries, heads, features, states).
+        x: Tensor (sequences, tokens, heads, features).
+        dt: Tensor (sequences, tokens, heads).
+        a: Tensor (heads, states) or (heads, 1).
+        b: Tensor (sequences, tokens, groups, states). Each group serves a group of heads.
+        c: Tensor of the shape of `b`.
+        ids: Index of each sequence's entry in `state`, (sequences).
+
+    Returns:
+        Outputs of the shape of `x`, and the last states.
 
     >>> nt.ssm_scan(*(nt.ones([1] * ndim) for ndim in (4, 4, 3, 2, 4, 4)), nt.tensor([0]))
     """
@@ -106,10 +126,18 @@ def ssm_scan(
 
 @composite(method=False, ggml="RWKV_WKV6")
 def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """RWKV 6: output = r (state + tf k v^T), state = td state + k v^T.
+    """Run RWKV 6: output = r (state + tf k v^T), state = td state + k v^T.
 
-    k, v, r, td: (tokens of all sequences, heads, features). tf: (heads, features). state: (sequences, heads, features
-    of k, features of v). Returns outputs as v, and states.
+    Args:
+        k: Tensor (tokens of all sequences, heads, features).
+        v: Tensor of the shape of `k`.
+        r: Tensor of the shape of `k`.
+        tf: Tensor (heads, features).
+        td: Tensor of the shape of `k`.
+        state: Tensor (sequences, heads, features of k, features of v).
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.rwkv_wkv6(*[nt.ones(2, 1, 2)] * 3, nt.ones(1, 2), nt.ones(2, 1, 2), nt.zeros(1, 1, 2, 2))
     """
@@ -123,10 +151,19 @@ def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Te
 
 @composite(method=False, ggml="RWKV_WKV7")
 def rwkv_wkv7(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """RWKV 7: state = state diag(w) + v k^T + (state a) b^T, output = state r.
+    """Run RWKV 7: state = state diag(w) + v k^T + (state a) b^T, output = state r.
 
-    r, w, k, v, a, b: (tokens of all sequences, heads, features). state: (sequences, heads, features of v, features of
-    k). Returns outputs as v, and states.
+    Args:
+        r: Tensor (tokens of all sequences, heads, features).
+        w: Tensor of the shape of `r`.
+        k: Tensor of the shape of `r`.
+        v: Tensor of the shape of `r`.
+        a: Tensor of the shape of `r`.
+        b: Tensor of the shape of `r`.
+        state: Tensor (sequences, heads, features of v, features of k).
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.rwkv_wkv7(*[nt.ones(2, 1, 2)] * 6, nt.zeros(1, 1, 2, 2))
     """
@@ -143,10 +180,18 @@ def rwkv_wkv7(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, 
 def gated_linear_attn(
     k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Gated linear attention: state = diag(g) state + k v^T, output = scale q state.
+    """Run gated linear attention: state = diag(g) state + k v^T, output = scale q state.
 
-    k, v, q, g: (tokens of all sequences, heads, features). state: (sequences, heads, features of k, features of v).
-    Returns outputs as v, and states.
+    Args:
+        k: Tensor (tokens of all sequences, heads, features).
+        v: Tensor of the shape of `k`.
+        q: Tensor of the shape of `k`.
+        g: Tensor of the shape of `k`.
+        state: Tensor (sequences, heads, features of k, features of v).
+        scale: Factor of the outputs.
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.gated_linear_attn(*[nt.ones(2, 1, 2)] * 4, nt.zeros(1, 1, 2, 2), 0.5)
     """
@@ -160,11 +205,20 @@ def gated_linear_attn(
 
 @composite(method=False, ggml="GATED_DELTA_NET")
 def gated_delta_net(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The gated delta rule: S = exp(g) state, state = S + beta (v - S k) k^T, output = state q / sqrt(features).
+    """Run the gated delta rule.
 
-    q, k: (sequences, tokens, heads of keys, features). v: (sequences, tokens, heads, features). g: (sequences, tokens,
-    heads, 1), or one for each feature of k. beta: (sequences, tokens, heads, 1). state: (sequences, heads, features of
-    v, features of k). The heads of keys repeat. Returns outputs as v, and states.
+    For each token, S = exp(g) state, state = S + beta (v - S k) k^T, and the output is state q / sqrt(features).
+
+    Args:
+        q: Tensor (sequences, tokens, heads of keys, features). The heads of keys repeat.
+        k: Tensor of the shape of `q`.
+        v: Tensor (sequences, tokens, heads, features).
+        g: Tensor (sequences, tokens, heads, 1), or with one element for each feature of k.
+        beta: Tensor (sequences, tokens, heads, 1).
+        state: Tensor (sequences, heads, features of v, features of k).
+
+    Returns:
+        Outputs of the shape of `v`, and the last states.
 
     >>> nt.gated_delta_net(*[nt.ones(1, 2, 1, 2)] * 3, nt.zeros(1, 2, 1, 1), nt.ones(1, 2, 1, 1), nt.zeros(1, 1, 2, 2))
     """
@@ -187,9 +241,14 @@ def gated_delta_net(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, st
 
 @composite(method=False, ggml="SOLVE_TRI")
 def solve_tri(a: Tensor, b: Tensor, left: bool = True, lower: bool = True, unit_diagonal: bool = False) -> Tensor:
-    """The x of a x = b, of triangles a (..., n, n) and b (..., n, m): one row after the other.
+    """Solve a x = b, or x a = b, for triangular matrices a, row by row. GGML supports the defaults only.
 
-    GGML has left and lower alone. unit_diagonal: whether the diagonal counts as ones.
+    Args:
+        a: Triangular matrices (..., n, n).
+        b: Right-hand sides (..., n, m), or (..., m, n) if not `left`.
+        left: True for a x = b, False for x a = b.
+        lower: True for lower triangles.
+        unit_diagonal: True to take the diagonal as ones.
 
     >>> nt.solve_tri(nt.tensor([[2.0, 0.0], [1.0, 1.0]]), nt.tensor([[2.0], [3.0]]))
     """

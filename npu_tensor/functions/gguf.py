@@ -1,6 +1,6 @@
 """GGUF, the format of ggml's model files: metadata by key and tensors by name.
 
-After a header come the entries of the metadata, what is said of each tensor, and the tensors' bytes, all little-endian
+The header is followed by the metadata, descriptions of the tensors, and the tensors' bytes, all little-endian
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Tensors stay in the file, which is mapped.
 """
 
@@ -24,18 +24,18 @@ from npu_tensor.tensor import Tensor, from_array
 __all__ = ["GGUF", "load_gguf", "save_gguf"]
 
 _MAGIC: Final = b"GGUF"
-_VERSIONS: Final = (2, 3)  # which differ in files of big-endian machines only
+_VERSIONS: Final = (2, 3)  # they differ only in files of big-endian machines
 _ALIGNMENT: Final = "general.alignment"
 _USUAL_ALIGNMENT: Final = 32
 _MOST_DIMENSIONS: Final = 4
-_MOST_NAME_BYTES: Final = 63  # GGML_MAX_NAME has a zero byte too
-# What the shortest entry of the metadata and of the tensors takes: a bound of how many a file can have.
+_MOST_NAME_BYTES: Final = 63  # GGML_MAX_NAME includes a zero byte
+# Size of the shortest entry of the metadata and of the tensors, which bounds their number in a file.
 _LEAST_ENTRY, _LEAST_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8
 
 _DTYPES: Final = {dtype.ggml_type: dtype for dtype in (*DTYPES, *QUANTIZED) if dtype.ggml_type is not None}
 
 _NUMBERS: Final = ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<f4", "?", None, None, "<u8", "<i8", "<f8")
-"""The types of metadata, in the order of their numbers; the two without a NumPy type are these."""
+"""The types of metadata, in the order of their numbers; strings and arrays have no NumPy type."""
 _STRING, _ARRAY = 8, 9
 _INTEGERS: Final = ("<u4", "<i4", "<i8", "<u8")
 """The types of Python's integers in the metadata, in the order in which they are tried."""
@@ -43,12 +43,13 @@ _TYPE_OF: Final = {np.dtype(kind): number for number, kind in enumerate(_NUMBERS
 
 
 class GGUF(NamedTuple):
-    """What a GGUF file holds.
+    """Content of a GGUF file.
 
-    metadata: by key; Python numbers, bools and strings, NumPy arrays of numbers, lists of strings. Bytes of a string
-    that are no UTF-8 are kept as halves of surrogate pairs, as Python's "surrogateescape" does.
-    tensors: by name, in the order of the file; shapes in NumPy's order, so that weights of a linear layer are
-    (out features, in features).
+    Attributes:
+        metadata: By key: Python numbers, bools and strings, NumPy arrays of numbers, lists of strings. Bytes of a
+            string that are not UTF-8 are kept as halves of surrogate pairs, like Python's "surrogateescape".
+        tensors: By name, in the order of the file. Shapes are in NumPy's order, so weights of a linear layer are (out
+            features, in features).
     """
 
     metadata: dict[str, Any]
@@ -59,7 +60,7 @@ class GGUF(NamedTuple):
 
 
 class _Reader:
-    """The bytes of a file, read one after the other."""
+    """Cursor over the bytes of a file."""
 
     def __init__(self, data: np.ndarray[Any, Any]) -> None:
         self.data = data.data
@@ -67,7 +68,7 @@ class _Reader:
         self.at = 0
 
     def take(self, count: int) -> int:
-        """Where the next `count` bytes begin. ValueError if the file ends before."""
+        """Advance by `count` bytes and return their start. Raise ValueError if the file ends before."""
         start = self.at
         if count > self.size - start:
             raise ValueError(f"the file ends at byte {self.size}, in the middle of {count} bytes from byte {start} on")
@@ -79,7 +80,7 @@ class _Reader:
         return struct.unpack_from(form, self.data, self.take(struct.calcsize(form)))[0]
 
     def strings(self, count: int) -> list[str]:
-        """So many strings. In one loop, as vocabularies have some 100,000."""
+        """Read strings. They are read in one loop because vocabularies have some 100,000."""
         self.require(count, 8, "strings")
         data, length_at, end, texts = self.data, struct.Struct("<Q").unpack_from, self.at, []
         for _ in range(count):
@@ -97,7 +98,7 @@ class _Reader:
         return text
 
     def array(self, dtype: np.dtype[Any], count: int) -> np.ndarray[Any, Any]:
-        """A copy of so many numbers."""
+        """Copy `count` numbers."""
         start = self.take(count * dtype.itemsize)
         array = np.frombuffer(self.data, dtype, count, start).copy()
         if dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1:
@@ -105,7 +106,7 @@ class _Reader:
         return array
 
     def value(self, kind: int) -> Any:
-        """A value of the metadata."""
+        """Read a value of the metadata."""
         if kind == _STRING:
             return self.string()
         if kind == _ARRAY:
@@ -116,7 +117,7 @@ class _Reader:
         return self.array(_number_type(kind), 1)[0].item()
 
     def require(self, count: int, least: int, what: str) -> None:
-        """ValueError unless the rest of the file can hold `count` things of `least` bytes or more."""
+        """Raise ValueError unless the rest of the file can hold `count` things of at least `least` bytes."""
         if count > (self.size - self.at) // least:
             raise ValueError(f"{count} {what} in the {self.size - self.at} bytes from byte {self.at} on")
 
@@ -129,7 +130,7 @@ def _number_type(kind: int) -> np.dtype[Any]:
 
 
 def _header(reader: _Reader) -> tuple[int, int]:
-    """How many tensors and how many entries of metadata there are."""
+    """Return the numbers of tensors and of entries of the metadata."""
     if reader.size < 4 or bytes(reader.data[reader.take(4) : 4]) != _MAGIC:
         raise ValueError("it does not begin with GGUF; nt.load reads NumPy's formats and safetensors")
     version = reader.number("I")
@@ -153,7 +154,7 @@ def _metadata(reader: _Reader, entries: int) -> dict[str, Any]:
 
 
 class _Entry(NamedTuple):
-    """What a file says of a tensor. offset: in bytes, from the first tensor on."""
+    """Description of a tensor in a file. offset: in bytes, from the first tensor."""
 
     name: str
     spec: Spec
@@ -198,7 +199,7 @@ def _read(data: np.ndarray[Any, Any]) -> GGUF:
     if len({entry.name for entry in listed}) < count:
         raise ValueError("two tensors of one name")
     start, end = _aligned(reader.at, alignment), 0
-    for name, spec, offset in listed:  # As in ggml, which reads nothing else.
+    for name, spec, offset in listed:  # ggml also requires this order.
         if offset != end:
             raise ValueError(f"tensor {name!r} at byte {offset} of the data, where byte {end} is next")
         if start + end + spec.nbytes > reader.size:
@@ -209,22 +210,26 @@ def _read(data: np.ndarray[Any, Any]) -> GGUF:
 
 
 def _tensor(data: np.ndarray[Any, Any], spec: Spec) -> Tensor:
-    """The tensor where it is in the file, at the beginning of `data`; a copy where its elements are not aligned."""
+    """Return the tensor at the beginning of `data`, which it shares if its elements are aligned."""
     stored = np.asarray(data[: spec.nbytes]).view(spec.dtype.numpy)
     array = stored.reshape(stored_shape(spec.shape, spec.dtype))
     return from_array(np.require(array, requirements=["C", "ALIGNED"]), copy=False)
 
 
 def load_gguf(path: str | os.PathLike[str]) -> GGUF:
-    """The metadata and the tensors of a GGUF file, such as a language model's.
+    """Read the metadata and the tensors of a GGUF file, such as a language model.
 
-    The file is mapped: bytes of tensors are read when they are used, and quantized ones stay so. It must not be changed
-    in place meanwhile; `save_gguf` to its path replaces it. Raises ArgumentError for a file that is damaged, of a
-    version other than 2 and 3, or has tensors of a type other than F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, Q5_0,
-    Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4.
+    The file is mapped: bytes of tensors are read when they are used, and quantized ones stay quantized. The file must
+    not be changed in place meanwhile; `save_gguf` to its path replaces it. All parts of a split file, such as
+    `model-00001-of-00003.gguf`, are read; the metadata is that of the first part.
 
-    All parts of a split file, such as `model-00001-of-00003.gguf`, are read; the metadata is that of the first part.
-    Raises FileNotFoundError for a part that is not beside the others.
+    Args:
+        path: Path of the file, or of any part of a split file.
+
+    Raises:
+        ArgumentError: The file is damaged, of a version other than 2 and 3, or has tensors of a type other than F32,
+            F16, BF16, F64, I8 to I64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4.
+        FileNotFoundError: The file, or another part of it, does not exist.
     """
     file = _mapped(path)
     count, number = _integer(file, "split.count"), _integer(file, "split.no")
@@ -233,27 +238,27 @@ def load_gguf(path: str | os.PathLike[str]) -> GGUF:
     name = os.fsdecode(path)
     start = name if number is None else name.removesuffix(_part_ending(number, count))
     if start == name:
-        raise ArgumentError(f"load_gguf: {name!r} is one of {count} parts, and its name does not say which")
+        raise ArgumentError(f"load_gguf: {name!r} is one of {count} parts, and its name has no part number")
     return _joined([_mapped(f"{start}{_part_ending(part, count)}") for part in range(count)], name)
 
 
 def _integer(file: GGUF, key: str) -> int | None:
-    """An integer of the metadata; None if there is none."""
+    """Return an integer of the metadata, or None."""
     value = file.metadata.get(key)
     return value if type(value) is int else None
 
 
 def _part_ending(number: int, count: int) -> str:
-    """The end of the name that llama.cpp gives to a part; `number` counts from 0."""
+    """Return the end of llama.cpp's name of a part; `number` counts from 0."""
     return f"-{number + 1:05}-of-{count:05}.gguf"
 
 
 def _joined(parts: list[GGUF], path: str) -> GGUF:
-    """One file of the parts of one. ArgumentError if they do not belong together."""
+    """Merge the parts of a split file. Raise ArgumentError if they do not belong together."""
     tensors: dict[str, Tensor] = {}
     for number, part in enumerate(parts):
         if (_integer(part, "split.no"), _integer(part, "split.count")) != (number, len(parts)):
-            raise ArgumentError(f"load_gguf: what is named part {number + 1} of {path!r} is another file")
+            raise ArgumentError(f"load_gguf: part {number + 1} of {path!r} belongs to another file")
         tensors |= part.tensors
     found, expected = sum(len(part.tensors) for part in parts), _integer(parts[0], "split.tensors.count")
     if len(tensors) < found or expected not in (None, found):
@@ -263,14 +268,14 @@ def _joined(parts: list[GGUF], path: str) -> GGUF:
 
 
 def _mapped(path: str | os.PathLike[str]) -> GGUF:
-    """One file, mapped. ArgumentError if it cannot be read."""
+    """Map one file. Raise ArgumentError if it cannot be read."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         data = np.memmap(file, np.uint8, "r") if size else np.zeros(0, np.uint8)
     try:
         return _read(data)
     except (ValueError, OverflowError, MemoryError) as error:
-        raise ArgumentError(f"load_gguf: {os.fspath(path)!r} is no readable GGUF file: {error}") from error
+        raise ArgumentError(f"load_gguf: {os.fspath(path)!r} is not a readable GGUF file: {error}") from error
 
 
 # --- writing
@@ -279,13 +284,20 @@ def _mapped(path: str | os.PathLike[str]) -> GGUF:
 def save_gguf(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Write tensors and metadata to a GGUF file, which replaces one that is there; computes the tensors.
+    """Compute the tensors and write them with metadata to a GGUF file. An existing file is replaced.
 
-    metadata: strings, bools, numbers, and one-dimensional arrays or lists of one of these. NumPy's scalars and arrays
-    keep their type. Python's floats, and lists with one, become float32; integers, and lists of them, become the first
-    of uint32, int32, int64 and uint64 that holds all. As `load_gguf` gives Python's numbers, those are the types after
-    a round trip, whatever they were in the file; arrays keep theirs. Raises ArgumentError for values, keys and names
-    that the format does not have, and for floats beyond float32, which numpy.float64 stores.
+    NumPy's scalars and arrays keep their type. Python's floats, and lists with one, become float32; integers, and lists
+    of them, become the first of uint32, int32, int64 and uint64 that holds all. `load_gguf` returns numbers as
+    Python's, so a round trip stores them in these types; arrays keep theirs.
+
+    Args:
+        path: Path of the file.
+        tensors: Tensors by name.
+        metadata: Strings, bools, numbers, and one-dimensional arrays or lists of one of these, by key.
+
+    Raises:
+        ArgumentError: The format cannot hold a value, key or name, or a Python float is beyond float32; numpy.float64
+            stores it.
     """
     metadata = dict(metadata or {})
     try:
@@ -344,7 +356,7 @@ def _described(entries: list[_Stored], metadata: Mapping[str, Any], alignment: i
 
 
 def _typed(key: str, value: Any) -> bytes:
-    """The number of its type and a value of the metadata."""
+    """Encode the type and the value of an entry of the metadata."""
     if isinstance(value, str):
         return struct.pack("<I", _STRING) + _counted(_bytes(value))
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
@@ -358,7 +370,7 @@ def _typed(key: str, value: Any) -> bytes:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    """Numbers in the type in which they are stored; an array of another type if there is none."""
+    """Return numbers in the type in which they are stored; an array of another type if there is none."""
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value)
     numbers = value if isinstance(value, (list, tuple)) else [value]

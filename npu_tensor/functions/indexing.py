@@ -25,11 +25,13 @@ __all__ = ["put", "put_along", "require_mask", "require_same_dtype", "scatter", 
 
 
 class _Index(NamedTuple):
-    """An index cut into steps: slice all dimensions; reshape; take points along `places`.
+    """Steps of an index: slice all dimensions; reshape; take points along some dimensions.
 
-    bounds: (start, stop, step) of every dimension. shape: after dropping integers and adding None. origins: the
-    dimension of the input that each of `shape` comes from, None for a new one. tensors: integer tensors and the
-    dimension of `shape` that each indexes.
+    Attributes:
+        bounds: (start, stop, step) of every dimension.
+        shape: Shape after dropping integers and adding None.
+        origins: Dimension of the input for each dimension of `shape`, None for a new one.
+        tensors: Integer tensors, each with the dimension of `shape` that it indexes.
     """
 
     bounds: tuple[tuple[int, int, int], ...]
@@ -54,9 +56,9 @@ def _as_tensor(part: Any) -> Tensor:
 
 
 def _number(index: Any) -> int | None:
-    """Return the value of an integer without dimensions, which selects a slice as a Python integer does.
+    """Return the value of a zero-dimensional integer, which selects a slice as a Python integer does, or else None.
 
-    Return None for everything else, and for tensors while a function is captured: their values are not there then.
+    Also None for tensors while a function is captured, because their values do not exist then.
     """
     is_tensor = isinstance(index, Tensor)
     if not (is_tensor or isinstance(index, np.ndarray)) or index.ndim:
@@ -68,7 +70,7 @@ def _number(index: Any) -> int | None:
 
 
 def _parts(index: Any, ndim: int) -> list[Any]:
-    """The index as a list for all dimensions: Ellipsis spelled out, sequences and arrays as tensors."""
+    """Return the index as a list for all dimensions: Ellipsis expanded, sequences and arrays as tensors."""
     items = list(index) if isinstance(index, tuple) else [index]
     parts: list[Any] = []
     used = 0
@@ -86,7 +88,7 @@ def _parts(index: Any, ndim: int) -> list[Any]:
             if tensor.is_floating_point():
                 raise DimensionError(f"indices must be integers or masks, not {tensor.dtype.name}")
             if tensor.dtype is uint8:
-                raise DimensionError("uint8 is no index: write .bool() for a mask, .long() for positions")
+                raise DimensionError("uint8 is not an index: write .bool() for a mask, .long() for positions")
             is_mask = tensor.dtype is bool_
             parts.append(tensor if is_mask else tensor.to(int64))
             used += tensor.ndim if is_mask else 1
@@ -108,17 +110,10 @@ def _parts(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _in_range(index: int, axis: int, extent: int) -> int:
-    """The index without a sign. DimensionError if it is out of range."""
-    if not -extent <= index < extent:
-        raise DimensionError(f"index {index} is out of range for dimension {axis} of extent {extent}")
-    return index % extent
-
-
 class _Resolver:
     """Collects an _Index part by part, for a tensor of the given extents.
 
-    integers_as_tensors: integers are operands, so that those that change in every iteration make no new structure.
+    integers_as_tensors: True to pass integers as operands, so that changing ones do not change the structure.
     """
 
     def __init__(self, extents: tuple[int, ...], integers_as_tensors: bool) -> None:
@@ -130,13 +125,14 @@ class _Resolver:
         self.tensors: list[tuple[int, Tensor]] = []
 
     def add(self, part: Any) -> None:
-        """An int, a slice, None, a mask or an integer tensor."""
+        """Add an int, a slice, None, a mask or an integer tensor."""
         if part is None:
             self._new_dimension()
         elif isinstance(part, int):
             self._integer(part)
         elif isinstance(part, slice):
-            self._kept(_slice_bounds(part, self._extent))
+            bounds = part.indices(self._extent)
+            self._kept(bounds if len(range(*bounds)) else (0, 0, 1))  # an empty slice must not point outside
         elif part.dtype is bool_:
             self._mask(part)
         else:
@@ -144,7 +140,7 @@ class _Resolver:
 
     @property
     def _extent(self) -> int:
-        """Extent of the dimension that comes next."""
+        """Extent of the next dimension."""
         return self.extents[len(self.bounds)]
 
     def _new_dimension(self) -> None:
@@ -161,19 +157,22 @@ class _Resolver:
         self._kept((0, self._extent, 1))
 
     def _integer(self, index: int) -> None:
-        index = _in_range(index, len(self.bounds), self._extent)
+        extent = self._extent
+        if not -extent <= index < extent:
+            raise DimensionError(f"index {index} is out of range for dimension {len(self.bounds)} of extent {extent}")
+        index %= extent
         if self.integers_as_tensors:
             self._points(from_array(np.array(index, np.int64)))
             return
         self.bounds.append((index, index + 1, 1))
 
     def _mask(self, mask: Tensor) -> None:
-        """A mask of n dimensions is n vectors of positions; without elements it fits all extents. Reads the mask."""
+        """Convert a mask of n dimensions to n vectors of positions. Reads the mask."""
         start = len(self.bounds)
         covered = self.extents[start : start + mask.ndim]
         if any(own not in (0, extent) for own, extent in zip(mask.shape, covered, strict=True)):
             raise DimensionError(f"mask {list(mask.shape)} does not fit the extents {list(covered)}")
-        if not mask.ndim:  # a new dimension that is taken once or not at all
+        if not mask.ndim:  # a new dimension of extent 1 or 0
             self.tensors.append((len(self.shape), from_array(np.zeros(int(bool(mask)), np.int64))))
             self._new_dimension()
         else:
@@ -183,30 +182,18 @@ class _Resolver:
 
 def _resolved(index: Any, extents: tuple[int, ...], for_put: bool = False) -> _Index:
     parts = _parts(index, len(extents))
-    # An integer beside index tensors is a slice of its own for PyTorch, and does not count as one of them.
+    # PyTorch treats an integer beside index tensors as a slice, not as one of these tensors.
     resolver = _Resolver(extents, for_put and not any(isinstance(part, Tensor) for part in parts))
     for part in parts:
         resolver.add(part)
     return _Index(tuple(resolver.bounds), tuple(resolver.shape), tuple(resolver.origins), tuple(resolver.tensors))
 
 
-def _slice_bounds(part: slice, extent: int) -> tuple[int, int, int]:
-    """Bounds inside the extent; an empty slice becomes (0, 0, 1), so that it never points outside."""
-    bounds = part.indices(extent)
-    return bounds if len(range(*bounds)) else (0, 0, 1)
-
-
-def _basic(input: Tensor, index: _Index) -> Tensor:
-    if any(bound != (0, extent, 1) for bound, extent in zip(index.bounds, input.shape, strict=True)):
-        input = ops.slice_(input, index.bounds)
-    return input.reshape(index.shape) if input.shape != index.shape else input
-
-
 def _start(tensors: tuple[tuple[int, Tensor], ...]) -> int:
-    """Return where the dimensions of index tensors stand in the result.
+    """Return the position of the dimensions of index tensors in the result.
 
-    Neighbouring tensors leave their dimensions where they stood; otherwise these come first, as in NumPy. A tensor
-    without dimensions only removes its own, as an integer does.
+    Neighbouring tensors keep their position; otherwise their dimensions come first, as in NumPy. A tensor without
+    dimensions only removes its own, as an integer does.
     """
     removed = [place for place, tensor in tensors if not tensor.ndim]
     places = [place - sum(other < place for other in removed) for place, tensor in tensors if tensor.ndim]
@@ -214,13 +201,17 @@ def _start(tensors: tuple[tuple[int, Tensor], ...]) -> int:
 
 
 def get(input: Tensor, index: Any) -> Tensor:
-    """input[index]."""
+    """Return input[index]."""
     if (number := _number(index)) is not None:
         index = number
     if type(index) is int and input.ndim:
         return ops.select(input, 0, index)
     resolved = _resolved(index, input.shape)
-    basic = _basic(input, resolved)
+    basic = input
+    if any(bound != (0, extent, 1) for bound, extent in zip(resolved.bounds, input.shape, strict=True)):
+        basic = ops.slice_(input, resolved.bounds)
+    if basic.shape != resolved.shape:
+        basic = basic.reshape(resolved.shape)
     if not resolved.tensors:
         return basic.reshape(basic.shape) if basic is input else basic
     places = [place for place, _ in resolved.tensors]
@@ -233,11 +224,11 @@ def get(input: Tensor, index: Any) -> Tensor:
     if not added or not before:
         return elements
     order = [*range(added, added + before), *range(added), *range(added + before, elements.ndim)]
-    return elements.permute(*order).clone()  # a tensor of its own
+    return elements.permute(*order).clone()  # the result must not be a view
 
 
 def _without_switches(index: Any) -> Any | None:
-    """The index with bools and masks of no dimensions, which select all or nothing, as None; None for nothing."""
+    """Replace zero-dimensional bools and masks, which select all or nothing, by None. Return None for nothing."""
     parts = list(index) if isinstance(index, tuple) else [index]
     for position, part in enumerate(parts):
         is_mask = isinstance(part, (Tensor, np.ndarray)) and not part.ndim and part.dtype in (bool_, np.bool_)
@@ -249,7 +240,7 @@ def _without_switches(index: Any) -> Any | None:
 
 
 def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The value expanded to `shape`, without surplus leading dimensions of extent 1."""
+    """Expand the value to `shape`, without surplus leading dimensions of extent 1."""
     surplus = max(value.ndim - len(shape), 0)
     own = value.shape[surplus:]
     pairs = zip(reversed(own), reversed(shape), strict=False)
@@ -259,14 +250,18 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: str = "") -> Tensor:
-    """input with input[index] replaced by value, broadcast and converted to the dtype of input.
+    """Return input with input[index] replaced by value, broadcast and converted to the dtype of input.
 
-    Elements of index tensors must not be negative unless `wrap`. ArgumentError for a number that does not fit.
-    reduce: "add" or "multiply", with the value, as often as its place is named.
+    Args:
+        input: Tensor to copy.
+        index: Index in any form that `input[index]` accepts.
+        value: New elements. A number must fit the dtype.
+        wrap: True to accept negative elements of index tensors.
+        reduce: "add" or "multiply" to combine with the value, once for each time a position occurs.
     """
     source = converted(value, input.dtype)
     is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
-    if is_whole_mask and source.numel() == 1 and not reduce:  # needs no look at the mask
+    if is_whole_mask and source.numel() == 1 and not reduce:  # works without the mask's value
         return ops.where_op(index, source.reshape(()), input)
     index = _without_switches(index)
     if index is None:
@@ -286,22 +281,24 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     return ops.put_op(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
+@composite("__setitem__", function=False)
 def _set(self: Tensor, index: Any, value: Operand) -> None:
     if self._alias is not None:
         storage, view = self._alias
         written = value._alias if isinstance(value, Tensor) else None
         if written is not None and written[0] is storage and get(self, index)._alias == written:
             return  # x[i] += y writes to the view x[i], and then x[i] to itself.
-        if view.overlaps:  # as after expand, where the part that is written may not overlap
+        if view.overlaps:  # after expand, for example; the written part itself may not overlap
             part = get(self, index)
             if part._alias is not None:
                 part.copy_(value)
                 return
     if (watch := current_watch()) is not None:
-        watch.lost.pop(id(value), None)  # as in x[i] += 1
+        watch.lost.pop(id(value), None)  # for x[i] += 1
     self._assign(put(self, index, value))
 
 
+@composite("__iter__", function=False, view=True)
 def _iterate(self: Tensor) -> Iterator[Tensor]:
     if not self.ndim:
         raise TypeError("iteration over a 0-d tensor")
@@ -309,13 +306,16 @@ def _iterate(self: Tensor) -> Iterator[Tensor]:
 
 
 composite("__getitem__", function=False, view=True)(get)
-composite("__setitem__", function=False)(_set)
-composite("__iter__", function=False, view=True)(_iterate)
 
 
 @composite()
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
+    """Return the positions of elements that are not zero. Reads the value.
+
+    Args:
+        input: Tensor of any shape.
+        as_tuple: True for one vector per dimension, False for a matrix with one row per element.
+    """
     positions = np.nonzero(np.atleast_1d(input.numpy()))
     if as_tuple:
         return tuple(from_array(axis, int64) for axis in positions)
@@ -325,19 +325,19 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 @composite()
 def argwhere(input: Tensor) -> Tensor:
-    """Positions of elements that are not zero, one row each. Reads the value."""
+    """Return the positions of elements that are not zero, one row each. Reads the value."""
     rows: Tensor = nonzero(input)
     return rows
 
 
 def require_mask(mask: Tensor) -> None:
-    """DTypeError for another dtype than bool, whose elements would be positions."""
+    """Raise DTypeError unless the mask is bool; other elements would be positions."""
     if mask.dtype is not bool_:
         raise DTypeError(f"the mask must be bool, not {mask.dtype.name}")
 
 
 def require_same_dtype(input: Tensor, source: Tensor) -> None:
-    """DTypeError for elements of another dtype than those that they are put among."""
+    """Raise DTypeError unless source has the dtype of input."""
     if source.dtype is not input.dtype:
         name = input.dtype.name
         raise DTypeError(f"{source.dtype.name} cannot be put into {name}; convert with .to(npu_tensor.{name})")
@@ -345,7 +345,7 @@ def require_same_dtype(input: Tensor, source: Tensor) -> None:
 
 @composite()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where mask, as a vector. Reads the mask."""
+    """Return the elements where mask is true, as a vector. Reads the mask."""
     require_mask(mask)
     shape = broadcast_shapes(input.shape, mask.shape)
     return get(input.expand(shape), mask.expand(shape)) if shape else get(input.reshape(1), mask.reshape(1))
@@ -353,7 +353,9 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @composite(method=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True).
+    """Return input where condition is true, else other.
+
+    A condition alone gives its positions, as `nonzero` with as_tuple=True.
 
     >>> nt.where(nt.tensor([True, False]), nt.tensor([1.0, 2.0]), 0.0)
     """
@@ -365,17 +367,15 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     return ops.where_op(condition, input, other)
 
 
+@composite("where", function=False)
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
-    """This tensor where condition, else other."""
+    """Return this tensor where condition is true, else other."""
     return where(condition, self, other)
-
-
-composite("where", function=False)(_where_method)
 
 
 @composite(in_place=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    """input with the slices at the positions `index` along dim set to value.
+    """Return input with the slices at the positions `index` along dim set to value.
 
     >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)
     """
@@ -386,7 +386,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
 
 
 def _positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
-    """The index that names [index[i][j]][j] for dim = 0, and likewise for the others."""
+    """Return the index that names [index[i][j]][j] for dim = 0, and accordingly for other dims."""
     place = dimension(dim, input.ndim)
     index_dtype(index.dtype)
     if index.ndim != input.ndim:
@@ -395,21 +395,15 @@ def _positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
     if index.numel() and any(named > extent for axis, (named, extent) in pairs if axis != place):
         raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {place}")
     return tuple(
-        index if axis == place else from_array(np.arange(extent).reshape(*_ones(axis, index.ndim)))
+        index
+        if axis == place
+        else from_array(np.arange(extent).reshape(*[1] * axis, -1, *[1] * (index.ndim - 1 - axis)))
         for axis, extent in enumerate(index.shape)
     )
 
 
-def _part_of(src: Tensor, index: Tensor) -> Tensor:
-    """The elements of src at the places of index. ShapeError unless there is one for each."""
-    if src.ndim != index.ndim or any(extent < needed for extent, needed in zip(src.shape, index.shape, strict=True)):
-        raise ShapeError(f"src of shape {list(src.shape)} is smaller than index of shape {list(index.shape)}")
-    part: Tensor = get(src, tuple(slice(extent) for extent in index.shape))
-    return part
-
-
 def with_dimension(tensor: Tensor) -> Tensor:
-    """The tensor; of no dimensions, as the vector that it counts as where positions along a dimension are named."""
+    """Reshape a zero-dimensional tensor to a vector, because positions along a dimension need one."""
     return tensor if tensor.ndim else tensor.reshape(1)
 
 
@@ -423,10 +417,19 @@ def scatter(
     value: float | None = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
-    reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
-    as in gather.
+    Args:
+        input: Tensor to copy.
+        dim: Dimension along which `index` counts.
+        index: Integer positions. Negative ones are out of range, as in `gather`.
+        src: Tensor of the new elements, at least as large as `index`.
+        value: Number to store instead of `src`.
+        reduce: "add" or "multiply" to combine with the present elements, once for each time a position occurs.
+
+    Raises:
+        ArgumentError: `reduce` has another value.
+        TypeError: Not exactly one of `src` and `value` is given.
 
     >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))
     """
@@ -439,38 +442,36 @@ def scatter(
 
 
 def put_along(input: Tensor, dim: int, index: Tensor, source: Tensor | float, reduce: str) -> Tensor:
-    """As scatter; reduce is the name of a function of NumPy."""
+    """Store or reduce elements like `scatter`. `reduce` is the name of a function of NumPy."""
     shape, input, index = input.shape, with_dimension(input), with_dimension(index)
     positions = _positions_along(input, dim, index)
     if isinstance(source, Tensor) and source.ndim:
         require_same_dtype(input, source)
-        source = _part_of(source, index)
+        if source.ndim != index.ndim or any(a < b for a, b in zip(source.shape, index.shape, strict=True)):
+            raise ShapeError(f"src of shape {list(source.shape)} is smaller than index of shape {list(index.shape)}")
+        source = get(source, tuple(slice(extent) for extent in index.shape))
     result = put(input, positions, source, wrap=False, reduce=reduce)
     return result if shape else result.reshape(shape)
 
 
-def _ones(axis: int, ndim: int) -> tuple[int, ...]:
-    return tuple(-1 if other == axis else 1 for other in range(ndim))
-
-
-# --- in place, of functions that have no other form
+# --- functions with an in-place form only
 
 
 @composite("zero_", function=False)
 def zero_in_place(input: Tensor) -> Tensor:
-    """Zeros in place of the value."""
+    """Set all elements to zero."""
     return input._assign(zeros_like(input), uniform=True)
 
 
 @composite("fill_", function=False)
 def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
-    """One number in place of the value."""
+    """Set all elements to one number."""
     number = converted(value, input.dtype)
     return input._assign(number.reshape(()).expand(input.shape), uniform=True)
 
 
 @composite("copy_", function=False)
 def copy_in_place(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
-    """The value of src, broadcast and converted, in place of the own one."""
+    """Replace the value by that of src, broadcast and converted."""
     value = tensor_of(src).to(input.dtype).expand(input.shape)
     return input._assign(ops.reshape(value, *input.shape) if value is src else value)

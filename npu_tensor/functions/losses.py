@@ -1,4 +1,4 @@
-"""Losses of probabilities, of scores and of distances with a bend; those of classes are in `nn`."""
+"""Losses of probabilities, scores and distances; those of classes are in `neural`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__: list[str] = []
 
 @composite(method=False)
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta. beta=0 is l1_loss."""
+    """Return half the squared distance over beta up to beta, and the distance minus half of beta beyond.
+
+    With beta=0 it is `l1_loss`.
+    """
     if not beta >= 0:
         raise ArgumentError(f"beta must not be negative: {beta}")
     if beta == 0:
@@ -33,7 +36,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 
 @composite(method=False)
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the squared distance up to delta, beyond it delta times the distance minus half of delta."""
+    """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond."""
     if not delta > 0:
         raise ArgumentError(f"delta must be positive, not {delta}")
     dtype, distance = require_float(input), (wide(input) - wide(target)).abs()
@@ -46,7 +49,7 @@ def _weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _require_target_for_each(input: Tensor, target: Tensor) -> None:
-    """ShapeError for targets that would be broadcast, which is more often a mistake than meant."""
+    """Raise ShapeError for targets that would be broadcast, which is more often a mistake than intended."""
     if target.shape != input.shape:
         raise ShapeError(f"target must have the shape {list(input.shape)}, not {list(target.shape)}")
 
@@ -55,7 +58,14 @@ def _require_target_for_each(input: Tensor, target: Tensor) -> None:
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100."""
+    """Return -(target log(input) + (1 - target) log(1 - input)), with logarithms of at least -100.
+
+    Args:
+        input: Probabilities of any shape.
+        target: Probabilities of the same shape.
+        weight: Factor of the losses; None for 1.
+        reduction: "mean", "sum", or "none" for all losses.
+    """
     _require_target_for_each(input, target)
     dtype, x, expected = require_float(input), wide(input), wide(target)
     losses = -(expected * x.log().clamp(min=-100) + (1 - expected) * (-x).log1p().clamp(min=-100))
@@ -71,9 +81,16 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets.
+    """Return the binary cross-entropy of sigmoid(input), computed without overflow.
 
-    The result has the dtype of target, as in PyTorch, or that of input if target is not of floats.
+    The result has the dtype of target, as in PyTorch, or that of input if target is not floating point.
+
+    Args:
+        input: Logits of any shape.
+        target: Probabilities of the same shape.
+        weight: Factor of the losses; None for 1.
+        reduction: "mean", "sum", or "none" for all losses.
+        pos_weight: Factor of the part of positive targets; None for 1.
     """
     _require_target_for_each(input, target)
     dtype, x, expected = require_float(input), wide(input), wide(target)
@@ -84,9 +101,13 @@ def binary_cross_entropy_with_logits(
 
 @composite(method=False)
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """target * (log(target) - input) with log-probabilities as input; log_target: the target is given as them, too.
+    """Return target * (log(target) - input).
 
-    reduction "batchmean" divides the sum by the extent of the first dimension.
+    Args:
+        input: Log-probabilities.
+        target: Probabilities.
+        reduction: "mean", "sum", "none", or "batchmean" for the sum divided by the extent of the first dimension.
+        log_target: True if `target` holds log-probabilities.
     """
     dtype, x, expected = require_float(input), wide(input), wide(target)
     if log_target:
@@ -102,7 +123,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """1 - cosine of the angle between two rows where target is 1, max(cosine - margin, 0) where it is -1.
+    """Return 1 - cosine of two rows where target is 1, and max(cosine - margin, 0) where it is -1.
 
     >>> nt.cosine_embedding_loss(nt.ones(2, 3), nt.ones(2, 3), nt.tensor([1, -1]))
     """
@@ -117,7 +138,7 @@ def cosine_embedding_loss(
 
 @composite(method=False)
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """A distance where target is 1, max(margin - distance, 0) where it is -1."""
+    """Return a distance where target is 1, and max(margin - distance, 0) where it is -1."""
     x, expected = wide(input), wide(target)
     losses = ops.where_op(expected == 1, 0.0, (margin - x).clamp(min=0)) + ops.where_op(expected == -1, 0.0, x)
     return reduced(losses, reduction).to(require_float(input))
@@ -127,7 +148,9 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """max(margin - target * (input1 - input2), 0): target is 1 where input1 should be larger, else -1.
+    """Return max(margin - target * (input1 - input2), 0).
+
+    Targets are 1 where input1 should be larger, else -1.
 
     >>> nt.margin_ranking_loss(nt.tensor([1.0]), nt.tensor([3.0]), nt.tensor([1.0]))
     """
@@ -137,7 +160,7 @@ def margin_ranking_loss(
 
 @composite(method=False)
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """log(1 + exp(-target * input)) with targets of 1 or -1."""
+    """Return log(1 + exp(-target * input)) with targets of 1 or -1."""
     losses = -ops.logsigmoid(wide(target) * wide(input))
     return reduced(losses, reduction).to(require_float(input))
 
@@ -146,7 +169,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """Binary cross-entropy of sigmoid(input) with targets of 0 or 1, the mean over the last dimension."""
+    """Return the binary cross-entropy of sigmoid(input) with targets of 0 or 1, averaged over the last dimension."""
     x, expected = wide(input), wide(target)
     losses = -(expected * ops.logsigmoid(x) + (1 - expected) * ops.logsigmoid(-x))
     return reduced(_weighted(losses, weight).mean(-1), reduction).to(require_float(input))
@@ -162,7 +185,7 @@ def multi_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """The mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
+    """Return the mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
 
     >>> nt.multi_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([1]))
     """
@@ -176,7 +199,7 @@ def multi_margin_loss(
 
 @composite(method=False)
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The sum of max(1 - input[i] + input[j], 0) over the classes i of a sample and the others j, per class.
+    """Return the sum of max(1 - input[i] + input[j], 0) over classes i of a sample and others j, per class.
 
     The classes of a sample are those in its row of target before the first -1.
 
@@ -204,9 +227,17 @@ def triplet_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(distance to positive - distance to negative + margin, 0) of rows, by their p-norms.
+    """Return max(distance to positive - distance to negative + margin, 0) of rows, by their p-norms.
 
-    swap: the distance of positive and negative counts if it is smaller than that of anchor and negative.
+    Args:
+        anchor: Rows to compare.
+        positive: Rows that should be near.
+        negative: Rows that should be far.
+        margin: Required difference of the distances.
+        p: Order of the norm.
+        eps: Added to the differences.
+        swap: True to use the distance of positive and negative if it is smaller than that of anchor and negative.
+        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.triplet_margin_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))
     """
@@ -228,7 +259,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """As `triplet_margin_loss` with another function of the distance, pairwise_distance unless given.
+    """Return the triplet loss for another function of the distance, by default `pairwise_distance`.
 
     >>> nt.triplet_margin_with_distance_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))
     """
@@ -261,9 +292,15 @@ def poisson_nll_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """exp(input) - target * input, of rates that are given as logarithms, else input - target * log(input + eps).
+    """Return exp(input) - target * input.
 
-    full: with Stirling's approximation of log(target!) for targets above 1.
+    Args:
+        input: Logarithms of rates, or rates.
+        target: Counts.
+        log_input: False if `input` holds rates: the loss is input - target * log(input + eps).
+        full: True to add Stirling's approximation of log(target!) for targets above 1.
+        eps: Added to rates.
+        reduction: "mean", "sum", or "none" for all losses.
     """
     x, expected = wide(input), wide(target)
     losses = x.exp() - expected * x if log_input else x - expected * (x + eps).log()
@@ -277,13 +314,21 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
 ) -> Tensor:
-    """(log(var) + (input - target)^2 / var) / 2 with variances of at least eps; full: plus log(2 pi) / 2.
+    """Return (log(var) + (input - target)^2 / var) / 2.
+
+    Args:
+        input: Means.
+        target: Samples.
+        var: Variances.
+        full: True to add log(2 pi) / 2.
+        eps: Lower limit of the variances.
+        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.gaussian_nll_loss(nt.zeros(2), nt.ones(2), nt.ones(2))
     """
     x, expected = wide(input), wide(target)
     spread = wide(var) if var.ndim in (0, input.ndim) else wide(var).unsqueeze(-1)
-    limited = spread + (spread.clamp(min=eps) - spread).detach()  # whose gradient is that of var
+    limited = spread + (spread.clamp(min=eps) - spread).detach()  # its gradient is that of var
     losses = 0.5 * (limited.log() + (x - expected) ** 2 / limited) + (0.5 * math.log(2 * math.pi) if full else 0.0)
     return reduced(losses, reduction).to(require_float(input))
 
@@ -298,11 +343,16 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Minus the log-probability of all alignments of targets with log_probs (time, batch, classes) or (time, classes).
+    """Return minus the log-probability of all alignments of targets (Graves et al., 2006). Reads the lengths.
 
-    targets: (batch, length), or those of all samples behind each other. "mean" divides by the target lengths first.
-    zero_infinity: 0 for targets that are too long. Reads the lengths. Graves et al., Connectionist Temporal
-    Classification, 2006.
+    Args:
+        log_probs: Log-probabilities (time, batch, classes) or (time, classes).
+        targets: Labels (batch, length), or those of all samples concatenated.
+        input_lengths: Number of time steps of each sample.
+        target_lengths: Number of labels of each sample.
+        blank: Class of the blank.
+        reduction: "mean", "sum" or "none". "mean" divides by the target lengths first.
+        zero_infinity: True to return 0 for targets that are too long.
 
     >>> nt.ctc_loss(nt.zeros(3, 1, 2).log_softmax(2), nt.tensor([[1]]), [3], [1])
     """
@@ -312,16 +362,16 @@ def ctc_loss(
     batch, longest = scores.shape[1], int(goals.max(initial=0))
     if len(times) != batch or len(goals) != batch or times.max(initial=0) > scores.shape[0]:
         raise ShapeError(f"{len(times)} input and {len(goals)} target lengths do not fit {list(log_probs.shape)}")
-    if targets.ndim == 1 and not single:  # behind each other
+    if targets.ndim == 1 and not single:  # concatenated
         starts = np.cumsum(goals) - goals
         places = np.minimum(starts[:, None] + np.arange(longest), max(targets.shape[0] - 1, 0))
         targets = ops.take_op(targets, from_array(places), 0)
     labels = targets.reshape(batch, -1)[:, :longest]
-    # Blanks before, between and behind the labels: the states of an alignment.
+    # Blanks before, between and after the labels: the states of an alignment.
     path = stack([full_like(labels, blank), labels], -1).reshape(batch, 2 * longest)
     path = joined([path, full_like(path[:, :1] if longest else zeros(batch, 1, dtype=path.dtype), blank)], 1)
     skips = (path != blank) & (path != path.roll(2, 1)) & (arange(2 * longest + 1) > 1)
-    # A finite number stands for log(0), since logaddexp of two infinities has no gradient; sums of it stay in float32.
+    # A finite number stands for log(0): logaddexp of two infinities has no gradient. Sums do not overflow float32.
     never = -1e30
     emitted = ops.gather_along(scores, path.expand(scores.shape[0], *path.shape), 2, "target").clamp(min=never)
     alpha = ops.where_op(arange(2 * longest + 1) < 2, emitted[0], never)

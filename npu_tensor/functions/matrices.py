@@ -1,4 +1,4 @@
-"""What PyTorch has both in its main namespace and, under another name or with other results, in torch.linalg."""
+"""Linear algebra in PyTorch's main namespace: other names or other results than in torch.linalg."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ composite("inverse")(linalg.inv)
 
 @composite()
 def logdet(input: Tensor) -> Tensor:
-    """Logarithm of the determinant of square matrices; NaN where it is negative."""
+    """Return the logarithm of the determinant of square matrices; NaN if it is negative."""
     return linalg.det(input).log()
 
 
 @composite()
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """The pseudoinverse of matrices; singular values up to rcond times the largest count as 0."""
+    """Return the pseudoinverse of matrices. Singular values up to rcond times the largest count as 0."""
     return linalg.pinv(input, rtol=rcond)
 
 
 @composite()
 def qr(input: Tensor, some: bool = True) -> QR:
-    """As linalg.qr; some=False makes Q square."""
+    """Return the QR decomposition, like `linalg.qr`; some=False makes Q square."""
     return linalg.qr(input, "reduced" if some else "complete")
 
 
 @composite()
 def svd(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and V with input = U @ diag(S) @ V.mT; linalg.svd gives V.mT. some=False makes U and V square."""
+    """Return U, S and V with input = U @ diag(S) @ V.mT; some=False makes U and V square.
+
+    `linalg.svd` returns V.mT instead of V.
+    """
     u, s, vh = linalg.svd(input, not some)
     return u, s, vh.mT
 
 
 @composite()
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
-    """As linalg.cholesky.
+    """Return the Cholesky factor, like `linalg.cholesky`.
 
     >>> nt.cholesky(nt.tensor([[4.0, 2.0], [2.0, 5.0]]))
     """
@@ -50,7 +53,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 @composite()
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
-    """X with A @ X = input for the matrices A whose Cholesky factors are input2.
+    """Solve A @ X = input for the matrices A whose Cholesky factors are input2.
 
     >>> nt.cholesky_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))
     """
@@ -61,6 +64,6 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 
 @composite()
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of the matrices whose Cholesky factors are input."""
+    """Return the inverse of the matrices whose Cholesky factors are input."""
     inverse = linalg.inv(input.triu() if upper else input.tril())
     return inverse @ inverse.mT if upper else inverse.mT @ inverse

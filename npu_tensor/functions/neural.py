@@ -1,4 +1,4 @@
-"""What neural networks are made of: norms, activations with modes, losses, embedding, attention.
+"""Building blocks of neural networks: norms, activations with modes, losses, embedding, attention.
 
 Composites of 16-bit floats convert once, compute in float32 and round once, as the ops do.
 """
@@ -24,12 +24,12 @@ __all__ = ["dropped", "reduced", "require_float", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """16-bit floats as float32, others as they are."""
+    """Convert 16-bit floats to float32; return other tensors unchanged."""
     return tensor.to(float32) if tensor.dtype.itemsize == 2 and tensor.is_floating_point() else tensor
 
 
 def require_float(tensor: Tensor) -> DType:
-    """The dtype of a float tensor; DTypeError for others."""
+    """Return the dtype of a floating-point tensor. Raise DTypeError for others."""
     if not tensor.is_floating_point():
         raise DTypeError(f"takes floats, not {tensor.dtype.name}; convert with .to(npu_tensor.float32)")
     return tensor.dtype
@@ -61,7 +61,19 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
+    """Return (input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias.
+
+    Args:
+        input: Floats of any shape.
+        normalized_shape: Last extents of `input`.
+        weight: Scale of shape `normalized_shape`; None for 1.
+        bias: Offset of shape `normalized_shape`; None for 0.
+        eps: Added to the variance.
+
+    Raises:
+        ShapeError: `normalized_shape` is not the end of the input's shape.
+        DTypeError: `input` is not floating point.
+    """
     dtype = require_float(input)
     dims = _normalized_dims(input, normalized_shape)
     return _affine(ops.norm_rows(wide(input), dims, eps), weight, bias, dtype)
@@ -71,9 +83,17 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
+    """Return input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
 
-    eps defaults to the machine epsilon of the type it is computed in.
+    Args:
+        input: Floats of any shape.
+        normalized_shape: Last extents of `input`.
+        weight: Scale of shape `normalized_shape`; None for 1.
+        eps: Added to the mean; None for the machine epsilon of the dtype of the computation.
+
+    Raises:
+        ShapeError: `normalized_shape` is not the end of the input's shape.
+        DTypeError: `input` is not floating point.
     """
     dtype = require_float(input)
     dims = _normalized_dims(input, normalized_shape)
@@ -86,7 +106,14 @@ def rms_norm(
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
-    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel.
+    """Normalize groups of channels (dimension 1).
+
+    Args:
+        input: Floats (batch, channels, ...).
+        num_groups: Number of groups; it must divide the number of channels.
+        weight: Scale with one element per channel; None for 1.
+        bias: Offset with one element per channel; None for 0.
+        eps: Added to the variance.
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)
     """
@@ -120,9 +147,21 @@ def batch_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Each channel (dimension 1) normalized with the running statistics, or its own if training.
+    """Normalize each channel (dimension 1) with running statistics, or with its own statistics in training.
 
-    Training moves the running statistics, where they are passed, in place towards those of the input.
+    Args:
+        input: Floats (batch, channels, ...).
+        running_mean: Mean of each channel. Training updates it in place if it is given.
+        running_var: Variance of each channel. Training updates it in place if it is given.
+        weight: Scale with one element per channel; None for 1.
+        bias: Offset with one element per channel; None for 0.
+        training: True to use the statistics of `input`.
+        momentum: Weight of the present statistics in an update.
+        eps: Added to the variance.
+
+    Raises:
+        ArgumentError: Running statistics are missing outside of training.
+        ShapeError: Training with a single value per channel, or fewer than two dimensions.
 
     >>> nt.batch_norm(nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.zeros(2), nt.ones(2))
     """
@@ -138,7 +177,7 @@ def batch_norm(
         if running_mean is not None and running_var is not None:
             with GradMode(False):
                 moved = _moved(running_mean, x.mean(others), momentum) + _moved(running_var, x.var(others), momentum)
-            # So that the result reads them: they are computed with it, and nothing is kept to compute them later.
+            # Makes the result depend on the statistics, so they are computed together and keep no graph alive.
             weight = ops.where_op(True, 1.0 if weight is None else weight, moved)
     else:
         if running_mean is None or running_var is None:
@@ -151,7 +190,7 @@ def batch_norm(
 
 
 def _moved(running: Tensor, present: Tensor, momentum: float | Tensor) -> Tensor:
-    """A running statistic after it has moved towards the present one."""
+    """Move a running statistic towards the present one."""
     return running._assign(wide(running) * (1 - momentum) + present * momentum)
 
 
@@ -166,9 +205,17 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Each channel of each sample normalized with its own statistics, or with the running ones unless use_input_stats.
+    """Normalize each channel of each sample with its own statistics.
 
-    The running statistics, where they are passed, move in place towards the mean of those of the samples.
+    Args:
+        input: Floats (batch, channels, ...).
+        running_mean: Mean of each channel, updated in place towards the mean over the samples if given.
+        running_var: Variance of each channel, updated in place towards the mean over the samples if given.
+        weight: Scale with one element per channel; None for 1.
+        bias: Offset with one element per channel; None for 0.
+        use_input_stats: False to normalize with the running statistics.
+        momentum: Weight of the present statistics in an update.
+        eps: Added to the variance.
 
     >>> nt.instance_norm(nt.arange(4.0).reshape(1, 2, 2))
     """
@@ -189,7 +236,9 @@ def instance_norm(
 
 @composite(method=False)
 def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta; channels are dimension 1.
+    """Return input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta.
+
+    Channels are dimension 1.
 
     >>> nt.local_response_norm(nt.ones(1, 3, 2), 2)
     """
@@ -204,7 +253,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
 
 @composite(method=False)
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(p-norm over dim, eps)."""
+    """Return input / max(p-norm over dim, eps)."""
     if p == 2:
         return ops.l2_norm(input, dim, eps)
     return (wide(input) / wide(input).norm(p, dim, True).clamp(min=eps)).to(input.dtype)
@@ -215,7 +264,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 @composite(ggml="UNARY_GELU")
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
+    """Apply the Gaussian error linear unit: exactly, or as GGML's gelu with approximate="tanh"."""
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
     return ops.gelu_erf(input) if approximate == "none" else ops.gelu_tanh(input)
@@ -223,13 +272,13 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 @composite(method=False)
 def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """softmax(-input) over dim."""
+    """Return softmax(-input) over dim."""
     return (-input).softmax(dim, dtype)
 
 
 @composite()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, else input * weight, which has one element or one per channel (dimension 1).
+    """Return input where it is positive, else input * weight, of one element or one per channel (dimension 1).
 
     >>> nt.prelu(nt.tensor([-2.0, 3.0]), nt.tensor(0.1))
     """
@@ -242,24 +291,30 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 @composite(method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """If training, each element is 0 with probability p and else input / (1 - p); input itself otherwise."""
+    """Set each element to 0 with probability p in training and scale the others by 1 / (1 - p).
+
+    Args:
+        input: Tensor of any shape.
+        p: Probability in [0, 1].
+        training: False to return `input` itself.
+    """
     return dropped(input, p, training, input.shape)
 
 
 @composite(method=False)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """As dropout, of whole channels of (batch, channels, width)."""
+    """Drop whole channels of (batch, channels, width), like `dropout`."""
     return dropped(input, p, training, (*input.shape[:-1], 1))
 
 
 @composite(method=False)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """As dropout, of whole channels of (batch, channels, height, width)."""
+    """Drop whole channels of (batch, channels, height, width), like `dropout`."""
     return dropped(input, p, training, (*input.shape[:-2], 1, 1))
 
 
 def dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
-    """Dropout with a random number for each element of `shape`, which is broadcast to the input's."""
+    """Apply dropout with one random number per element of `shape`, which is broadcast to the input's."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"p must be from 0 to 1, not {p}")
     if not training or p == 0:
@@ -272,7 +327,7 @@ def dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> 
 
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """The losses ("none"), their mean or their sum. ArgumentError for another word."""
+    """Return the losses ("none"), their mean or their sum. Raise ArgumentError for other reductions."""
     if reduction == "none":
         return losses
     if reduction == "mean":
@@ -283,7 +338,7 @@ def reduced(losses: Tensor, reduction: str) -> Tensor:
 
 
 def _refuse_deprecated(size_average: bool | None, reduce: bool | None) -> None:
-    """ArgumentError for the arguments that PyTorch had before `reduction`."""
+    """Raise ArgumentError for arguments that preceded `reduction` in PyTorch."""
     for name, value in (("size_average", size_average), ("reduce", reduce)):
         if value is not None:
             raise ArgumentError(f"{name} is deprecated in PyTorch; pass reduction='none', 'mean' or 'sum' instead")
@@ -296,20 +351,20 @@ def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, tar
 
 @composite(method=False)
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(input - target) squared: their mean, their sum, or all of them."""
+    """Return the squared differences of input and target, reduced."""
     return _elementwise_loss(Tensor.square, input, target, reduction)
 
 
 @composite(method=False)
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """|input - target|: their mean, their sum, or all of them."""
+    """Return the absolute differences of input and target, reduced."""
     return _elementwise_loss(Tensor.abs, input, target, reduction)
 
 
 def _class_losses(
     log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float, caller: str
 ) -> tuple[Tensor, Tensor]:
-    """Loss and weight of every target; both 0 where the target is to be ignored."""
+    """Return loss and weight of every target; both are 0 for ignored targets."""
     classes = 0 if log_probabilities.ndim == 1 else 1
     expected = log_probabilities.shape[:classes] + log_probabilities.shape[classes + 1 :]
     if target.shape != expected:
@@ -354,9 +409,16 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
+    """Return minus the log-probability of the target class. The mean is weighted.
 
-    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    Args:
+        input: Log-probabilities (batch, classes, ...).
+        target: Class indices (batch, ...).
+        weight: Weight of each class; None for 1.
+        size_average: Not supported; `reduction` has replaced it.
+        ignore_index: Target that does not count.
+        reduce: Not supported; `reduction` has replaced it.
+        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))
     """
@@ -377,9 +439,17 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
+    """Return the cross-entropy of scores with class indices or probabilities.
 
-    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    Args:
+        input: Scores (batch, classes, ...).
+        target: Class indices (batch, ...), or probabilities of the shape of `input`.
+        weight: Weight of each class; None for 1.
+        size_average: Not supported; `reduction` has replaced it.
+        ignore_index: Class index that does not count.
+        reduce: Not supported; `reduction` has replaced it.
+        reduction: "mean", "sum", or "none" for all losses.
+        label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1].
 
     >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))
     """
@@ -411,9 +481,15 @@ def cross_entropy(
 
 @composite(method=False, ggml="GET_ROWS")
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The rows of weight (entries, features) at the indices in input, whose shape comes first.
+    """Return the rows of weight at the indices in input. Rows of quantized weights are float32.
 
-    The row at padding_idx has no gradient. Rows of quantized weights come out as float32.
+    Args:
+        input: Integer indices of any shape.
+        weight: Matrix (entries, features).
+        padding_idx: Index of a row without gradient.
+
+    Returns:
+        Tensor of shape (*input.shape, features).
 
     >>> nt.embedding(nt.tensor([2, 0]), nt.arange(6.0).reshape(3, 2))
     """
@@ -427,36 +503,38 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     if not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ArgumentError(f"padding_idx {padding_idx} is not one of {weight.shape[0]} entries")
     constant = rows.detach()
-    if constant is rows:  # no gradients here
+    if constant is rows:  # no gradients are recorded
         return rows
     return ops.where_op((input == padding_idx % weight.shape[0]).unsqueeze(-1), constant, rows)
 
 
 @composite(method=False)
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
+    """Encode indices as int64 vectors with a 1 at the index.
 
-    DimensionError for an index outside [0, num_classes), where the value is read.
+    Args:
+        input: Integer indices of any shape.
+        num_classes: Extent of the new last dimension; -1 for the largest index plus 1, which reads the value.
+
+    Raises:
+        ArgumentError: `num_classes` is -1 and `input` is empty.
+        DimensionError: An index is outside [0, num_classes). Raised where the value is read.
 
     >>> nt.one_hot(nt.tensor([0, 2]), 3)
     """
     if num_classes == -1:
         if not input.numel():
-            raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
+            raise ArgumentError("num_classes cannot be derived from an empty tensor; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
     checked = ops.take_op(classes, input, 0, "index", "one_hot")  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
 
 
-def _causal(queries: int, keys: int) -> Tensor:
-    """Query i sees keys 0 to i."""
-    return arange(keys) <= arange(queries).unsqueeze(1)
-
-
 def _masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
     if is_causal:
-        attn_mask = _causal(*scores.shape[-2:])
+        queries, keys = scores.shape[-2:]
+        attn_mask = arange(keys) <= arange(queries).unsqueeze(1)
     if attn_mask is None:
         return scores
     if attn_mask.is_floating_point():
@@ -475,11 +553,26 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
+    """Return softmax(query @ key.T * scale + mask) @ value.
 
-    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0.
-    dropout_p: of the weights. scale defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a
-    group of query heads, from where it is in memory. Key and value may be float16 or bfloat16 where query is float32.
+    A query that may not attend to any key gives 0. Key and value may be float16 or bfloat16 if query is float32.
+
+    Args:
+        query: Floats (..., queries, features).
+        key: Floats (..., keys, features).
+        value: Floats (..., keys, value features).
+        attn_mask: Bool, True where a query may attend, or float, added to the scores.
+        dropout_p: Dropout probability of the weights.
+        is_causal: True to let query i attend to keys 0 to i only.
+        scale: Factor of the scores; None for 1 / sqrt(features).
+        enable_gqa: True to let each head of key and value serve a group of query heads, without a copy.
+
+    Returns:
+        Tensor of shape (..., queries, value features) in the dtype of `query`.
+
+    Raises:
+        ArgumentError: Both `attn_mask` and `is_causal` are given.
+        ShapeError: The shapes do not fit, or key heads do not divide query heads.
 
     >>> nt.scaled_dot_product_attention(nt.ones(2, 4), nt.ones(3, 4), nt.ones(3, 2))
     """
@@ -510,7 +603,7 @@ def scaled_dot_product_attention(
 
 @composite(method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """Cosine of the angle between x1 and x2 over dim."""
+    """Return the cosine of the angle between x1 and x2 over dim."""
     place = dimension(dim, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
     a, b = wide(x1), wide(x2)
     lengths = a.norm(2, place, True).clamp(min=eps), b.norm(2, place, True).clamp(min=eps)

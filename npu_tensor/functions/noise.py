@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @composite(method=False)
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """As dropout, of whole channels of (batch, channels, depth, height, width)."""
+    """Drop whole channels of (batch, channels, depth, height, width), like `dropout`."""
     return dropped(input, p, training, (*input.shape[:-3], 1, 1, 1))
 
 
@@ -26,7 +26,7 @@ _SATURATED = -1.7580993408473766
 
 @composite(method=False)
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """If training, each element is what selu saturates to with probability p; scaled to keep mean and variance."""
+    """Replace elements by selu's lower limit with probability p in training, keeping mean and variance."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"p must be from 0 to 1, not {p}")
     if not training or p == 0:
@@ -40,7 +40,14 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
 
 @composite(in_place=True)
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
-    """input where positive, else times a slope: if training, a random one for each element, else the mean of both."""
+    """Return input where positive, else input times a slope.
+
+    Args:
+        input: Tensor of any shape.
+        lower: Smallest slope.
+        upper: Largest slope.
+        training: True to draw a slope for each element; False to use the mean of both.
+    """
     if not lower <= upper:
         raise ArgumentError(f"lower {lower} is above upper {upper}")
     slope = rand(input.shape, dtype=wide(input).dtype) * (upper - lower) + lower if training else (lower + upper) / 2
@@ -49,9 +56,14 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
 
 @composite(method=False)
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """softmax((logits + noise of Gumbel's distribution) / tau) over dim, a sample of the categories for a small tau.
+    """Return softmax((logits + Gumbel noise) / tau) over dim: a sample of the categories for a small tau.
 
-    hard: 1 for the largest and 0 for the others, with the gradient of the soft sample. eps has no effect.
+    Args:
+        logits: Floats of any shape.
+        tau: Temperature.
+        hard: True to return one-hot vectors with the gradient of the soft sample.
+        eps: Has no effect.
+        dim: Dimension; negative values count from the last one.
 
     >>> nt.gumbel_softmax(nt.tensor([1.0, 2.0, 3.0]), hard=True)
     """

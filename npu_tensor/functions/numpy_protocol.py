@@ -1,7 +1,7 @@
 """NumPy's functions on Tensors, by the protocols of NEP 13 (ufuncs) and NEP 18 (all other functions).
 
-Functions that have a counterpart record it and give Tensors. All others, also where an argument has no counterpart
-(`out=`, `where=`, a negative number of repeats), compute the tensors and give what NumPy gives for their arrays.
+Functions that have a counterpart record it and return Tensors. All others compute the operands and return NumPy's
+result for their arrays, also for arguments without a counterpart (`out=`, `where=`, a negative number of repeats).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPERANDS = (Tensor, np.ndarray, np.generic, float, int, list, tuple)
 
 
 def _float(a: Tensor, dtype: Any) -> Tensor:
-    """The tensor in `dtype`; without one, integers in float64, as NumPy's averages are."""
+    """Convert to `dtype`, or integers to float64, the dtype of NumPy's averages."""
     if dtype is not None:
         return a.to(dtype)
     return a if a.is_floating_point() else a.double()
@@ -46,16 +46,16 @@ def _float(a: Tensor, dtype: Any) -> Tensor:
 def _dot(a: Tensor, b: Tensor) -> Any:
     if not a.ndim or not b.ndim:
         return a * b
-    return a.matmul(b) if b.ndim <= 2 else NotImplemented  # of more, NumPy's dot is no product of matrices by batches
+    return a.matmul(b) if b.ndim <= 2 else NotImplemented  # NumPy's dot is not a batched product
 
 
 def _squeeze(a: Tensor, axis: Any = None) -> Any:
     axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
-    return a.squeeze(axis) if all(a.size(number) == 1 for number in axes) else NotImplemented  # NumPy has an error
+    return a.squeeze(axis) if all(a.size(number) == 1 for number in axes) else NotImplemented  # NumPy raises an error
 
 
 def _along(function: Callable[..., Any]) -> Callable[..., Any]:
-    """sum and the like: `axis` and `keepdims` are PyTorch's dim and keepdim."""
+    """Adapt a reduction: `axis` and `keepdims` are PyTorch's dim and keepdim."""
     return lambda a, axis=None, dtype=None, *, keepdims=False: function(a, axis, keepdims, dtype=dtype)
 
 
@@ -99,7 +99,7 @@ def _repeat(a: Tensor, repeats: Any, axis: int | None = None) -> Any:
 
 
 def _cumulative(function: Callable[..., Any], start: int) -> Callable[..., Any]:
-    """The running sum or product; include_initial: behind its start."""
+    """Adapt a running sum or product."""
 
     def cumulative(x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
         dim = axis if axis is not None else 0
@@ -114,12 +114,12 @@ def _cumulative(function: Callable[..., Any], start: int) -> Callable[..., Any]:
 
 
 def _rows(a: Tensor, axis: int | None) -> tuple[Tensor, int]:
-    """What is sorted, and along which dimension."""
+    """Return the tensor to sort and the dimension along which to sort."""
     return (a.ravel(), 0) if axis is None else (a, axis)
 
 
 def _wrapped(index: Tensor, extent: int) -> Tensor:
-    """Indices, of which negative ones count from the end, as counted from the front."""
+    """Count negative indices from the front."""
     return ops.where_op(index < 0, index + extent, index)
 
 
@@ -156,12 +156,12 @@ _API_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def _axes(axes: Any) -> Any:
-    """tensordot's axes as PyTorch's dims."""
+    """Convert tensordot's axes to PyTorch's dims."""
     return axes if isinstance(axes, int) else [each if isinstance(each, (tuple, list)) else [each] for each in axes]
 
 
 def given(result: Any) -> Any:
-    """What NumPy has computed as Tensors, also inside tuples and lists; sums of uint8 are int64, as ours are."""
+    """Convert NumPy's results to Tensors, also inside tuples and lists. Sums of uint8 become int64, as for ops."""
     if isinstance(result, (np.ndarray, np.generic)):
         return from_array(np.asarray(result), int64 if result.dtype == np.uint64 else None)
     if isinstance(result, (tuple, list)):
@@ -174,7 +174,7 @@ def _tensor(value: Any) -> Tensor:
     return tensor_of(np.asarray(value) if isinstance(value, (list, tuple)) else value)
 
 
-# By NumPy's functions, with NumPy's names of the parameters that have a counterpart. NotImplemented means: on arrays.
+# Counterparts of NumPy's functions, with NumPy's names of the supported parameters. NotImplemented: apply NumPy's.
 _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     np.shape: lambda a: tuple(a.shape),
     np.ndim: lambda a: a.ndim,
@@ -277,7 +277,7 @@ _signature: Final = functools.cache(inspect.signature)
 
 
 def _arrays(value: Any) -> Any:
-    """Tensors as arrays, also inside tuples, lists and dicts."""
+    """Convert Tensors to arrays, also inside tuples, lists and dicts."""
     if isinstance(value, Tensor):
         return value.numpy()
     if isinstance(value, (tuple, list)):
@@ -292,7 +292,7 @@ def _on_arrays(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 def _array_function(
     self: Tensor, function: Callable[..., Any], types: Collection[type], args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """What a function of NumPy makes of Tensors: a Tensor if it has a counterpart here, else NumPy's result."""
+    """Apply a function of NumPy. Return a Tensor if it has a counterpart, else NumPy's result."""
     if not all(issubclass(kind, (Tensor, np.ndarray)) for kind in types):
         return NotImplemented
     ours = _FUNCTIONS.get(function)
@@ -303,14 +303,14 @@ def _array_function(
     except TypeError:  # an argument that has no counterpart
         return _on_arrays(function, args, kwargs)
     axis = arguments.get("axis")
-    if isinstance(axis, tuple) and not axis:  # reduces nothing, where PyTorch's reduces everything
+    if isinstance(axis, tuple) and not axis:  # NumPy reduces nothing, PyTorch everything
         return _on_arrays(function, args, kwargs)
     result = ours(*args, **kwargs)
     return _on_arrays(function, args, kwargs) if result is NotImplemented else result
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """What a ufunc of NumPy makes of Tensors, or one of its methods such as `reduce`; as for the other functions."""
+    """Apply a ufunc of NumPy, or one of its methods such as `reduce`."""
     if not all(isinstance(value, _OPERANDS) for value in inputs):
         return NotImplemented
     ours = registry.UFUNCS.get(ufunc)
@@ -319,22 +319,30 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     return ours(*(_tensor(value) if isinstance(value, (list, tuple)) else value for value in inputs))
 
 
-# NaN has no sign, which PyTorch and GGML take for 0; NumPy's power of integers is one.
+# PyTorch and GGML give 0 as the sign of NaN; NumPy's power of integers is an integer.
 registry.UFUNCS[np.sign] = lambda x: _signs(_tensor(x))
 registry.UFUNCS[np.power] = power
 
 
 def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
-    """The functions of the array API standard for Tensors. ArgumentError for a version after 2025.12."""
+    """Return the functions of the Python array API standard for Tensors.
+
+    Raises:
+        ArgumentError: `api_version` is later than 2025.12.
+    """
     if api_version is not None and api_version not in _API_VERSIONS:
-        raise ArgumentError(f"there is version {_API_VERSIONS[-1]} of the array API, not {api_version}")
+        raise ArgumentError(f"array API version {api_version} is not supported; the latest one is {_API_VERSIONS[-1]}")
     return importlib.import_module("npu_tensor.array_api")
 
 
 def _to_device(self: Tensor, device: Any, /, *, stream: None = None) -> Tensor:
-    """The tensor itself. DeviceError for what is no device in use; `set_default_device` chooses what computes."""
+    """Return the tensor itself. `set_default_device` chooses the devices that compute.
+
+    Raises:
+        DeviceError: The device is unknown or not in use.
+    """
     if stream is not None:
-        raise ArgumentError(f"there are no streams, such as {stream!r}")
+        raise ArgumentError(f"streams are not supported: {stream!r}")
     check_device(device)
     return self
 

@@ -1,7 +1,7 @@
-"""Pools of tensors (batch, channels, *places) with 1, 2 or 3 place dimensions; the batch may be left out.
+"""Pools of tensors (batch, channels, *places) with 1, 2 or 3 place dimensions; the batch may be omitted.
 
-A pool is taken along one dimension after the other: of few elements as the maximum or the sum of strided slices, of
-many as a reduction of windows, which are a view.
+A pool is computed along one dimension after the other: for few elements as the maximum or the sum of strided slices,
+for many as a reduction of windows, which are a view.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["adapted"]
 
-# A pool along a dimension is made of slices up to this many elements: where each second element at least is read, by
-# whole vectors, and where they lie further apart. Longer windows are faster as rows.
+# Largest window that is pooled as slices: if at least each second element is read (by whole vectors), and if they lie
+# further apart. Longer windows are faster as rows.
 MOST_SLICES: Final = (24, 8)
 
 
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents of a pool's windows and the steps between them, which are their extents where no stride is given."""
+    """Return the extents of the windows and the steps between them, which default to the extents."""
     kernel = each_place("kernel_size", kernel_size, places)
     return kernel, kernel if stride is None else each_place("stride", stride, places)
 
@@ -52,7 +52,7 @@ def _pooled(
     join: Callable[[Tensor, Tensor], Tensor],
     reduce: Callable[[Tensor, int], Tensor],
 ) -> Tensor:
-    """All elements of each window as one. join: the op that does this to two tensors; reduce: to a dimension."""
+    """Combine the elements of each window by `join` of two tensors or by `reduce` of a dimension."""
     result = framed.tensor
     lead = result.ndim - len(kernel)
     dims = range(lead, result.ndim)
@@ -84,10 +84,16 @@ def _max_pool(places: int) -> Callable[..., Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        """The largest element of each window of (batch, channels, {extents}); stride defaults to kernel_size.
+        """Return the largest element of each window of (batch, channels, {extents}).
 
-        ceil_mode: windows that begin inside the input may end beyond it. return_indices: also where each one is among
-        the elements of its channel.
+        Args:
+            input: Tensor (batch, channels, {extents}).
+            kernel_size: Extents of the window, one number or one per place.
+            stride: Steps between windows; None for kernel_size.
+            padding: Elements added at both ends, one number or one per place.
+            dilation: Steps between elements of the kernel, one number or one per place.
+            ceil_mode: True if the last windows may end beyond the input.
+            return_indices: True to also return the position of each element in its channel.
 
         >>> nt.{name}({x}, 2, stride=1)
         """
@@ -124,9 +130,15 @@ def _max_unpool(places: int) -> Callable[..., Tensor]:
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Tensor:
-        """The elements of a maximum pool of (batch, channels, {extents}) put where they were, zeros elsewhere.
+        """Put the elements of a maximum pool of (batch, channels, {extents}) where they were, and zeros elsewhere.
 
-        output_size: the extents, if kernel, stride and padding allow several.
+        Args:
+            input: Elements from the pool, (batch, channels, extents of the pool).
+            indices: Positions from the pool.
+            kernel_size: Extents of the window, one number or one per place.
+            stride: Steps between windows; None for kernel_size.
+            padding: Elements added at both ends, one number or one per place.
+            output_size: Extents of the result, if kernel, stride and padding allow several.
 
         >>> nt.{name}({x}, {x}.long(), 1)
         """
@@ -192,10 +204,16 @@ def _avg_pool(places: int) -> Callable[..., Tensor]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Tensor:
-        """The mean of each window of (batch, channels, {extents}); stride defaults to kernel_size.
+        """Return the mean of each window of (batch, channels, {extents}).
 
-        count_include_pad: whether the zeros of the padding count, as they do in GGML's POOL_2D and not in its POOL_1D;
-        divisor_override: what to divide the sum by instead.
+        Args:
+            input: Tensor (batch, channels, {extents}).
+            kernel_size: Extents of the window, one number or one per place.
+            stride: Steps between windows; None for kernel_size.
+            padding: Elements added at both ends, one number or one per place.
+            ceil_mode: True if the last windows may end beyond the input.
+            count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
+            divisor_override: Divisor of the sum in place of the number of elements.
 
         >>> nt.{name}({x}, 2, stride=1)
         """
@@ -209,7 +227,7 @@ def _lp_pool(places: int) -> Callable[..., Tensor]:
     def lp_pool(
         input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
     ) -> Tensor:
-        """The sum of a power of the elements of each window of (batch, channels, {extents}), to the inverse power.
+        """Return (sum of x ** norm_type) ** (1 / norm_type) of each window of (batch, channels, {extents}).
 
         >>> nt.{name}({x}, 2, 2, stride=1)
         """
@@ -254,7 +272,7 @@ def adapted(
 @for_places("adaptive_avg_pool")
 def _adaptive_avg_pool(places: int) -> Callable[..., Tensor]:
     def adaptive_avg_pool(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-        """The means of output_size parts of ({extents}), which may overlap by one element; None keeps all.
+        """Return the means of output_size parts of ({extents}), which may overlap by one element; None keeps all.
 
         >>> nt.{name}({x}, 2)
         """
@@ -266,7 +284,7 @@ def _adaptive_avg_pool(places: int) -> Callable[..., Tensor]:
 @for_places("adaptive_max_pool")
 def _adaptive_max_pool(places: int) -> Callable[..., Tensor]:
     def adaptive_max_pool(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
-        """The largest of output_size parts of ({extents}), which may overlap by one element; None keeps all.
+        """Return the maxima of output_size parts of ({extents}), which may overlap by one element; None keeps all.
 
         >>> nt.{name}({x}, 2)
         """

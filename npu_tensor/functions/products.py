@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, all made of the contraction of two matrices, batched."""
+"""Products of matrices and vectors, made of the batched contraction of two matrices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 
 def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
-    """Matrix product of tensors of any number of dimensions but zero."""
+    """Return the matrix product of tensors that are not zero-dimensional."""
     if a.ndim == 2 and b.ndim == 2:
         return ops.contract(a, b, out_dtype)
     if not a.ndim or not b.ndim:
@@ -42,15 +42,25 @@ def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
 
 @composite(ggml="MUL_MAT")
 def matmul(input: Operand, other: Operand) -> Tensor:
-    """Matrix product. Vectors count as a row on the left and a column on the right; leading dimensions broadcast.
+    """Return the matrix product; leading dimensions broadcast.
 
-    Both must have one dtype. Float sums are float32 (float64 for float64), rounded once.
+    Float sums are accumulated in float32 (float64 for float64) and rounded once.
+
+    Args:
+        input: Tensor (..., n, k); a vector (k) counts as one row.
+        other: Tensor (..., k, m) of the dtype of `input`; a vector (k) counts as one column.
+
+    Returns:
+        Tensor (..., n, m), without the dimensions that a vector lacks.
+
+    Raises:
+        ShapeError: Inner dimensions differ, or an operand has no dimensions.
     """
     return _product_of(tensor_of(input), tensor_of(other))
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
-    """As matmul."""
+    """Return the matrix product, like `matmul`."""
     return matmul(self, other) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
@@ -69,7 +79,7 @@ def _require_dimensions(name: str, tensor: Tensor, ndim: int) -> None:
 
 @composite()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Product of two matrices."""
+    """Return the product of two matrices."""
     _require_dimensions("input", input, 2)
     _require_dimensions("mat2", mat2, 2)
     return ops.contract(input, mat2)
@@ -77,7 +87,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @composite()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two stacks of equally many matrices.
+    """Return the products of two stacks (batch, n, k) and (batch, k, m).
 
     >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))
     """
@@ -90,7 +100,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @composite()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Product of a matrix and a vector.
+    """Return the product of a matrix and a vector.
 
     >>> nt.mv(nt.ones(2, 3), nt.ones(3))
     """
@@ -101,7 +111,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 @composite(aliases=("vdot",))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of two vectors.
+    """Return the sum of the products of two vectors.
 
     >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
     """
@@ -112,7 +122,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 @composite(aliases=("ger",))
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of elements of two vectors.
+    """Return all products of elements of two vectors.
 
     >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
     """
@@ -123,7 +133,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 @composite()
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of the products along the last dimensions of both; with a number as either, the product."""
+    """Return the sums of products along the last dimensions of both; if one is a number, the product."""
     if not input.ndim or not other.ndim:
         return input * other
     rows = other.reshape(math.prod(other.shape[:-1]), other.shape[-1])
@@ -132,7 +142,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 @composite()
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Kronecker product: other times each element of input, laid out as input is."""
+    """Return the Kronecker product: other times each element of input, arranged like input."""
     ndim = max(input.ndim, other.ndim)
     outer_shape, inner_shape = ((1,) * (ndim - tensor.ndim) + tensor.shape for tensor in (input, other))
     coarse = input.reshape([extent for size in outer_shape for extent in (size, 1)])
@@ -142,17 +152,20 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
-    """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
+    """Return the p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("needs (..., n, m) and (..., k, m)")
-    order = p if x1.shape[-1] else 1  # every norm of nothing is 0, but there is no largest element
+    order = p if x1.shape[-1] else 1  # norms of empty rows are 0, but there is no largest element
     distances: Tensor = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(order, -1)
     return distances
 
 
 @composite(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """p-norms of the differences of all pairs of rows of a matrix: those of rows 0 and 1, 0 and 2, ..., 1 and 2, ..."""
+    """Return the p-norms of the differences of all pairs of rows of a matrix.
+
+    The order of the pairs is 0 and 1, 0 and 2, ..., 1 and 2, and so on.
+    """
     _require_dimensions("input", input, 2)
     first, second = np.triu_indices(input.shape[0], 1)
     rows, others = (ops.take_op(input, from_array(index), 0) for index in (first, second))
@@ -161,23 +174,29 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 @composite(method=False)
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """p-norms of x1 - x2 + eps over the last dimension."""
+    """Return the p-norms of x1 - x2 + eps over the last dimension."""
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
 @composite()
 def trace(input: Tensor) -> Tensor:
-    """Sum of the diagonal of a matrix."""
+    """Return the sum of the diagonal of a matrix."""
     _require_dimensions("input", input, 2)
     return ops.diagonal(input).sum()
 
 
 @composite(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs.
+    """Return input @ weight.T + bias in the dtype of input.
 
-    The result has the dtype of input. Weights may be float16 or bfloat16 where input is float32, or quantized where it
-    is of floats; see `mul_mat`.
+    Args:
+        input: Floats (..., in features).
+        weight: Matrix (out features, in features), or a vector for one output. It may be float16 or bfloat16 if `input`
+            is float32, and quantized if `input` is floating point; see `mul_mat`.
+        bias: Offset (out features); None for 0.
+
+    Returns:
+        Tensor (..., out features).
 
     >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
     """
@@ -198,13 +217,13 @@ def _scaled(tensor: Tensor, factor: float) -> Tensor:
 
 def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     product = _scaled(product, alpha)
-    # beta = 0 leaves NaN and infinity in input out, as in BLAS.
+    # beta = 0 ignores NaN and infinity in input, as in BLAS.
     return product if beta == 0 else _scaled(input, beta) + product
 
 
 @composite(in_place=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2).
+    """Return beta * input + alpha * (mat1 @ mat2).
 
     >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))
     """
@@ -213,7 +232,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 
 @composite(in_place=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+    """Return beta * input + alpha * (batch1 @ batch2), matrix by matrix.
 
     >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))
     """
@@ -222,7 +241,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, a
 
 @composite(in_place=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec).
+    """Return beta * input + alpha * (mat @ vec).
 
     >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))
     """
@@ -231,7 +250,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 
 @composite(in_place=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * the sum of the products of two stacks of matrices.
+    """Return beta * input + alpha * the sum of the products of two stacks of matrices.
 
     >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))
     """
@@ -240,7 +259,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
 @composite(in_place=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * all products of elements of two vectors.
+    """Return beta * input + alpha * all products of elements of two vectors.
 
     >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
     """
@@ -249,7 +268,13 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 @composite(method=False)
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[o] @ input2 for each output o, plus bias (outputs,); leading dimensions are a batch.
+    """Return input1 @ weight[o] @ input2 for each output o, plus bias.
+
+    Args:
+        input1: Floats (..., n).
+        input2: Floats (..., m).
+        weight: Tensor (outputs, n, m).
+        bias: Offset (outputs); None for 0.
 
     >>> nt.bilinear(nt.ones(2, 3), nt.ones(2, 4), nt.ones(1, 3, 4))
     """
@@ -259,7 +284,13 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 @composite(method=False)
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
-    """Sums of products over as many dimensions of a and b: the last and the first `dims`, or those that are named."""
+    """Sum products over several dimensions of a and b.
+
+    Args:
+        a: First operand.
+        b: Second operand.
+        dims: Number of last dimensions of a and first dimensions of b, or the dimensions of each.
+    """
     if isinstance(dims, int):
         named = [list(range(a.ndim - dims, a.ndim)), list(range(dims))]
     else:
@@ -277,7 +308,12 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
 
 @composite()
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """Cross products of vectors of three elements along dim, by default the first dimension of extent 3.
+    """Return the cross products of vectors of three elements along dim.
+
+    Args:
+        input: Vectors of any shape with a dimension of extent 3.
+        other: Second operand; the shapes broadcast.
+        dim: Dimension of extent 3; None for the first such dimension.
 
     >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))
     """
@@ -293,7 +329,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 
 def _labels(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
-    """One label per dimension of each operand and of the result. Raises ArgumentError, ShapeError."""
+    """Return one label per dimension of each operand and of the result. Raise ArgumentError, ShapeError."""
     from opt_einsum.parser import parse_einsum_input
 
     if not all(letter.isalpha() or letter in " .,->" for letter in str(equation)):
@@ -317,7 +353,7 @@ def _labels(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
 
 
 def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
-    """Each label once: where one is repeated, the diagonal of its dimensions."""
+    """Take the diagonal of dimensions with equal labels, so that each label occurs once."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -328,20 +364,20 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
 
 
 def _squeezed(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
-    """Without the dimensions of extent 1: those are broadcast, as if the operand did not have them."""
+    """Drop dimensions of extent 1, which are broadcast as if the operand did not have them."""
     pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
     return tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
 
 
 def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
-    """The dimensions in the order of `order`, with extent 1 where the tensor has no such label."""
+    """Permute the dimensions to `order`, with extent 1 for labels that the tensor does not have."""
     extents = dict(zip(labels, tensor.shape, strict=True))
     present = [labels.index(label) for label in order if label in labels]
     return tensor.permute(*present).reshape(*(extents.get(label, 1) for label in order))
 
 
 def _summed(tensor: Tensor, labels: str, keep: set[str], widen: bool = False) -> tuple[Tensor, str]:
-    """The sum over all labels but those to keep. widen: integers are summed in int64."""
+    """Sum over all labels that are not in `keep`; in int64 for integers if `widen`."""
     dims = tuple(i for i, label in enumerate(labels) if label not in keep)
     if dims:
         tensor = tensor.sum(dims, dtype=None if widen else tensor.dtype)
@@ -349,7 +385,7 @@ def _summed(tensor: Tensor, labels: str, keep: set[str], widen: bool = False) ->
 
 
 def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[Tensor, str]:
-    """Contract two operands: labels in both that are not kept are summed by a matrix product."""
+    """Contract two operands: labels in both that are not in `keep` are summed by a matrix product."""
     a, x = _summed(a, x, keep | set(y))
     b, y = _summed(b, y, keep | set(x))
     batch = "".join(label for label in x if label in y and label in keep)
@@ -371,10 +407,15 @@ def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[T
 
 @composite(method=False, view=True)
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
+    """Compute an Einstein summation. The equation "bij,bjk->bik" is a batched matrix product.
 
-    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
-    operand of integers are int64, products keep its dtype. A transposition or a diagonal of a single operand is a view.
+    More than two operands are contracted in the cheapest order. Sums of a single operand of integers are int64, and
+    products keep its dtype. A transposition or a diagonal of a single operand is a view.
+
+    Args:
+        equation: Letters for the dimensions of each operand and of the result. An ellipsis stands for broadcast
+            dimensions; a letter repeated inside one operand takes the diagonal.
+        *operands: Tensors, or one sequence of them.
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """
@@ -391,7 +432,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
 
 def _order(terms: Sequence[str], result: str, tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """Which two operands to contract next, ascending; their product becomes the last operand."""
+    """Return the pairs of operands to contract, in order; each product becomes the last operand."""
     from opt_einsum import contract_path
 
     shapes = [tensor.shape for tensor in tensors]
@@ -403,7 +444,7 @@ def _order(terms: Sequence[str], result: str, tensors: Sequence[Tensor]) -> list
 
 
 def _grouped(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Batches of `few` each serving a group of consecutive batches of `many`, as shapes that broadcast."""
+    """Reshape batches so that each of `few` broadcasts to a group of consecutive batches of `many`."""
     ndim = max(few.ndim, many.ndim)
     lead_few = (1,) * (ndim - few.ndim) + few.shape[:-2]
     lead_many = (1,) * (ndim - many.ndim) + many.shape[:-2]
@@ -424,14 +465,19 @@ _NARROW_INTEGERS = (int8, int16, int32, uint8)
 
 @composite(ggml="MUL_MAT")
 def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
-    """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
+    """Return b @ a.T, GGML's product with weights. Floats give float32, integers of up to 32 bits int32.
 
-    Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
-    Floats give float32, integers of up to 32 bits int32.
+    For quantized weights, b is rounded to 8 bits as in ggml, so that integers are multiplied. Each 32 elements of a row
+    have a scale, or 256 for q4_k, q5_k and q6_k. On an NPU, b is rounded to bfloat16 instead. The gradient of b is that
+    of its product with a.dequantize().
 
-    For a quantized a (m, k), b of floats is rounded to 8 bits as in ggml, with a scale for each 32 elements of a row,
-    or 256 for q4_k, q5_k and q6_k, so that integers are multiplied; on an NPU it is rounded to bfloat16. exact: take
-    float32 numbers as they are, which is slower. The gradient of b is that of its product with a.dequantize().
+    Args:
+        a: Weights (..., m, k). Each batch serves a group of consecutive batches of b. May be quantized if (m, k).
+        b: Tensor (..., n, k). Floats are converted to the dtype of a.
+        exact: True to use float32 b without rounding for quantized weights, which is slower.
+
+    Returns:
+        Tensor (..., n, m).
     """
     if a.dtype.is_quantized:
         require_float(b)
@@ -449,7 +495,7 @@ def mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor:
 
 @composite(ggml="OUT_PROD")
 def out_prod(a: Tensor, b: Tensor) -> Tensor:
-    """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
+    """Return b.T @ a, GGML's sum of outer products, of a (..., k, m) and b (..., k, n): (..., n, m)."""
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError("needs two dimensions or more")
     if a.dtype is not b.dtype:

@@ -1,4 +1,4 @@
-"""What PyTorch programs say about gradients, and PyTorch's other spellings."""
+"""PyTorch's functions for gradients, default dtypes and limits, and PyTorch's other names."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__: list[str] = []
 
 @composite(method=False)
 def no_grad(function: Any = None) -> Any:
-    """A context and decorator: gradients do not pass through what is recorded inside."""
+    """Disable gradients in a with block or a decorated function."""
     return GradMode(False) if function is None else GradMode(False)(function)
 
 
 @composite(method=False)
 def enable_grad(function: Any = None) -> Any:
-    """A context and decorator: what is recorded inside counts again, as outside of `no_grad`."""
+    """Enable gradients in a with block or a decorated function, also inside of `no_grad`."""
     return GradMode(True) if function is None else GradMode(True)(function)
 
 
 @composite(method=False)
 def inference_mode(mode: Any = True) -> Any:
-    """As no_grad. With False it changes nothing."""
+    """Disable gradients like `no_grad`; with mode=False, change nothing."""
     return no_grad(mode) if callable(mode) else GradMode(grad_mode.enabled and not mode)
 
 
 class _Entered(GradMode):
-    """A mode that holds at once, and is a context besides. As a decorator it holds in the function alone."""
+    """Mode that is active at once and also a context. As a decorator it is active in the function only."""
 
     def __init__(self, enabled: bool) -> None:
         super().__init__(enabled)
@@ -56,7 +56,7 @@ class _Entered(GradMode):
 
 @composite(method=False)
 def set_grad_enabled(mode: bool) -> Any:
-    """Switch gradients on or off for this thread from now on, in a with block or in a decorated function.
+    """Enable or disable gradients for this thread from now on, in a with block or in a decorated function.
 
     >>> nt.set_grad_enabled(True)
     """
@@ -65,16 +65,21 @@ def set_grad_enabled(mode: bool) -> Any:
 
 @composite(method=False)
 def is_grad_enabled() -> bool:
-    """Whether gradients pass through what this thread records."""
+    """Return True if operations of this thread are recorded for gradients."""
     return grad_mode.enabled
 
 
 @composite(function=False)
 def backward(input: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
-    """Add the gradients of this tensor to `grad` of the leaves it was computed from; they are recorded, not computed.
+    """Add the gradients of this tensor to `grad` of the leaves it was computed from. They are recorded, not computed.
 
-    gradient: that of this tensor, with its shape; 1 for a single element. retain_graph: whether there will be another
-    backward pass through the same graph. GradientError for a tensor that requires no gradient.
+    Args:
+        input: Tensor to differentiate.
+        gradient: Gradient of this tensor, of its shape; None for 1, if it has a single element.
+        retain_graph: True if there will be another backward pass through the same graph.
+
+    Raises:
+        GradientError: The tensor does not require a gradient.
     """
     importlib.import_module("npu_tensor.autograd").backward(input, gradient, retain_graph)
 
@@ -92,13 +97,13 @@ def type_of(input: Tensor, dtype: Any = None) -> Any:
 
 @composite(method=False)
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a float type."""
+    """Return True if the dtype is floating point."""
     return input.is_floating_point()
 
 
 @composite()
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype has negative numbers."""
+    """Return True if the dtype has negative numbers."""
     return input.dtype not in (uint8, bool_)
 
 
@@ -111,16 +116,18 @@ registry.publish("ndimension", registry.Public(None, Tensor.dim))
 
 @composite(method=False)
 def get_default_dtype() -> DType:
-    """The dtype that Python floats become, float32 unless `set_default_dtype` has changed it."""
+    """Return the dtype of Python floats, float32 unless `set_default_dtype` has changed it."""
     return default_dtype(float)
 
 
 @composite(method=False)
 def set_default_dtype(d: Any) -> None:
-    """Let Python floats, `zeros` and the like, and quotients of integers, have the dtype d from now on.
+    """Set the dtype of Python floats, `zeros` and other constants, and quotients of integers for the whole process.
 
-    Holds for the whole process. Functions wrapped by `jit` are captured again. Raises DTypeError for dtypes that are
-    not floating point.
+    Functions wrapped by `jit` are captured again.
+
+    Raises:
+        DTypeError: The dtype is not floating point.
 
     >>> nt.set_default_dtype(nt.float32)
     """
@@ -138,7 +145,7 @@ def set_default_dtype(d: Any) -> None:
 
 
 class FloatLimits(NamedTuple):
-    """The limits of a float dtype as Python numbers; `tiny` and `smallest_normal` are the same number."""
+    """Limits of a float dtype as Python numbers; `tiny` and `smallest_normal` are the same number."""
 
     bits: int
     eps: float
@@ -151,7 +158,7 @@ class FloatLimits(NamedTuple):
 
 
 class IntegerLimits(NamedTuple):
-    """The limits of an integer dtype."""
+    """Limits of an integer dtype."""
 
     bits: int
     max: int
@@ -161,7 +168,7 @@ class IntegerLimits(NamedTuple):
 
 @composite(method=False)
 def finfo(type: Any = None) -> FloatLimits:
-    """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
+    """Return the limits of a float dtype, by default float32. eps is the distance from 1 to the next number."""
     dtype = as_dtype(type or default_dtype(float))
     if not dtype.is_floating_point:
         raise DTypeError(f"takes float dtypes, not {dtype.name}{'; use iinfo' if dtype.is_integer else ''}")
@@ -173,7 +180,7 @@ def finfo(type: Any = None) -> FloatLimits:
 
 @composite(method=False)
 def iinfo(type: Any) -> IntegerLimits:
-    """Bits, max and min of an integer dtype.
+    """Return bits, max and min of an integer dtype.
 
     >>> nt.iinfo(nt.int8)
     """

@@ -1,4 +1,4 @@
-"""Random numbers of other distributions, made of the uniform and the normal ones; seeds are drawn as in `rand`."""
+"""Random numbers of further distributions, made of uniform and normal ones; seeds are drawn as in `rand`."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
 
-# `rand` gives multiples of 2**-24 and 2**-53; the logarithm of 0 is replaced by that of half a step.
+# `rand` returns multiples of 2**-24 or 2**-53; half a step replaces 0, whose logarithm is infinite.
 _HALF_A_STEP = {float32: 2.0**-25, float64: 2.0**-54}
 
 _WRONG_WEIGHTS = "weights must be finite and not negative, and at least as many positive as are drawn; a sample"
 
 
 def _exponential(like: Tensor, generator: Generator | None) -> Tensor:
-    """Exponential numbers of rate 1, above 0 and finite, of the input's shape, not rounded to 16 bits yet."""
+    """Return exponential numbers of rate 1, above 0 and finite, of the shape of `like`, not yet rounded to 16 bits."""
     dtype = float64 if like.dtype is float64 else float32
     return -rand(like.shape, generator=generator, dtype=dtype).clamp(min=_HALF_A_STEP[dtype]).log()
 
 
 def _drawn(shape: tuple[int, ...], probability: Tensor | float, generator: Generator | None) -> Tensor:
-    """1 with the given probability, else 0; NaN where that is no probability."""
+    """Return 1 with the given probability, else 0; NaN where the probability is invalid."""
     if not isinstance(probability, Tensor):
         if not 0 <= probability <= 1:
             raise ArgumentError(f"a probability must be in [0, 1], not {probability}")
@@ -47,7 +47,7 @@ def _drawn(shape: tuple[int, ...], probability: Tensor | float, generator: Gener
 
 @composite()
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
+    """Draw 1 with the probability in each element of input, or with p, else 0; NaN where it is outside [0, 1]."""
     if p is None and not input.is_floating_point():
         raise DTypeError(f"takes probabilities as floats, not {input.dtype.name}")
     return _drawn(input.shape, input if p is None else p, generator).to(input.dtype)
@@ -63,9 +63,17 @@ def normal(
     dtype: Any = None,
     device: Any = None,
 ) -> Tensor:
-    """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
+    """Draw normal random numbers.
 
-    The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers.
+    The dtype is that of mean, or of std if only that is a tensor, and float32 for two numbers.
+
+    Args:
+        mean: Mean; broadcast with std.
+        std: Standard deviation.
+        size: Shape, if mean and std are numbers.
+        generator: Source of the seed; None for the default generator.
+        dtype: Dtype of the result; None to derive it from the operands.
+        device: URI of a device in use; it does not choose where ops run.
 
     >>> nt.normal(0.0, 1.0, (2, 2))
     """
@@ -74,7 +82,7 @@ def normal(
         raise ArgumentError(f"std must not be negative: {std}")
     tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
     if bool(tensors) is (size is not None):
-        raise ArgumentError("needs a size if mean and std are numbers, and takes none otherwise")
+        raise ArgumentError("needs a size if mean and std are numbers, and no size otherwise")
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors)) if tensors else extents((size,))
     target = dtype or (tensors[0].dtype if tensors else default_dtype(float))
     drawn = wide(randn(shape, generator=generator, dtype=target))
@@ -85,10 +93,20 @@ def normal(
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
+    """Draw indices with the weights in each row of input, which need not sum to 1.
 
-    Raises DimensionError if weights are negative or not finite, or if fewer are positive than are drawn without
-    replacement. The error is raised at once if the weights have been computed, otherwise where the indices are read.
+    Args:
+        input: Weights (categories) or (rows, categories).
+        num_samples: Number of indices per row.
+        replacement: True if an index may be drawn again.
+        generator: Source of the seed; None for the default generator.
+
+    Returns:
+        int64 indices (num_samples) or (rows, num_samples).
+
+    Raises:
+        DimensionError: Weights are negative or not finite, or fewer are positive than are drawn without replacement.
+            Raised at once if the weights have been computed, otherwise where the indices are read.
 
     >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)
     """
@@ -105,29 +123,29 @@ def multinomial(
     weights = input.to(float64)
     if replacement:
         sums = weights.cumsum(-1)
-        # The last is 1 exactly, and `rand` below 1: the first sum above the number drawn exists.
+        # The last sum is exactly 1 and `rand` is below 1, so a sum above the drawn number exists.
         sums = sums / sums[..., -1:]
         drawn = rand((*input.shape[:-1], num_samples), generator=generator, dtype=float64)
         samples = searchsorted(sums, drawn, right=True)
     else:
-        # The smallest of exponential numbers of these rates are a draw without replacement.
+        # The order of exponential numbers of these rates is a draw without replacement.
         samples = topk(_exponential(weights, generator) / weights, num_samples, largest=False).indices
     total = weights.sum(-1, True)
     fine = (weights >= 0).all(-1, True) & (total > 0) & total.isfinite()
     fine = fine & (ops.gather_along(weights, samples, -1) > 0)
-    # What is wrong becomes an index that is out of range, which `take` refuses when it runs.
+    # Wrong rows become an index that is out of range, which `take` refuses when it runs.
     return ops.take_op(arange(categories), ops.where_op(fine, samples, categories), 0, _WRONG_WEIGHTS)
 
 
 @composite(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Random numbers of Poisson distributions with the rates in input."""
+    """Draw from Poisson distributions with the rates in input."""
     return _counts(ops.random_poisson, generator, input)
 
 
 @composite(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed, each with the probability in prob.
+    """Draw the number of successes of `count` trials, each with the probability in prob.
 
     >>> nt.binomial(nt.tensor([10.0, 20.0]), nt.tensor([0.5, 0.1]))
     """
@@ -149,7 +167,7 @@ def _counts(op: Any, generator: Generator | None, *parameters: Tensor) -> Tensor
 def normal_in_place(
     input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Normal random numbers in place of the value."""
+    """Replace the value by normal random numbers."""
     return input._assign(normal(mean, std, input.shape, generator=generator, dtype=input.dtype))
 
 
@@ -157,7 +175,7 @@ def normal_in_place(
 def uniform_in_place(
     input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform random numbers on [from_, to) in place of the value; rounding to the dtype may give `to`."""
+    """Replace the value by uniform random numbers on [from_, to). Rounding to the dtype may give `to`."""
     if not from_ <= to:
         raise ArgumentError(f"needs from_ <= to, not {from_} and {to}")
     drawn = rand(input.shape, generator=generator, dtype=input.dtype)
@@ -166,17 +184,17 @@ def uniform_in_place(
 
 @composite("exponential_", function=False)
 def exponential_in_place(input: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Exponential random numbers of rate lambd in place of the value."""
+    """Replace the value by exponential random numbers of rate lambd."""
     if not lambd > 0:
         raise ArgumentError(f"lambd must be positive, not {lambd}")
     if not input.is_floating_point():
-        raise DTypeError(f"gives floats, not {input.dtype.name}")
+        raise DTypeError(f"the result must be floating point, not {input.dtype.name}")
     return input._assign((_exponential(input, generator) / lambd).to(input.dtype))
 
 
 @composite("bernoulli_", function=False)
 def bernoulli_in_place(input: Tensor, p: Tensor | float = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """1 with probability p, else 0, in place of the value; NaN, or 0 of integers, where p is no probability."""
+    """Replace the value by 1 with probability p, else 0. An invalid p gives NaN, or 0 of integers."""
     probability = tensor_of(p).expand(input.shape) if isinstance(p, (Tensor, np.ndarray)) else p
     return input._assign(_drawn(input.shape, probability, generator).to(input.dtype))
 
@@ -185,7 +203,7 @@ def bernoulli_in_place(input: Tensor, p: Tensor | float = 0.5, *, generator: Gen
 def random_in_place(
     input: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform random integers on [from_, to), or [0, from_), or all that the dtype holds, in place of the value."""
+    """Replace the value by uniform random integers on [from_, to), or [0, from_), or all that the dtype holds."""
     if to is None and from_:
         from_, to = 0, from_
     dtype = input.dtype
@@ -195,7 +213,7 @@ def random_in_place(
 
 
 def _beyond(dtype: DType) -> int:
-    """One more than the largest integer of a dtype, or of int64; of floats the largest up to which all are exact."""
+    """Return the upper bound of random integers of a dtype: one more than the largest, or exact, integer."""
     if dtype.is_floating_point:
         epsilon = float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]
         return round(2 / epsilon)
@@ -207,19 +225,19 @@ def _from_uniform(name: str, transform: Any, doc: str) -> None:
         drawn = rand(input.shape, generator=generator, dtype=float64)
         return input._assign(transform(drawn, *parameters).to(input.dtype))
 
-    method.__doc__ = f"{doc}, in place of the value."
+    method.__doc__ = f"Replace the value by {doc}."
     composite(name, function=False)(method)
 
 
 _from_uniform(
     "cauchy_",
     lambda u, median=0.0, sigma=1.0: median + sigma * ops.tan(math.pi * (u - 0.5)),
-    "Random numbers of a Cauchy distribution with a median and a half width at half maximum",
+    "random numbers of a Cauchy distribution with a median and a half width at half maximum",
 )
 _from_uniform(
     "geometric_",
     lambda u, p: (ops.log1p(-u) / math.log1p(-p)).floor() + 1,
-    "How many trials it takes to succeed once, each with probability p",
+    "random numbers of trials up to the first success, each with probability p",
 )
 
 
@@ -227,5 +245,5 @@ _from_uniform(
 def log_normal_in_place(
     input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Random numbers whose logarithms are normal with this mean and standard deviation, in place of the value."""
+    """Replace the value by random numbers whose logarithms are normal with this mean and standard deviation."""
     return input._assign(normal(mean, std, input.shape, generator=generator, dtype=input.dtype).exp())

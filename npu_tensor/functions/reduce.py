@@ -1,4 +1,4 @@
-"""Reductions whose signature needs more than one op: extremes with indices, variance, norms."""
+"""Reductions that need more than one op: extremes with indices, variance, norms, quantiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Dims = int | Sequence[int] | None
 
 
 def _second_operand(dim: Any, other: Operand | None) -> Operand | None:
-    """The tensor or number that max and min compare with, also where it is in the place of dim.
+    """Return the tensor or number that max and min compare with, also if it is passed as dim.
 
     A NumPy integer is a dimension, as in PyTorch; every other array, scalar and float is an operand.
     """
@@ -31,7 +31,7 @@ def _second_operand(dim: Any, other: Operand | None) -> Operand | None:
 
 
 def _values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> ValuesIndices:
-    """The elements at indices along dim, where both have the extent 1 unless keepdim."""
+    """Return the elements at indices, of extent 1 along dim, and the indices."""
     values = gather(input, dim, indices)
     if keepdim or not input.ndim:
         return ValuesIndices(values, indices)
@@ -43,7 +43,14 @@ def _values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> Value
 def maximum_of(
     input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
 ) -> Any:
-    """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
+    """Return the largest element; with dim, (values, indices) along it; with a tensor, the elementwise maximum.
+
+    Args:
+        input: First operand.
+        dim: Dimension to reduce, or the second operand.
+        keepdim: True to keep the reduced dimension with extent 1.
+        other: Second operand.
+    """
     if (second := _second_operand(dim, other)) is not None:
         return ops.maximum(input, second)
     return ops.amax(input) if dim is None else _values_at(input, dim, keepdim, ops.argmax(input, dim, True))
@@ -53,14 +60,21 @@ def maximum_of(
 def minimum_of(
     input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
 ) -> Any:
-    """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
+    """Return the smallest element; with dim, (values, indices) along it; with a tensor, the elementwise minimum.
+
+    Args:
+        input: First operand.
+        dim: Dimension to reduce, or the second operand.
+        keepdim: True to keep the reduced dimension with extent 1.
+        other: Second operand.
+    """
     if (second := _second_operand(dim, other)) is not None:
         return ops.minimum(input, second)
     return ops.amin(input) if dim is None else _values_at(input, dim, keepdim, ops.argmin(input, dim, True))
 
 
 def _freedom(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
-    """dim and correction of PyTorch's older and newer arguments."""
+    """Return dim and correction for PyTorch's older and newer arguments."""
     if isinstance(dim, bool):  # var(unbiased)
         dim, unbiased = None, dim
     return dim, correction if correction is not None else 1 if unbiased is None or unbiased else 0
@@ -75,7 +89,15 @@ def var(
     *,
     correction: float | None = None,
 ) -> Tensor:
-    """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
+    """Return the variance over dim: the sum of squared deviations divided by n - correction.
+
+    Args:
+        input: Floats of any shape.
+        dim: Dimensions to reduce; None for all.
+        unbiased: PyTorch's older argument: False for a correction of 0.
+        keepdim: True to keep the reduced dimensions with extent 1.
+        correction: Subtracted from the number of elements; 1 by default.
+    """
     dim, correction = _freedom(dim, unbiased, correction)
     return ops.var_op(input, dim, keepdim, correction=correction)
 
@@ -89,39 +111,47 @@ def std(
     *,
     correction: float | None = None,
 ) -> Tensor:
-    """Standard deviation over dim: sqrt(var)."""
+    """Return the standard deviation over dim: the square root of `var`."""
     dim, correction = _freedom(dim, unbiased, correction)
     return ops.std_op(input, dim, keepdim, correction=correction)
 
 
 @composite()
 def var_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Variance and mean over dim."""
+    """Return variance and mean over dim."""
     return var(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
 
 
 @composite()
 def std_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over dim."""
+    """Return standard deviation and mean over dim."""
     return std(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
 
 
 @composite()
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Smallest and largest element over dim (None = all)."""
+    """Return the smallest and the largest element over dim (None for all)."""
     dims = () if dim is None else dim
     return input.amin(dims, keepdim), input.amax(dims, keepdim)
 
 
 @composite()
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
-    """How many elements over dim are not zero, as int64."""
+    """Return the number of elements over dim that are not zero, as int64."""
     return (input != 0).sum(dim)
 
 
 @composite()
 def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
+    """Return the vector p-norm over dim: sum(|input| ** p) ** (1 / p).
+
+    Args:
+        input: Floats of any shape.
+        p: Order, which may be infinite or 0; "fro" is 2.
+        dim: Dimensions to reduce; None for all.
+        keepdim: True to keep the reduced dimensions with extent 1.
+        dtype: Dtype to convert input to first.
+    """
     if dtype is not None:
         input = input.to(dtype)
     if not input.is_floating_point():
@@ -150,13 +180,13 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
 
 @composite()
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """Sum over dim (None = all) of what is not NaN."""
+    """Return the sum over dim (None for all) of the elements that are not NaN."""
     return ops.where_op(input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
 
 
 @composite()
 def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+    """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
     target = input.dtype if dtype is None else as_dtype(dtype)
     if not target.is_floating_point:
         raise DTypeError(f"takes floats, not {target.name}; convert with .to(npu_tensor.float32)")
@@ -164,8 +194,8 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: An
     return (nansum(values, dim, keepdim) / (~values.isnan()).sum(dim, keepdim)).to(target)
 
 
-# The element that is taken for a rank between two, and the weight of the upper of both where they are mixed. To take
-# an element by a weight of 0 or 1 would make NaN of it if the other is infinite.
+# For a rank between two elements: the rank to select, or the weight of the upper element. A selection by a weight of 0
+# or 1 would give NaN if the other element is infinite.
 _ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {
     "lower": Tensor.floor,
     "higher": Tensor.ceil,
@@ -177,15 +207,6 @@ _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _at_rank(ordered: Tensor, rank: Tensor, interpolation: str) -> Tensor:
-    def taken(number: Tensor) -> Tensor:
-        return ops.take_op(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
-
-    if interpolation in _ROUNDINGS:
-        return taken(_ROUNDINGS[interpolation](rank))
-    return ops.lerp(taken(rank.floor()), taken(rank.ceil()), _WEIGHTS[interpolation](rank))
-
-
 @composite()
 def quantile(
     input: Tensor,
@@ -195,10 +216,19 @@ def quantile(
     *,
     interpolation: str = "linear",
 ) -> Tensor:
-    """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+    """Return the q-th quantile of the elements along dim. NaN wins.
 
-    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
-    ArgumentError, and in a tensor a DimensionError where the value is read.
+    Args:
+        input: float32 or float64 of any shape.
+        q: Number in [0, 1], or a vector of them, which adds a first dimension.
+        dim: Dimension to reduce; None for all elements.
+        keepdim: True to keep the reduced dimension with extent 1.
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+
+    Raises:
+        ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
+        DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
+            elements.
     """
     known = (*_WEIGHTS, *_ROUNDINGS)
     if interpolation not in known:
@@ -214,12 +244,19 @@ def quantile(
     whole = dim is None or not input.ndim
     rows = input.reshape(input.numel()) if whole else input
     if not rows.numel():
-        raise DimensionError("no elements have no quantile")
+        raise DimensionError("an empty tensor has no quantile")
     ordered = rows.movedim(place, -1).sort(-1).values
     count = ordered.shape[-1]
-    # A q that is wrong becomes a rank that is out of range, which `take` refuses when it runs.
+    # A wrong q becomes a rank that is out of range, which `take` refuses when it runs.
     rank = ops.where_op((q >= 0) & (q <= 1), q.to(input.dtype) * (count - 1), float(count))
-    result = _at_rank(ordered, rank, interpolation)
+
+    def select(number: Tensor) -> Tensor:
+        return ops.take_op(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+
+    if interpolation in _ROUNDINGS:
+        result = select(_ROUNDINGS[interpolation](rank))
+    else:
+        result = ops.lerp(select(rank.floor()), select(rank.ceil()), _WEIGHTS[interpolation](rank))
     last = ordered[..., -1]
     result = ops.where_op((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
     if rank.ndim:
@@ -232,9 +269,12 @@ def quantile(
 
 @composite()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements, or (values, indices) along dim. NaN wins.
+    """Return the lower median of all elements, or (values, indices) along dim. NaN wins.
 
-    NaN of no elements; DimensionError of none along dim, or of no integers.
+    The median of an empty tensor is NaN.
+
+    Raises:
+        DimensionError: There are no elements along `dim`, or an integer tensor is empty.
     """
     if dim is None:
         if not input.numel() and input.is_floating_point():

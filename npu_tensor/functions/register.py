@@ -1,4 +1,4 @@
-"""How a function made of several ops becomes public: by name, as a method, with errors that name it."""
+"""Public functions made of several ops: published by name and as methods, with errors that name them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Operand = Tensor | np.ndarray[Any, Any] | float
-"""What an op takes in the place of a tensor."""
+"""Accepted in place of a tensor by every op."""
 
 _REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
@@ -42,14 +42,21 @@ def composite(
     ggml: str = "",
     view: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make the decorated function public as npu_tensor.<name> and as a method of Tensor.
+    """Publish the decorated function as npu_tensor.<name> and as a method of Tensor.
 
-    The name is the function's own without trailing underscores unless given. Errors it raises gain its name, its
-    operands and the user's line. As in PyTorch, `out=` names the tensor that a result is written to.
-    in_place: whether there is a method <name>_, too, that writes to its tensor.
-    creates: whether it makes tensors, and takes PyTorch's `requires_grad`, too.
-    view: whether its results share memory with its operands in PyTorch; other functions may use views inside, and
-    their results are tensors of their own.
+    Errors it raises gain its name, its operands and the user's line. As in PyTorch, `out=` names the tensor that a
+    result is written to.
+
+    Args:
+        name: Public name; by default the function's own without trailing underscores.
+        function: True if there is a function npu_tensor.<name>.
+        method: True if there is a method.
+        aliases: Further public names.
+        in_place: True if there is also a method <name>_ that writes to its tensor.
+        creates: True if it creates tensors; it then also accepts PyTorch's `requires_grad`.
+        ggml: GGML's name.
+        view: True if its results share memory with its operands in PyTorch. Results of other functions own their
+            memory even if a view was used inside.
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
@@ -106,7 +113,7 @@ def composite(
 def _with_numbers(
     name: str, positional: tuple[str, ...], keywords: tuple[str, ...], args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """The positional arguments with the numbers that kwargs has as one sequence behind them; takes them out of it."""
+    """Return args followed by the numbers that kwargs holds as one sequence; remove that sequence from kwargs."""
     for keyword in keywords:
         if keyword in kwargs:
             args = (*args, *(kwargs.pop(each) for each in positional[len(args) :] if each in kwargs))
@@ -117,8 +124,8 @@ def _with_numbers(
 
 
 def _named(error: NpuTensorError, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NpuTensorError:
-    """The same error with this function and its arguments in the place of the op's or function's inside."""
-    if (error.recorded_at and not error.reason) or isinstance(error, CaptureError):  # which has its own words
+    """Return the error with this function and its arguments in place of those of the inner function."""
+    if (error.recorded_at and not error.reason) or isinstance(error, CaptureError):  # with a complete message
         return reworded(error, f"{name}: {error}")
     shown = ", ".join([*map(brief, args), *(f"{keyword}={brief(value)}" for keyword, value in kwargs.items())])
     reason = error.reason or str(error)
@@ -126,7 +133,11 @@ def _named(error: NpuTensorError, name: str, args: tuple[Any, ...], kwargs: dict
 
 
 def tensor_of(value: Operand) -> Tensor:
-    """A Tensor as it is; arrays and Python numbers as constants. TypeError for anything else."""
+    """Return a Tensor unchanged and an array or Python number as a constant.
+
+    Raises:
+        TypeError: `value` is anything else.
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (np.ndarray, np.generic)):
@@ -137,9 +148,14 @@ def tensor_of(value: Operand) -> Tensor:
 
 
 def fitting(value: Any, dtype: DType) -> float:
-    """A Python number as `dtype` holds it, floats toward zero; ArgumentError for what an integer dtype cannot hold.
+    """Convert a Python number to the range of `dtype`; integer dtypes truncate floats.
 
     Negative integers wrap once in uint8, and numbers too large for a float dtype become infinite, as in PyTorch.
+
+    Raises:
+        ArgumentError: An integer dtype cannot hold the number.
+        DTypeError: `dtype` is quantized.
+        TypeError: `value` is not a Python number.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -159,14 +175,14 @@ def fitting(value: Any, dtype: DType) -> float:
 
 
 def converted(value: Operand, dtype: DType) -> Tensor:
-    """A Tensor of `dtype`; of numbers, those that it can hold."""
+    """Return a Tensor of `dtype`. A number must fit it."""
     if isinstance(value, (bool, int, float, np.generic)):
         return from_array(np.asarray(fitting(value, dtype)), dtype)
     return tensor_of(value).to(dtype)
 
 
 def _install_in_place(name: str, entry: registry.Public) -> None:
-    """The method <name>_ that writes the result of <name> to its tensor, and so to its views."""
+    """Publish the method <name>_, which writes the result of <name> to its tensor and so to its views."""
     function = entry.method
     if function is None or not entry.in_place:
         return

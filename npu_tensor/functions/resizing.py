@@ -1,4 +1,4 @@
-"""Images of other extents: interpolation, and channels that become places."""
+"""Images of other extents: interpolation, and channels rearranged as places."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _nearest(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
-    if input.ndim == 4 and count == 2 * input.shape[dim]:  # as PyTorch does with two places, whatever the factor
+    if input.ndim == 4 and count == 2 * input.shape[dim]:  # PyTorch does so with two places, whatever the factor
         return ops.take_op(input, from_array(np.arange(count) // 2), dim)
     index = np.minimum(np.floor(np.arange(count, dtype=np.float32) * np.float32(scale)), input.shape[dim] - 1)
     return ops.take_op(input, from_array(index.astype(np.int64)), dim)
@@ -34,7 +34,7 @@ def _nearest_exact(input: Tensor, dim: int, count: int, scale: float, align_corn
 
 
 def _centres(extent: int, count: int, scale: float, align_corners: bool) -> Array:
-    """Where the elements of the result are in the input."""
+    """Return the positions of the result's elements in the input."""
     if align_corners:
         return np.arange(count) * ((extent - 1) / max(count - 1, 1))
     return (np.arange(count) + 0.5) * scale - 0.5
@@ -51,13 +51,13 @@ def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bo
 
 
 def _weighted(input: Tensor, dim: int, weights: Array) -> Tensor:
-    """Each element of the result as a sum of all along dim with the weights (result, input)."""
+    """Sum all elements along dim with the weights (result, input)."""
     matrix = from_array(weights, input.dtype)
     return (input.movedim(dim, -1) @ matrix.mT).movedim(-1, dim)
 
 
 def _cubic_weights(distance: Array, a: float) -> Array:
-    """R. Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981."""
+    """Evaluate the kernel of R. Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981."""
     x = np.abs(distance)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -70,7 +70,7 @@ def _cubic(input: Tensor, dim: int, count: int, scale: float, align_corners: boo
     first = np.floor(place).astype(np.int64)
     terms = []
     for index in (first + tap for tap in range(-1, 3)):
-        # Only elements within reach are read: zero times one that is infinite or NaN is NaN.
+        # Only elements within reach are read, because zero times infinity or NaN is NaN.
         weights = _cubic_weights(place - index, -0.75).reshape(count, *(1 for _ in range(-1 - dim)))
         taken = ops.take_op(input, from_array(index.clip(0, extent - 1)), dim)
         terms.append(taken * from_array(weights, input.dtype))
@@ -78,7 +78,7 @@ def _cubic(input: Tensor, dim: int, count: int, scale: float, align_corners: boo
 
 
 def _antialiased(function: Callable[[Array], Array], support: int) -> Callable[..., Tensor]:
-    """As Pillow: an element is the mean of those near it, weighted by a function that is as wide as its step."""
+    """Resize like Pillow: average neighbours, weighted by a function as wide as the step between results."""
 
     def method(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
         extent = input.shape[dim]
@@ -86,8 +86,8 @@ def _antialiased(function: Callable[[Array], Array], support: int) -> Callable[.
         width, centre = max(step, 1.0), step * (np.arange(count)[:, None] + 0.5)
         place = np.arange(extent)
         first = np.maximum((centre - support * width + 0.5).astype(np.int64), 0)
-        behind = np.minimum((centre + support * width + 0.5).astype(np.int64), extent)
-        weights = np.where((place >= first) & (place < behind), function((place - centre + 0.5) / width), 0)
+        end = np.minimum((centre + support * width + 0.5).astype(np.int64), extent)
+        weights = np.where((place >= first) & (place < end), function((place - centre + 0.5) / width), 0)
         return _weighted(input, dim, weights / weights.sum(1, keepdims=True))
 
     return method
@@ -101,7 +101,7 @@ _MODES: dict[str, tuple[Callable[..., Tensor], int | None]] = {
     "trilinear": (_linear, 3),
     "bicubic": (_cubic, 2),
 }
-"""How a dimension is resized, and how many there must be."""
+"""Resizing of one dimension by mode, and the required number of place dimensions."""
 
 _ANTIALIASED: dict[str, Callable[..., Tensor]] = {
     "bilinear": _antialiased(lambda x: np.maximum(1 - np.abs(x), 0), 1),
@@ -119,12 +119,17 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
+    """Resize (batch, channels, *places).
 
-    mode: "nearest", "nearest-exact", "area" (means of parts), or "linear" for one place dimension, "bilinear" and
-    "bicubic" for two, "trilinear" for three. align_corners: whether the outermost elements keep their values; not for
-    the first three. recompute_scale_factor: the factors are the quotients of the extents. antialias: of "bilinear" and
-    "bicubic", whether elements count that lie between those of a smaller result.
+    Args:
+        input: Tensor (batch, channels, *places).
+        size: Extents of the result.
+        scale_factor: Factors of the extents in place of `size`; the results are rounded down.
+        mode: "nearest", "nearest-exact", "area" (means of parts), "linear" for one place dimension, "bilinear" and
+            "bicubic" for two, "trilinear" for three.
+        align_corners: True to keep the values of the outermost elements; not for the first three modes.
+        recompute_scale_factor: True to compute the factors from the extents.
+        antialias: True to include all elements in a smaller result, for "bilinear" and "bicubic".
 
     >>> nt.interpolate(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
     """
@@ -148,7 +153,7 @@ def interpolate(
     dtype = require_float(input) if needed else input.dtype
     result = wide(input) if needed else input
     for axis, (count, scale) in enumerate(zip(counts, scales, strict=True)):
-        # As in PyTorch, an extent that stays is copied whatever the factor, but by "nearest" only of two places.
+        # As in PyTorch, an unchanged extent is copied whatever the factor; by "nearest" only with two places.
         if count != extents[axis] or (places != 2 and not needed):
             result = method(result, axis - places, count, scale, bool(align_corners))
     result = result.to(dtype)
@@ -158,7 +163,7 @@ def interpolate(
 def _counts(
     extents: Sequence[int], size: Sizes | None, scale_factor: float | Sequence[float] | None
 ) -> tuple[tuple[int, ...], list[float]]:
-    """The extents of the result, and how far its elements are apart in the input."""
+    """Return the extents of the result and the distance of its elements in the input."""
     places = len(extents)
     if (size is None) == (scale_factor is None):
         raise ArgumentError("give size or scale_factor, not both")
@@ -184,7 +189,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """As `interpolate`.
+    """Resize like `interpolate`.
 
     >>> nt.upsample(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
     """
@@ -193,7 +198,7 @@ def upsample(
 
 @composite(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """(batch, groups * n, ...) with channels of all groups next to each other.
+    """Interleave the channels of the groups of (batch, groups * n, ...).
 
     >>> nt.channel_shuffle(nt.arange(4.0).reshape(1, 4, 1), 2)
     """
@@ -205,7 +210,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 @composite(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor).
+    """Rearrange (..., channels * factor^2, height, width) to (..., channels, height * factor, width * factor).
 
     >>> nt.pixel_shuffle(nt.arange(4.0).reshape(1, 4, 1, 1), 2)
     """
@@ -220,7 +225,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @composite(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor).
+    """Rearrange (..., channels, height, width) to (..., channels * factor^2, height / factor, width / factor).
 
     >>> nt.pixel_unshuffle(nt.arange(4.0).reshape(1, 1, 2, 2), 2)
     """

@@ -1,4 +1,4 @@
-"""Which devices run ops, and the threads and memory of this process."""
+"""Devices that run ops, and the threads and memory of this process."""
 
 from __future__ import annotations
 
@@ -24,26 +24,30 @@ __all__ = [
 
 
 def set_default_device(uris: str, policy: Policy | None = None) -> None:
-    """Let the devices at `uris` run ops from now on, as the policy says; the CPU runs the rest.
+    """Choose the devices that run ops from now on, for the whole process. The CPU runs ops that they do not support.
 
-    uris: "cpu", "npu" (all NPUs), "npu:0", "npu://<id>", or simulated "sim:npu1", "sim:npu2", with options such as
-    "?cols=4&float32=emulate"; or several, separated by commas, the preferred one first.
-    policy: what a placement makes small: "latency", "cpu_time" or "energy", as predicted; "always" for a device that
-    takes every op that it has a kernel for; "auto" for latency, or always if all devices are simulated; None for what
-    NPU_TENSOR_POLICY says, by default auto.
-    Holds for the whole process. Raises DeviceError, ArgumentError.
+    Args:
+        uris: "cpu", "npu" (all NPUs), "npu:0", "npu://<id>", or simulated "sim:npu1", "sim:npu2", with options such as
+            "?cols=4&float32=emulate"; or several, separated by commas, the preferred one first.
+        policy: Cost that a placement minimizes: "latency", "cpu_time" or "energy", as predicted. "always" uses a device
+            for every op that it has a kernel for; "auto" is "latency", or "always" if all devices are simulated. None
+            uses NPU_TENSOR_POLICY, by default "auto".
+
+    Raises:
+        DeviceError: A device is unknown or cannot be used.
+        ArgumentError: `policy` has another value.
     """
     selection.select(uris, policy)
 
 
 def get_default_device() -> str:
-    """The devices that were given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
+    """Return the devices passed to `set_default_device`, or NPU_TENSOR_DEVICE."""
     return selection.default_device()
 
 
 @contextmanager
 def default_device(uris: str, policy: Policy | None = None) -> Iterator[None]:
-    """`set_default_device` for a with block. Ops run where they are when they are computed, not when recorded."""
+    """Apply `set_default_device` in a with block. It affects ops that are computed in the block."""
     selection.default_device()
     previous = selection.active.key
     set_default_device(uris, policy)
@@ -54,12 +58,12 @@ def default_device(uris: str, policy: Policy | None = None) -> Iterator[None]:
 
 
 def synchronize() -> None:
-    """Wait until the NPUs have ended everything that was realized with `wait=False`. Raises what went wrong."""
+    """Wait until the NPUs have finished everything realized with `wait=False`. Raise errors of these launches."""
     selection.synchronize()
 
 
 def set_num_threads(threads: int) -> None:
-    """Use this many threads, the caller included, for large work from now on; 0 means all cores of the process."""
+    """Set the number of threads for large work, the caller included; 0 for all cores of the process."""
     if threads < 0:
         raise ArgumentError(f"the number of threads must be 0 or more, not {threads}")
     config.threads = threads
@@ -69,18 +73,18 @@ def set_num_threads(threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """The number of threads that large work is spread over."""
+    """Return the number of threads for large work."""
     return host_devices()[0].threads
 
 
 def empty_cache() -> int:
-    """Give memory that is kept for reuse, packed weights included, back to the system; returns the bytes."""
+    """Release memory that is kept for reuse, packed weights included. Return the number of bytes."""
     return allocator().release()
 
 
 def memory_stats() -> dict[str, int]:
-    """Bytes `in_use`, `cached` for reuse, and the `peak` of both.
+    """Return bytes `in_use`, `cached` for reuse, and the `peak` of both.
 
-    `packed`, a part of `in_use`: copies of operands, such as weights, in the layout in which a product reads them.
+    `packed`, a part of `in_use`, are copies of operands, such as weights, in the layout that a product reads.
     """
     return asdict(allocator().statistics())

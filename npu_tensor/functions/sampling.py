@@ -1,4 +1,4 @@
-"""Images and volumes read at places that a tensor names."""
+"""Images and volumes sampled at coordinates in a tensor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ __all__: list[str] = []
 
 @composite(method=False)
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
-    """The places that a grid of `size` (batch, channels, *places) has after the maps theta (batch, places, places + 1).
+    """Return the coordinates of a grid after affine maps, for `grid_sample`.
 
-    Coordinates go from -1 to 1, x first: to the centres of the outermost elements if align_corners, else to their
-    edges. The result is (batch, *places, number of places).
+    Coordinates go from -1 to 1, x first.
+
+    Args:
+        theta: Maps (batch, places, places + 1).
+        size: Extents (batch, channels, *places) of the grid.
+        align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
+
+    Returns:
+        Tensor (batch, *places, number of places).
 
     >>> nt.affine_grid(nt.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
     """
@@ -41,7 +48,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 
 def _reflected(place: Tensor, low: float, high: float) -> Tensor:
-    """Places outside the limits mirrored at them until they are inside."""
+    """Mirror places outside the limits at them until they are inside."""
     span = high - low
     if span <= 0:
         return place * 0
@@ -51,7 +58,7 @@ def _reflected(place: Tensor, low: float, high: float) -> Tensor:
 
 
 def _pixels(coordinate: Tensor, extent: int, padding_mode: str, align_corners: bool) -> Tensor:
-    """Coordinates from -1 to 1 as places between elements."""
+    """Convert coordinates from -1 to 1 to positions between elements."""
     place = (coordinate + 1) / 2 * (extent - 1) if align_corners else ((coordinate + 1) * extent - 1) / 2
     if padding_mode == "reflection":
         place = _reflected(place, 0, extent - 1) if align_corners else _reflected(place, -0.5, extent - 0.5)
@@ -66,10 +73,17 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """input (batch, channels, *places) read at grid (batch, *out, number of places), of two or three places.
+    """Sample input at coordinates.
 
-    Coordinates go from -1 to 1, as in `affine_grid`. mode: "bilinear" (of three places trilinear) or "nearest".
-    padding_mode: what is outside: "zeros", the "border", or its "reflection".
+    Args:
+        input: Floats (batch, channels, *places), with two or three places.
+        grid: Coordinates (batch, *out, number of places) from -1 to 1, as returned by `affine_grid`.
+        mode: "bilinear" (trilinear for three places) or "nearest".
+        padding_mode: Values outside: "zeros", "border" or "reflection".
+        align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
+
+    Returns:
+        Tensor (batch, channels, *out).
 
     >>> nt.grid_sample(nt.arange(4.0).reshape(1, 1, 2, 2), nt.zeros(1, 1, 1, 2), align_corners=True)
     """

@@ -1,4 +1,4 @@
-"""Elements stored or added at positions that tensors name; the input keeps its value."""
+"""Elements stored or added at positions in tensors; the input keeps its value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ __all__: list[str] = []
 
 @composite(in_place=True)
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: bool = False) -> Tensor:
-    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum.
+    """Return input with input[indices] replaced by values.
+
+    Args:
+        input: Tensor to copy.
+        indices: Index tensors of the first dimensions.
+        values: New elements, broadcast.
+        accumulate: True to add the values, once for each time a position occurs.
 
     >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))
     """
@@ -40,7 +46,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumul
 
 
 def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str = "") -> Tensor:
-    """input with the slices of source put at the positions `index` along dim, of which there must be one for each."""
+    """Put the slices of source at the positions `index` along dim; there must be one for each."""
     shape, input, source = input.shape, with_dimension(input), with_dimension(source)
     place = dimension(dim, input.ndim)
     if index.ndim > 1:
@@ -57,7 +63,7 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: 
 
 @composite(in_place=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """input with the slices at the positions `index` along dim replaced by those of source.
+    """Return input with the slices at the positions `index` along dim replaced by those of source.
 
     >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))
     """
@@ -66,7 +72,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 @composite(in_place=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """input with alpha times the slices of source added to those at the positions `index` along dim.
+    """Return input with alpha times the slices of source added to those at the positions `index` along dim.
 
     >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))
     """
@@ -76,7 +82,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 @composite(in_place=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return input with src[i][j] added to [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))
     """
@@ -85,7 +91,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 @composite(in_place=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the elements of source, in their order, where mask. Reads the mask.
+    """Return input with the elements of source, in order, where mask is true. Reads the mask.
 
     >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))
     """
@@ -103,7 +109,7 @@ _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "
 
 
 def _start_of(reduce: str, dtype: DType) -> float:
-    """What changes nothing in a reduction of this dtype."""
+    """Return the neutral element of a reduction."""
     if dtype is bool_:
         return reduce in ("prod", "amin")
     if reduce in ("amax", "amin"):
@@ -116,7 +122,7 @@ def _start_of(reduce: str, dtype: DType) -> float:
 def _reduced(
     put_into: Callable[[Tensor, Tensor, str], Tensor], input: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
-    """put_into(tensor, value, how) for PyTorch's names of reductions; the mean also needs to know their number."""
+    """Apply put_into(tensor, value, how) for PyTorch's names of reductions."""
     if reduce not in _REDUCTIONS:
         raise ArgumentError(f"reduce must be one of {', '.join(_REDUCTIONS)}, not {reduce!r}")
     start = input if include_self else put_into(input, full_like(source, _start_of(reduce, input.dtype)), "")
@@ -131,9 +137,15 @@ def _reduced(
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """input reduced with src[i][j] at [index[i][j]][j] for dim = 0, and likewise for the others.
+    """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
-    reduce: "sum", "prod", "mean", "amax" or "amin", of the elements of src alone unless include_self.
+    Args:
+        input: Tensor to copy.
+        dim: Dimension along which `index` counts.
+        index: Integer positions.
+        src: Elements, at least as many as in `index`.
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: False to leave out the elements of `input` at these positions.
 
     >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")
     """
@@ -148,7 +160,7 @@ def scatter_reduce(
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """input reduced with the slices of source at those at the positions `index` along dim; as scatter_reduce.
+    """Reduce the slices of input at the positions `index` along dim with those of source, like `scatter_reduce`.
 
     >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")
     """
@@ -170,11 +182,19 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The "sum", "mean" or "max" of the rows of weight (entries, features) at the indices of each bag.
+    """Return the sum, mean or maximum of the rows of weight in each bag. An empty bag gives zeros.
 
-    A bag is a row of input, or in a vector what is between one of the offsets and the next; include_last_offset: the
-    last offset is the end of the last bag. per_sample_weights: factors of the rows, for "sum". padding_idx: an index
-    that does not count. An empty bag gives zeros.
+    Args:
+        input: Indices: a matrix with one bag per row, or a vector with `offsets`.
+        weight: Matrix (entries, features).
+        offsets: Position of the first index of each bag in a vector.
+        mode: "sum", "mean" or "max".
+        per_sample_weights: Factors of the rows, for "sum".
+        include_last_offset: True if the last offset is the end of the last bag.
+        padding_idx: Index that does not count.
+
+    Returns:
+        Tensor (bags, features).
 
     >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))
     """
@@ -192,7 +212,7 @@ def embedding_bag(
     rows = ops.take_op(weight, indices, 0)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(indices.shape[0], 1)
-    if padding_idx is not None:  # into a bag of their own, which is left out
+    if padding_idx is not None:  # into an extra bag, which is dropped
         bag = ops.where_op(indices == padding_idx % weight.shape[0], count, bag)
     bags = zeros(count + 1, weight.shape[1], dtype=weight.dtype)
     how = {"sum": "sum", "mean": "mean", "max": "amax"}[mode]

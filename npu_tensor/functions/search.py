@@ -1,4 +1,4 @@
-"""Which values there are, how often, and where they belong."""
+"""Distinct values, their counts, and positions in sorted sequences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from npu_tensor.tensor import Tensor, from_array
 __all__: list[str] = []
 
 _MOST_COMPARISONS: Final = 4096
-"""Comparisons of a row of values with its whole sequence that cost about as much as a binary search in NumPy."""
+"""Number of comparisons of a row of values with its sequence that costs about as much as a binary search in NumPy."""
 
 
 @composite()
@@ -31,9 +31,14 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
+    """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
-    return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs.
+    Args:
+        input: Tensor of any shape.
+        sorted: Has no effect; the result is always sorted.
+        return_inverse: True to also return the position of each element in the result.
+        return_counts: True to also return the number of occurrences.
+        dim: Dimension of the slices; None for elements.
     """
     require_constant("unique", input._node)
     array = wide(input).numpy()
@@ -48,7 +53,7 @@ def unique(
 
 @composite(method=False)
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each of the elements is among test_elements, with which it is compared one by one.
+    """Return True for each element that is among test_elements. Elements are compared one by one.
 
     >>> nt.isin(nt.tensor([1, 2, 3]), nt.tensor([2, 5]))
     """
@@ -59,7 +64,7 @@ def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = Fal
 
 @composite()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest.
+    """Return the number of occurrences of 0, 1, ... in a vector, or the sums of their weights. Reads the value.
 
     >>> nt.bincount(nt.tensor([0, 1, 1, 3]))
     """
@@ -77,9 +82,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 @composite(method=False)
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
+    """Return the position of each value (..., m) in an ascending sequence (..., n).
 
-    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape.
+    NaN counts as the largest value, as in `sort`. A one-dimensional sequence serves values of any shape.
+
+    Args:
+        sorted_sequence: Ascending values (..., n).
+        input: Values (..., m).
+        out_int32: True for int32 positions in place of int64.
+        right: True for the position after equal elements, False for the one before.
 
     >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))
     """
@@ -104,7 +115,7 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = F
 
 @composite(method=False)
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """In which of the intervals between ascending boundaries each value is; as searchsorted.
+    """Return the interval of each value between ascending boundaries, like `searchsorted`.
 
     >>> nt.bucketize(nt.tensor([0.5, 2.5]), nt.tensor([1.0, 2.0, 3.0]))
     """

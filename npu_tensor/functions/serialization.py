@@ -1,8 +1,8 @@
 """Tensors in files: NumPy's formats and safetensors, without pickle.
 
-One tensor is an .npy file, tensors by name are an .npz file, which `numpy.load` reads as well (bfloat16 as two bytes).
-A path that ends in .safetensors has the format of that name: eight bytes with the length of a JSON header, the header,
-which gives dtype, shape and position of every tensor, and their bytes (https://github.com/huggingface/safetensors).
+One tensor is an .npy file, tensors by name are an .npz file, which `numpy.load` also reads (bfloat16 as two bytes).
+The extension .safetensors selects that format: eight bytes with the length of a JSON header, the header, which
+contains dtype, shape and position of every tensor, and their bytes (https://github.com/huggingface/safetensors).
 """
 
 from __future__ import annotations
@@ -28,36 +28,43 @@ from npu_tensor.tensor import Tensor, from_array
 __all__ = ["load", "replaced", "save"]
 
 File = str | os.PathLike[str] | BinaryIO
-"""A path, or a file that is open for bytes."""
+"""Path, or open binary file."""
 
 Array = np.ndarray[Any, Any]
 
 _SAFETENSORS: Final = {dtype.short.upper(): dtype for dtype in DTYPES}
 
 _BYTES_OF_BFLOAT16: Final = np.dtype("V2")
-"""What NumPy's format calls bfloat16, which it does not know."""
+"""NumPy's dtype for bfloat16 in files; NumPy's format does not know bfloat16."""
 
 _GGUF, _NPY, _ZIP = b"GGUF", b"\x93NUMPY", b"PK\x03\x04"
 """First bytes of the formats of other functions and of NumPy."""
 
 _METADATA: Final = "__metadata__"
-"""The member of the header of a .safetensors file that is no tensor."""
+"""Member of the header of a .safetensors file that is not a tensor."""
 
 _MOST_NAME_BYTES: Final = 65_535 - len(".npy")
-"""The longest name in a .zip file, whose length has 16 bits."""
+"""Longest name in a .zip file in bytes; its length has 16 bits."""
 
 MOST_HEADER_BYTES: Final = 100_000_000
-"""The longest header of a .safetensors file that its own library reads."""
+"""Longest header of a .safetensors file that its own library reads, in bytes."""
 
 
 def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
-    """Write a tensor, or tensors by name such as the weights of a model, to the file `f`; computes them.
+    """Compute a tensor, or tensors by name such as the weights of a model, and write them to a file.
 
-    f: a path, or a file or another object with `write` for bytes, to which is written from where it stands. The format
-    is safetensors if the name ends so, which needs names of tensors, and NumPy's otherwise. A file that is there under
-    a path is replaced once the new one is complete, so tensors that were loaded from it can be saved to it. Raises
-    ArgumentError for names that files do not keep: with NUL, with halves of surrogate pairs or of more than 65,531
-    bytes; DTypeError for quantized tensors, which `save_gguf` stores.
+    An existing file at a path is replaced once the new one is complete, so tensors that were loaded from it can be
+    saved to it.
+
+    Args:
+        obj: Tensor, or tensors by name.
+        f: Path, or object with `write` for bytes, which is written from its current position. A name that ends in
+            .safetensors selects that format, which needs names of tensors; others select NumPy's.
+
+    Raises:
+        ArgumentError: The format cannot hold a name: one with NUL, with halves of surrogate pairs or of more than
+            65,531 bytes.
+        DTypeError: A tensor is quantized; `save_gguf` stores it.
     """
     if isinstance(obj, Tensor):
         if _is_safetensors(f):
@@ -66,13 +73,15 @@ def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
         with _opened_to_write(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
-    arrays = {_name(name): _array(name, value) for name, value in _items(obj)}
+    if not isinstance(obj, Mapping):
+        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
+    arrays = {_name(name): _array(name, value) for name, value in obj.items()}
     if _is_safetensors(f):
         if _METADATA in arrays:
-            raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is no tensor; choose another name")
+            raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is not a tensor; choose another name")
         _write_safetensors(arrays, f)
         return
-    # np.savez has parameters, whose names no tensor could have.
+    # np.savez has parameters, whose names tensors could not have.
     with _opened_to_write(f) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -80,13 +89,16 @@ def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
 
 
 def load(f: File) -> Any:
-    """The tensor, or the dict of tensors by name, in a file that `save`, NumPy or safetensors has written.
+    """Read the tensor, or the dict of tensors by name, in a file written by `save`, NumPy or safetensors.
 
-    f: a path, or a file or another object with `read` and `seek` for bytes, which is read from where it stands. The
-    content says which format it is, whatever the suffix of the name. The
-    values of a .safetensors file on a disk are read when they are used: the file must not be changed in place
-    meanwhile; `save` to its path replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold
-    pickled objects.
+    The content determines the format, whatever the suffix of the name. The values of a .safetensors file on a disk are
+    read when they are used: the file must not be changed in place meanwhile; `save` to its path replaces it.
+
+    Args:
+        f: Path, or object with `read` and `seek` for bytes, which is read from its current position.
+
+    Raises:
+        ArgumentError: The file has another format, such as PyTorch's own, which holds pickled objects.
     """
     safetensors = _is_safetensors(f)
     with _opened_to_read(f) as file:
@@ -98,7 +110,7 @@ def load(f: File) -> Any:
             return (_read_safetensors if safetensors else _read_numpy)(file)
         except NpuTensorError:
             raise
-        except Exception as error:  # what parsers and decompressors raise for damaged files has no common type
+        except Exception as error:  # errors of parsers and decompressors have no common type
             raise _unreadable(f, safetensors, error) from error
 
 
@@ -122,18 +134,18 @@ def _is_safetensors(f: File) -> bool:
 
 
 def _name_of(f: File) -> str:
-    """The path, or that of an open file; "" for one without."""
+    """Return the path, also of an open file, or ""."""
     return str(os.fspath(f) if isinstance(f, (str, os.PathLike)) else getattr(f, "name", ""))
 
 
 class _Stream:
-    """A file that is written from where it stands. Some only say that they can go back, such as those of gzip."""
+    """File that is written from its current position. Some, such as those of gzip, wrongly claim to be seekable."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.write = file.write
 
     def flush(self) -> None:
-        """Left to whoever has opened the file."""
+        """Leave flushing to the owner of the file."""
 
 
 @contextmanager
@@ -143,7 +155,7 @@ def _opened_to_write(f: File) -> Iterator[BinaryIO]:
             yield file
         return
     if not hasattr(f, "write") or isinstance(f, io.TextIOBase):
-        raise ArgumentError(f"save takes a path or a file that is open for bytes, as by open(path, 'wb'), not {f!r}")
+        raise ArgumentError(f"save needs a path or a binary file, such as open(path, 'wb'), not {f!r}")
     yield cast(BinaryIO, _Stream(f))
 
 
@@ -154,17 +166,17 @@ def _opened_to_read(f: File) -> Iterator[BinaryIO]:
             yield file
         return
     if not hasattr(f, "read") or isinstance(f, io.TextIOBase):
-        raise ArgumentError(f"load takes a path or a file that is open for bytes, as by open(path, 'rb'), not {f!r}")
+        raise ArgumentError(f"load needs a path or a binary file, such as open(path, 'rb'), not {f!r}")
     if not (f.seekable() if hasattr(f, "seekable") else hasattr(f, "seek")):
-        raise ArgumentError("load goes back and forth in a file, and this one cannot; pass io.BytesIO(file.read())")
+        raise ArgumentError("load needs a seekable file; pass io.BytesIO(file.read())")
     yield f
 
 
 @contextmanager
 def replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that takes the place, and the permissions, of the file that `f` is or links to."""
+    """Open a file that replaces the file that `f` is or links to, and keeps its permissions."""
     path = Path(os.path.realpath(f))
-    if os.path.exists(f) and not os.path.isfile(f):  # nothing that can be replaced, such as a pipe or /dev/null
+    if os.path.exists(f) and not os.path.isfile(f):  # a pipe or /dev/null, for example, cannot be replaced
         with written(f), open(f, "wb") as file:
             yield file
         return
@@ -178,27 +190,21 @@ def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
     reason = f"{type(error).__name__}: {error}".removesuffix(": ")
     name = repr(_name_of(f) or f)
     if safetensors:
-        return ArgumentError(f"{name} is no readable .safetensors file ({reason})")
+        return ArgumentError(f"{name} is not a readable .safetensors file ({reason})")
     return ArgumentError(
-        f"{name} holds neither tensors of nt.save nor arrays of NumPy ({reason}); "
+        f"{name} was written neither by nt.save nor by NumPy ({reason}); "
         "write the weights of PyTorch with safetensors.torch.save_file, to a path that ends in .safetensors"
     )
 
 
-def _items(obj: Any) -> Any:
-    if not isinstance(obj, Mapping):
-        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
-    return obj.items()
-
-
 def _name(name: object) -> str:
-    """A name that every format keeps as it is."""
+    """Return a name that every format can hold."""
     if not isinstance(name, str):
-        raise ArgumentError(f"save takes tensors by name, and {name!r} is no string")
+        raise ArgumentError(f"save needs strings as names of tensors, not {name!r}")
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ArgumentError(f"save takes names without NUL and without halves of surrogate pairs, not {name!r}")
+        raise ArgumentError(f"save needs names without NUL and without halves of surrogate pairs, not {name!r}")
     if len(name.encode()) > _MOST_NAME_BYTES:
-        raise ArgumentError(f"save takes names of up to {_MOST_NAME_BYTES} bytes, not {name[:40]!r}...")
+        raise ArgumentError(f"save needs names of up to {_MOST_NAME_BYTES} bytes, not {name[:40]!r}...")
     return name
 
 
@@ -221,7 +227,7 @@ def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
     if isinstance(stored, np.ndarray):
         return _tensor(stored)
     with stored:
-        # By the names of the members: `stored["a.npy"]` could be the member of "a" and that of "a.npy".
+        # Read by member: `stored["a.npy"]` could be the member of "a" and that of "a.npy".
         members = stored.zip.namelist()
         first = min((member.header_offset for member in stored.zip.infolist()), default=begin)
         if first != begin:
@@ -233,7 +239,7 @@ def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
 
 
 def _tensor(stored: object) -> Tensor:
-    if not isinstance(stored, np.ndarray):  # the bytes of a member of an archive that is no array
+    if not isinstance(stored, np.ndarray):  # bytes of a member of an archive that is not an array
         raise ValueError("not an array")
     if stored.dtype == _BYTES_OF_BFLOAT16:
         return from_array(stored.view(bfloat16.numpy), copy=False)
@@ -245,7 +251,7 @@ def _tensor(stored: object) -> Tensor:
 
 # --- safetensors
 #
-# Written here, as safetensors.numpy knows no bfloat16, and safe_open maps only what has a path, not an open file.
+# Implemented here because safetensors.numpy does not know bfloat16, and safe_open maps paths only, not open files.
 
 
 def _write_safetensors(arrays: dict[str, Array], f: File) -> None:
@@ -278,7 +284,9 @@ def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
     if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
         raise ValueError(f"a header of {length} bytes in a file of {size}")
     header = json.loads(file.read(length), object_pairs_hook=_without_duplicates)
-    _require_strings(header.pop(_METADATA, {}))
+    metadata = header.pop(_METADATA, {})  # not used here, but the library of the format requires strings
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
     entries = {name: _Entry(**entry) for name, entry in header.items()}
     data = _rest(file, begin + 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
     end = 0
@@ -292,18 +300,12 @@ def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
 
 
 def _rest(file: BinaryIO, start: int) -> Array:
-    """The bytes of a file from `start` to its end; mapped where it is one of the system."""
+    """Return the bytes of a file from `start` to its end, mapped if possible."""
     try:
         return np.memmap(file, np.uint8, "r", start)
     except (AttributeError, io.UnsupportedOperation):
         file.seek(start)
         return np.frombuffer(file.read(), np.uint8)
-
-
-def _require_strings(metadata: Any) -> None:
-    """ValueError for metadata that the library of the format does not read; nothing is made of them here."""
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -314,7 +316,7 @@ def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Entry(NamedTuple):
-    """What the header says of a tensor."""
+    """Description of a tensor in the header."""
 
     dtype: str
     shape: list[int]
@@ -322,11 +324,11 @@ class _Entry(NamedTuple):
 
 
 def _part(data: Array, entry: _Entry) -> Tensor:
-    """The tensor of an entry of the header; its memory is that of the file where its address is a multiple of 8."""
+    """Return the tensor of an entry of the header. It shares the file's memory if its address is a multiple of 8."""
     start, stop = entry.data_offsets
     kind = _SAFETENSORS.get(entry.dtype)
     if kind is None:
-        raise ValueError(f"the dtype {entry.dtype}, which is none of {', '.join(_SAFETENSORS)}")
+        raise ValueError(f"the dtype {entry.dtype}, which is not one of {', '.join(_SAFETENSORS)}")
     extents = entry.shape
     if min(extents, default=0) < 0 or not start <= stop or math.prod(extents) * kind.itemsize != stop - start:
         raise ValueError(f"{entry.dtype} of shape {extents} at bytes {start} to {stop}")

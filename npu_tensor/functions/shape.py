@@ -32,13 +32,13 @@ def _promoted(tensors: Sequence[Tensor]) -> DType | None:
 
 
 def joined(tensors: Sequence[Tensor], dim: int, dtype: DType | None = None) -> Tensor:
-    """Tensors joined along `dim`, in `dtype` or their promoted one."""
+    """Join tensors along `dim`, in `dtype` or their promoted one."""
     dtype = dtype or _promoted(tensors)
     return ops.concat_op(*(part if part.dtype is dtype else part.to(dtype) for part in tensors), dim=dim)
 
 
 def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
-    """input[start:stop:step] along `dim`, with bounds that are resolved already."""
+    """Return input[start:stop:step] along `dim`, for bounds that are already resolved."""
     bounds = [(0, extent, 1) for extent in input.shape]
     bounds[dim] = (start, stop, step)
     return ops.slice_(input, tuple(bounds))
@@ -49,10 +49,13 @@ def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor
 
 @composite(function=False, view=True)
 def view(input: Tensor, *shape: Any) -> Tensor:
-    """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move.
+    """Return the same memory with another shape; one extent may be -1.
 
-    With a dtype in place of a shape: the bits of the elements as those of that dtype, of which the last dimension has
-    more or fewer if they are smaller or larger. That is a copy: writing to it does not change input.
+    With a dtype in place of a shape, the bits of the elements are read as that dtype, and the last extent changes with
+    its size. That is a copy: writing to it does not change input.
+
+    Raises:
+        ArgumentError: The strides do not allow the shape without a copy.
 
     >>> nt.tensor([1.0, -2.0]).view(nt.int32)
     """
@@ -69,19 +72,19 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
 @composite(function=False, view=True)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """The same memory under the shape of other."""
+    """Return the same memory with the shape of other."""
     return view(input, other.shape)
 
 
 @composite(function=False, view=True)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """The elements under the shape of other."""
+    """Return the elements with the shape of other."""
     return input.reshape(other.shape)
 
 
 @composite(aliases=("swapaxes", "swapdims"), ggml="TRANSPOSE", view=True)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Dimensions dim0 and dim1 swapped."""
+    """Swap the dimensions dim0 and dim1."""
     dims = list(range(input.ndim))
     first, second = dimension(dim0, input.ndim), dimension(dim1, input.ndim)
     if dims:
@@ -91,7 +94,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 @composite(view=True)
 def t(input: Tensor) -> Tensor:
-    """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
+    """Swap rows and columns; return tensors of fewer than two dimensions unchanged.
+
+    Raises:
+        ShapeError: `input` has more than two dimensions.
+    """
     if input.ndim > 2:
         raise ShapeError("t() takes at most two dimensions; use mT or transpose")
     return input.permute(*reversed(range(input.ndim)))
@@ -99,7 +106,7 @@ def t(input: Tensor) -> Tensor:
 
 @composite(aliases=("moveaxis",), view=True)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    """Move the dimensions `source` to the positions `destination`; the others keep their order."""
     sources = [dimension(d, input.ndim) for d in _sequence(source)]
     targets = [dimension(d, input.ndim) for d in _sequence(destination)]
     if len(sources) != len(targets) or len({*sources}) < len(sources) or len({*targets}) < len(targets):
@@ -107,7 +114,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     order = [d for d in range(input.ndim) if d not in sources]
     for target, origin in sorted(zip(targets, sources, strict=True)):
         order.insert(target, origin)
-    return input.permute(*order[: input.ndim])  # dimension 0 of a zero-dimensional tensor is a name only
+    return input.permute(*order[: input.ndim])  # a zero-dimensional tensor has no dimension 0
 
 
 def _sequence(value: int | Sequence[int]) -> Sequence[int]:
@@ -116,21 +123,21 @@ def _sequence(value: int | Sequence[int]) -> Sequence[int]:
 
 @composite(view=True)
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Without the dimensions of extent 1, or without those of them that `dim` names."""
+    """Remove all dimensions of extent 1, or those of them in `dim`."""
     chosen = range(input.ndim) if dim is None else [dimension(d, input.ndim) for d in _sequence(dim)]
     return input.reshape(*(e for axis, e in enumerate(input.shape) if e != 1 or axis not in chosen))
 
 
 @composite(view=True)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """With a dimension of extent 1 before `dim`."""
+    """Insert a dimension of extent 1 before `dim`."""
     place = dimension(dim, input.ndim + 1)
     return input.reshape(*input.shape[:place], 1, *input.shape[place:])
 
 
 @composite(view=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim as one."""
+    """Merge the dimensions start_dim to end_dim."""
     start, end = dimension(start_dim, input.ndim), dimension(end_dim, input.ndim)
     if start > end:
         raise ArgumentError(f"start_dim {start_dim} comes after end_dim {end_dim}")
@@ -139,13 +146,13 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @composite(view=True)
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
+    """Return all elements in one dimension."""
     return input.contiguous().reshape(input.numel())
 
 
 @composite(view=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dimension `dim` split into `sizes`, one of which may be -1.
+    """Split the dimension `dim` into `sizes`, one of which may be -1.
 
     >>> nt.unflatten(nt.arange(6), 0, (2, 3))
     """
@@ -161,9 +168,9 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 @composite(function=False)
 def stride(input: Tensor, dim: int | None = None) -> Any:
-    """Distance of neighbours in elements, for each dimension or for one.
+    """Return the distance of neighbours in elements, for each dimension or for one.
 
-    That of a dimension of extent 1 has no meaning. Results of ops are row-major, whatever their operands are.
+    For a dimension of extent 1 it has no meaning. Results of ops are row-major, whatever their operands are.
     """
     strides = contiguous_strides(input.shape) if input._alias is None else input._alias[1].layout.strides
     return strides if dim is None else strides[dimension(dim, input.ndim)]
@@ -171,12 +178,12 @@ def stride(input: Tensor, dim: int | None = None) -> Any:
 
 @composite(function=False)
 def is_contiguous(input: Tensor) -> bool:
-    """Whether the elements lie in row-major order. Only views may have others."""
+    """Return True if the elements are in row-major order. Only views may have another order."""
     return input._alias is None or input._alias[1].is_contiguous
 
 
 def _renames(name: str) -> None:
-    """The method <name>_, after which a tensor is another view of its memory."""
+    """Publish the method <name>_, after which a tensor is another view of its memory."""
     function: Any = registry.methods()[name]
 
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -185,7 +192,7 @@ def _renames(name: str) -> None:
         input._show_as(function(input, *args, **kwargs))
         return input
 
-    method.__doc__ = f"In-place form of `{name}`: this tensor is that view of its memory from now on."
+    method.__doc__ = f"In-place form of `{name}`: this tensor becomes that view of its memory."
     composite(f"{name}_", function=False, view=True)(method)
 
 
@@ -198,13 +205,13 @@ for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
 
 @composite(function=False, view=True)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """Expanded to the shape of other."""
+    """Expand to the shape of other."""
     return input.expand(other.shape)
 
 
 @composite(view=True)
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expanded to a shape, by the rules of broadcasting.
+    """Expand to a shape by the rules of broadcasting.
 
     >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))
     """
@@ -213,7 +220,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 @composite(method=False, view=True)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All expanded to their common shape.
+    """Expand all tensors to their common shape.
 
     >>> nt.broadcast_tensors(nt.zeros(2, 1), nt.ones(3))
     """
@@ -222,7 +229,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def _repeated(input: Tensor, repeats: tuple[int, ...], before: bool) -> Tensor:
-    """Every dimension repeated as a whole (before=True) or element by element."""
+    """Repeat every dimension as a whole (before=True) or element by element."""
     apart: list[int] = []
     expanded: list[int] = []
     for extent, times in zip(input.shape, repeats, strict=True):
@@ -238,7 +245,7 @@ def _repeated(input: Tensor, repeats: tuple[int, ...], before: bool) -> Tensor:
 
 @composite(function=False)
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """The whole tensor repeated along each dimension; more numbers than dimensions add leading ones."""
+    """Repeat the whole tensor along each dimension; more numbers than dimensions add leading ones."""
     times = extents(repeats)
     if len(times) < input.ndim:
         raise ShapeError(f"repeat needs at least {input.ndim} numbers, not {len(times)}")
@@ -247,14 +254,14 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 
 @composite()
 def tile(input: Tensor, *dims: Any) -> Tensor:
-    """As repeat; fewer numbers than dimensions leave the leading ones alone."""
+    """Repeat the whole tensor like `repeat`; fewer numbers than dimensions apply to the last ones."""
     times = extents(dims)
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
 @composite()
 def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
+    """Repeat every element `repeats` times, along `dim` or flattened."""
     if isinstance(repeats, bool) or not isinstance(repeats, int):
         raise TypeError(f"repeats must be an int, not {type(repeats).__name__}")
     if dim is None:
@@ -268,7 +275,7 @@ def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Te
 
 @composite(method=False, aliases=("concat", "concatenate"), ggml="CONCAT")
 def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
+    """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
     parts = [tensor_of(part) for part in tensors]
     filled = [part for part in parts if part.shape != (0,)]
     return joined(filled or parts, dim, _promoted(parts))
@@ -276,7 +283,7 @@ def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
 
 @composite(method=False)
 def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
-    """Tensors of equal shape joined along a new dimension."""
+    """Join tensors of equal shape along a new dimension."""
     parts = [tensor_of(part) for part in tensors]
     if not parts:
         raise ArgumentError("needs at least one tensor")
@@ -288,7 +295,7 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
 
 @composite(method=False)
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions.
+    """Expand each vector along a dimension of its own; indexing="xy" swaps the first two dimensions.
 
     >>> nt.meshgrid(nt.arange(2), nt.arange(3))
     """
@@ -307,9 +314,9 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 @composite(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of the elements of vectors, one row each, the last vector's varying fastest.
+    """Return all combinations of the elements of vectors, one per row; those of the last vector vary fastest.
 
-    A single vector is returned as it is.
+    A single vector is returned unchanged.
 
     >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))
     """
@@ -320,7 +327,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 @composite(method=False)
 def hstack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+    """Join tensors along dimension 1, or 0 if they have one dimension."""
     parts = [tensor_of(part) for part in tensors]
     parts = [part.reshape(1) if not part.ndim else part for part in parts]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
@@ -328,14 +335,14 @@ def hstack(tensors: Sequence[Operand]) -> Tensor:
 
 @composite(method=False, aliases=("row_stack",))
 def vstack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined on top of each other, after making each a matrix at least."""
+    """Join tensors along dimension 0, after making each at least a matrix."""
     parts = [tensor_of(part) for part in tensors]
     return cat([part.reshape(1, part.numel()) if part.ndim < 2 else part for part in parts], 0)
 
 
 @composite(view=True)
 def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts of a given size along dim (the last may be smaller), or of given sizes."""
+    """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
     place = dimension(dim, input.ndim)
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor cannot be split")
@@ -358,7 +365,7 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
 
 @composite(view=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` parts of equal size along dim; the last may be smaller."""
+    """Split into at most `chunks` parts of equal size along dim; the last may be smaller."""
     if chunks < 1:
         raise ArgumentError(f"chunks must be positive, not {chunks}")
     extent = input.shape[dimension(dim, input.ndim)] if input.ndim else 0
@@ -367,7 +374,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite(view=True)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along dim, without it."""
+    """Return the slices along dim."""
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor has no slices")
     return tuple(ops.select(input, dim, index) for index in range(input.shape[dimension(dim, input.ndim)]))
@@ -378,7 +385,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite(view=True)
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements along dim from `start`.
+    """Return `length` elements along dim from `start`.
 
     >>> nt.narrow(nt.arange(5), 0, 1, 3)
     """
@@ -394,7 +401,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 @composite()
 def flip(input: Tensor, *dims: Any) -> Tensor:
-    """Reversed along dims."""
+    """Reverse the elements along dims."""
     dims = unpacked(dims)
     chosen = {dimension(d, input.ndim) for d in dims}
     if len(chosen) != len(dims):
@@ -407,13 +414,13 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
 
 @composite()
 def fliplr(input: Tensor) -> Tensor:
-    """Columns reversed."""
+    """Reverse the columns."""
     return flip(input, 1)
 
 
 @composite()
 def flipud(input: Tensor) -> Tensor:
-    """Rows reversed."""
+    """Reverse the rows."""
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor has no rows")
     return flip(input, 0)
@@ -421,7 +428,7 @@ def flipud(input: Tensor) -> Tensor:
 
 @composite(ggml="ROLL")
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
-    """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
+    """Shift elements along dims; those pushed out enter at the other end. dims=None rolls the flattened tensor."""
     amounts = _sequence(shifts)
     if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         if len(amounts) != 1:
@@ -442,9 +449,13 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 
 @composite(method=False, ggml="PAD, PAD_REFLECT_1D")
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
+    """Add elements around a tensor. Negative widths crop.
 
-    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
+    Args:
+        input: Tensor of any shape.
+        pad: (before, after) of the last dimension, then of the one before it, and so on.
+        mode: "constant", "reflect", "replicate" or "circular".
+        value: Added elements in the mode "constant"; None for 0.
 
     >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)
     """
@@ -457,7 +468,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 @composite(ggml="DIAG")
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
+    """Return the matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     if input.ndim == 2:
         return ops.diagonal(input, diagonal)
     if input.ndim != 1:
@@ -475,7 +486,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 
 @composite(in_place=True)
 def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
-    """`value` where mask, else input; keeps the input's dtype."""
+    """Return input with `value` where mask is true; keeps the input's dtype."""
     if isinstance(value, (bool, int, float)):
         value = fitting(value, input.dtype)
     result = ops.where_op(mask, value, input)
@@ -488,7 +499,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
 
 @composite()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others.
+    """Return out[i][j] = input[index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))
     """
@@ -499,7 +510,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @composite(ggml="GET_ROWS")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input at the positions in the vector `index` along dim.
+    """Return the slices of input at the positions in the vector `index` along dim.
 
     >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))
     """
@@ -512,7 +523,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @composite()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both.
+    """Gather elements, with input and indices broadcast in the other dimensions; dim=None flattens both.
 
     >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)
     """
@@ -533,16 +544,20 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 @composite()
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesIndices:
-    """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
+    """Sort along dim. Always stable; NaN counts as the largest.
+
+    Returns:
+        `values` in order, and `indices` of their positions before.
+    """
     indices = input.argsort(dim, descending)
     return ValuesIndices(gather(input, dim, indices), indices)
 
 
 @composite(ggml="TOP_K")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+    """Return the k largest (or smallest) elements along dim in order, and their indices. Always sorted.
 
-    NaN counts as the largest; which of equal elements is taken is not defined.
+    NaN counts as the largest; the choice among equal elements is undefined.
     """
     indices = ops.top_indices(input, k, dim, largest)
     return ValuesIndices(gather(input, dim, indices), indices)

@@ -1,4 +1,4 @@
-"""Tensors put together and taken apart as in NumPy's stack functions; diagonals; parts that are replaced."""
+"""Functions to join, split and rotate tensors, build matrices, and replace parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__: list[str] = []
 
 
 def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
-    """The function of one tensor, or a tuple of those of several."""
+    """Apply the function to one tensor, or to each of several."""
     if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
         return function(tensor_of(tensors[0]))
     return tuple(function(tensor_of(tensor)) for tensor in unpacked(tensors))
@@ -43,38 +43,38 @@ def _cube(tensor: Tensor) -> Tensor:
 
 @composite(method=False, view=True)
 def atleast_1d(*tensors: Any) -> Any:
-    """Tensors without dimensions as vectors of one element."""
+    """Convert zero-dimensional tensors to vectors of one element."""
     return _each(lambda tensor: tensor if tensor.ndim else tensor.reshape(1), tensors)
 
 
 @composite(method=False, view=True)
 def atleast_2d(*tensors: Any) -> Any:
-    """Numbers and vectors as matrices of one row."""
+    """Convert numbers and vectors to matrices of one row."""
     return _each(_matrix, tensors)
 
 
 @composite(method=False, view=True)
 def atleast_3d(*tensors: Any) -> Any:
-    """Matrices with a last dimension of extent 1; vectors and numbers as such matrices of one row."""
+    """Append a dimension of extent 1 to matrices; vectors and numbers become matrices of one row first."""
     return _each(_cube, tensors)
 
 
 @composite(method=False)
 def column_stack(tensors: Sequence[Operand]) -> Tensor:
-    """Vectors as the columns of a matrix, or matrices side by side."""
+    """Join vectors as columns of a matrix, or matrices side by side."""
     parts = [tensor_of(part) for part in tensors]
     return cat([part if part.ndim > 1 else part.reshape(part.numel(), 1) for part in parts], 1)
 
 
 @composite(method=False)
 def dstack(tensors: Sequence[Operand]) -> Tensor:
-    """Tensors joined along dimension 2, after `atleast_3d`."""
+    """Join tensors along dimension 2, after `atleast_3d`."""
     return cat([_cube(tensor_of(part)) for part in tensors], 2)
 
 
 @composite("unfold", function=False, view=True)
 def windows_along(input: Tensor, dimension_: int, size: int, step: int) -> Tensor:
-    """The slices of `size` elements along a dimension, each `step` after the one before; a view, size comes last."""
+    """Return the slices of `size` elements along a dimension, `step` apart, as a view with size as last dimension."""
     place = dimension(dimension_, input.ndim)
     if size < 0 or step < 1 or size > input.shape[place]:
         raise ArgumentError(f"windows of {size} elements and steps of {step} do not fit {input.shape[place]} elements")
@@ -86,7 +86,9 @@ def windows_along(input: Tensor, dimension_: int, size: int, step: int) -> Tenso
 
 @composite(view=True)
 def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """So many parts along dim, the first ones larger by one where they are not equal, or parts between indices.
+    """Split along dim into a number of parts, or between indices.
+
+    If the parts are not equal, the first ones are larger by one.
 
     >>> nt.tensor_split(nt.arange(5), 2)
     """
@@ -115,7 +117,7 @@ def _split_along(name: str, dim: int, least: int) -> None:
         return tensor_split(input, sections, place)
 
     function.__doc__ = (
-        f"Equal parts along dimension {dim}, or parts between indices, as `tensor_split`.\n\n"
+        f"Split along dimension {dim} into equal parts, or between indices, like `tensor_split`.\n\n"
         f">>> nt.{name}(nt.ones(2, 2, 2), 2)"
     )
     composite(name, view=True)(function)
@@ -128,7 +130,7 @@ _split_along("dsplit", 2, 3)
 
 @composite(view=True)
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts of the given sizes along dim.
+    """Split into parts of the given sizes along dim.
 
     >>> nt.split_with_sizes(nt.arange(4), (1, 3))
     """
@@ -140,7 +142,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 @composite()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices over the new dimensions dim1 and dim2, with the rows of input on a diagonal, zero elsewhere."""
+    """Return matrices with the rows of input on a diagonal, over the new dimensions dim1 and dim2."""
     first, second = dimension(dim1, input.ndim + 1), dimension(dim2, input.ndim + 1)
     if first == second:
         raise ArgumentError(f"dim1 and dim2 are both {first}")
@@ -153,13 +155,13 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @composite()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """The matrix with all elements of input on a diagonal."""
+    """Return the matrix with all elements of input on a diagonal."""
     return diag_embed(input.reshape(input.numel()), offset)
 
 
 @composite(method=False)
 def block_diag(*tensors: Any) -> Tensor:
-    """The matrix with these matrices along its diagonal; numbers and vectors count as one row."""
+    """Return the matrix with these matrices along its diagonal; numbers and vectors count as one row."""
     parts = [tensor_of(tensor) for tensor in tensors]
     dtype = promoted([part._node.spec for part in parts]) if parts else None
     blocks = [_matrix(part).to(dtype) for part in parts]
@@ -172,7 +174,7 @@ def block_diag(*tensors: Any) -> Tensor:
 
 @composite(method=False)
 def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tensor:
-    """Powers of the elements of a vector, a column each: N - 1, ..., 1, 0, or the other way round. Integers give int64.
+    """Return powers of the elements of a vector as columns: N - 1, ..., 1, 0, or ascending. Integers give int64.
 
     >>> nt.vander(nt.tensor([1, 2, 3]))
     """
@@ -184,7 +186,7 @@ def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tens
 
 @composite()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Rotated k times by a quarter turn from the first towards the second of two dimensions."""
+    """Rotate k times by a quarter turn from the first towards the second of two dimensions."""
     first, second = (dimension(dim, input.ndim) for dim in dims)
     if first == second:
         raise ArgumentError(f"dims {tuple(dims)} name one twice")
@@ -198,7 +200,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @composite(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All choices of r elements of a vector, in order, one row each."""
+    """Return all choices of r elements of a vector, in order, one per row."""
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = itertools.chain.from_iterable(choose(range(input.shape[0]), r))  # far faster than an array of tuples
     rows = np.fromiter(places, np.int64).reshape(-1, r)
@@ -207,7 +209,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @composite("broadcast_shapes", method=False)
 def shapes_broadcast(*shapes: Any) -> tuple[int, ...]:
-    """The shape that tensors of these shapes broadcast to."""
+    """Return the shape that tensors of these shapes broadcast to."""
     return broadcast_shapes(*((shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes))
 
 
@@ -215,16 +217,16 @@ def shapes_broadcast(*shapes: Any) -> tuple[int, ...]:
 
 
 def _replaced(input: Tensor, source: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
-    """A copy of input in which what a view shows is source."""
+    """Return a copy of input in which the part that a view shows is source."""
     require_same_dtype(input, source)
     result = input.clone()
     view(result)._assign(source)
-    return result.clone()  # a value of its own: what was written to is the view of a storage
+    return result.clone()  # the written tensor is a view of a storage; the result must not be one
 
 
 @composite()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """input with the slice at a position along dim replaced by src.
+    """Return input with the slice at a position along dim replaced by src.
 
     >>> nt.select_scatter(nt.zeros(2, 2), nt.ones(2), 0, 1)
     """
@@ -235,7 +237,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """input with input[start:end:step] along dim replaced by src.
+    """Return input with input[start:end:step] along dim replaced by src.
 
     >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)
     """
@@ -246,7 +248,7 @@ def slice_scatter(
 
 @composite()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """input with a diagonal replaced by src.
+    """Return input with a diagonal replaced by src.
 
     >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))
     """
@@ -255,7 +257,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 @composite("fill_diagonal_", function=False)
 def fill_diagonal_in_place(input: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
-    """The elements with equal indices in all dimensions become fill_value; wrap: also further down a tall matrix."""
+    """Set the elements with equal indices in all dimensions to fill_value; wrap continues in a tall matrix."""
     if input.ndim < 2 or (input.ndim > 2 and len({*input.shape}) > 1):
         raise ShapeError(f"needs a matrix, or equal extents, not {list(input.shape)}")
     count = -(-input.numel() // (input.shape[1] + 1)) if wrap and input.ndim == 2 else min(input.shape)
@@ -270,7 +272,7 @@ def fill_diagonal_in_place(input: Tensor, fill_value: float, wrap: bool = False)
 
 @composite("take")
 def take_flat(input: Tensor, index: Tensor) -> Tensor:
-    """The elements at positions among all elements in row-major order; negative ones count from the end.
+    """Return the elements at row-major positions; negative ones count from the end.
 
     >>> nt.take(nt.tensor([[1, 2], [3, 4]]), nt.tensor([0, 3]))
     """
@@ -279,7 +281,7 @@ def take_flat(input: Tensor, index: Tensor) -> Tensor:
 
 @composite("put", in_place=True)
 def put_flat(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """input with elements at positions among all elements replaced by those of source, or increased by them.
+    """Return input with the elements at row-major positions replaced by those of source, or increased by them.
 
     >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))
     """
@@ -291,7 +293,7 @@ def put_flat(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = Fa
 
 @composite(method=False)
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """The indices in each dimension of a shape of positions among all its elements.
+    """Convert row-major positions to indices in each dimension of a shape.
 
     >>> nt.unravel_index(nt.tensor([5]), (2, 3))
     """
@@ -302,7 +304,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 
 @composite()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """As nonzero, cut or filled with fill_value to `size` rows. Reads the value.
+    """Return the result of `nonzero`, cut or filled with fill_value to `size` rows. Reads the value.
 
     >>> nt.nonzero_static(nt.tensor([0, 3, 4]), size=2)
     """
@@ -312,7 +314,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 @composite(method=False)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
-    """As `pad` with mode "constant".
+    """Pad like `pad` with mode "constant".
 
     >>> nt.constant_pad_nd(nt.ones(1, 2), (1, 1), 7.0)
     """
@@ -321,7 +323,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tens
 
 @composite(function=False)
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
-    """Summed over the dimensions in which a tensor of shape `size` would be expanded to input's."""
+    """Sum over the dimensions in which a tensor of shape `size` would be expanded to input's."""
     shape = unpacked(size)
     added = input.ndim - len(shape)
     if broadcast_shapes(input.shape, shape) != input.shape:
@@ -332,5 +334,5 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 @composite()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape."""
+    """Return True if both have the same shape."""
     return input.shape == other.shape

@@ -1,4 +1,4 @@
-"""Statistics of rows and samples: covariance, histograms, ranks, runs, and integrals and derivatives of samples."""
+"""Statistics of rows and samples: covariance, histograms, ranks, runs, integrals, derivatives, windows."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ __all__: list[str] = []
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """Covariances of the rows of a matrix, whose columns are samples; of a vector or one row, the variance.
+    """Return the covariances of the rows of a matrix, whose columns are samples; for one row, the variance.
 
-    fweights: how often each sample counts, as integers; aweights: how much.
+    Args:
+        input: Matrix (variables, samples), or a vector.
+        correction: Subtracted from the number of samples.
+        fweights: Integer number of occurrences of each sample.
+        aweights: Weight of each sample.
     """
     if input.ndim > 2:
         raise ShapeError(f"needs a matrix or a vector, not {list(input.shape)}")
@@ -55,7 +59,7 @@ def cov(
 
 @composite()
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlations of the rows of a matrix, whose columns are samples."""
+    """Return the correlations of the rows of a matrix, whose columns are samples."""
     covariance = cov(input)
     if not covariance.ndim:
         return covariance / covariance
@@ -65,13 +69,13 @@ def corrcoef(input: Tensor) -> Tensor:
 
 @composite()
 def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm of the difference of all elements."""
+    """Return the p-norm of the difference of all elements."""
     return norm(input - other, p)
 
 
 @composite(in_place=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """Slices along dim whose p-norm is above maxnorm scaled down to it.
+    """Scale slices along dim whose p-norm is above maxnorm down to it.
 
     >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
     """
@@ -84,7 +88,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 def _limits(input: Tensor, low: float, high: float) -> tuple[Any, Any]:
-    """The limits of a histogram: those of the elements where they are equal, one more on each side where these are."""
+    """Return the limits of a histogram. Equal limits become those of the elements, and equal elements widen by one."""
     if low > high:
         raise ArgumentError(f"min {low} is above max {high}")
     if low != high or not input.numel():
@@ -96,7 +100,7 @@ def _limits(input: Tensor, low: float, high: float) -> tuple[Any, Any]:
 
 @composite()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements are in each of so many equal intervals from min to max, or between the extremes."""
+    """Count the elements in equal intervals from min to max, or between the extremes if these are equal."""
     if not input.is_floating_point():
         raise DTypeError(f"takes floats, not {input.dtype.name}")
     flat = input.reshape(input.numel())
@@ -108,7 +112,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 
 class Histogram(NamedTuple):
-    """Counts, or densities, and the edges between which they were counted."""
+    """Counts, or densities, and the edges of their intervals."""
 
     hist: Tensor
     bin_edges: Tensor
@@ -123,10 +127,14 @@ def histogram(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Histogram:
-    """Sums of the weights (1 unless given) of the elements between edges, the last one included.
+    """Sum the weights of the elements between edges, the last one included.
 
-    bins: edges in ascending order, or how many equal intervals there are in `range`. density: divided by the total and
-    by the widths.
+    Args:
+        input: Floats of any shape.
+        bins: Ascending edges, or the number of equal intervals.
+        range: First and last edge, if `bins` is a number.
+        weight: Weight of each element; None for 1.
+        density: True to divide by the total and by the widths.
 
     >>> nt.histogram(nt.tensor([1.0, 2.0, 2.5, 4.0]), 3)
     """
@@ -149,13 +157,13 @@ def histogram(
 
 
 def _picked(ordered: ValuesIndices, place: Tensor, dim: int, keepdim: bool) -> ValuesIndices:
-    """What stands at one place of each sorted row."""
+    """Return the elements at one position of each sorted row."""
     parts = (gather(part, dim, place) for part in ordered)
     return ValuesIndices(*(part if keepdim else part.squeeze(dim) for part in parts))
 
 
 def _rows(input: Tensor, dim: int) -> tuple[Tensor, int]:
-    """A number as a row of one element, and dim counted from the front. DimensionError for empty rows."""
+    """Return a number as a row of one element, and dim counted from the front. Raise DimensionError for empty rows."""
     place = dimension(dim, input.ndim)
     rows = input if input.ndim else input.reshape(1)
     if not rows.shape[place]:
@@ -165,7 +173,7 @@ def _rows(input: Tensor, dim: int) -> tuple[Tensor, int]:
 
 @composite()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The k-th smallest element of each row along dim, counted from 1, and where it was."""
+    """Return the k-th smallest element of each row along dim, counted from 1, and its index."""
     rows, place = _rows(input, dim)
     if not 1 <= k <= rows.shape[place]:
         raise DimensionError(f"k = {k} is out of range for {rows.shape[place]} elements")
@@ -175,7 +183,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 
 @composite()
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The most frequent element of each row along dim, the smallest of several, and where it was last."""
+    """Return the most frequent element of each row along dim, the smallest of several, and its last index."""
     rows, place = _rows(input, dim)
     ordered = sort(rows, place)
     values, extent = ordered.values, rows.shape[place]
@@ -187,18 +195,18 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 
 @composite()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements that are not NaN, or (values, indices) along dim."""
+    """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
     if dim is None:
         return nanmedian(input.reshape(input.numel()), 0)[0]
     rows, place = _rows(input, dim)
-    count = (rows == rows).sum(place, True)  # NaN is sorted last
+    count = (rows == rows).sum(place, True)  # sorting puts NaN last
     middle = ((count - 1).clamp(min=0) / 2).floor().to(int64)
     return _picked(sort(rows, place), middle, place, keepdim and bool(input.ndim))
 
 
 @composite()
 def msort(input: Tensor) -> Tensor:
-    """Sorted along the first dimension."""
+    """Sort along the first dimension."""
     return sort(input, 0).values
 
 
@@ -209,13 +217,13 @@ def _running(input: Tensor, dim: int, largest: bool) -> ValuesIndices:
 
 @composite()
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """The largest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    """Return the largest element up to each one along dim, and the last index of it. NaN wins."""
     return _running(input, dim, True)
 
 
 @composite()
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """The smallest element up to each one along dim, and where it is: the latest of equal ones. NaN wins."""
+    """Return the smallest element up to each one along dim, and the last index of it. NaN wins."""
     return _running(input, dim, False)
 
 
@@ -223,9 +231,13 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements, or slices along dim, that differ from the one before. Reads the value.
+    """Return the elements, or slices along dim, that differ from the previous one. Reads the value.
 
-    return_inverse: also where each one is in the result; return_counts: also how often each of the result is repeated.
+    Args:
+        input: Tensor of any shape.
+        return_inverse: True to also return the position of each element in the result.
+        return_counts: True to also return the number of repetitions.
+        dim: Dimension of the slices; None for elements.
     """
     require_constant("unique_consecutive", input._node)
     place = 0 if dim is None else dimension(dim, input.ndim)
@@ -245,7 +257,7 @@ def unique_consecutive(
 
 
 def _areas(y: Tensor, x: Tensor | None, dx: float, dim: int) -> tuple[Tensor, int]:
-    """Areas of the trapezoids between neighbours along dim, which is counted from the front."""
+    """Return the areas of the trapezoids between neighbours along dim, and dim counted from the front."""
     place = dimension(dim, y.ndim)
     count = max(y.shape[place] - 1, 0)
     heights = y.narrow(place, y.shape[place] - count, count) + y.narrow(place, 0, count)
@@ -259,7 +271,7 @@ def _areas(y: Tensor, x: Tensor | None, dx: float, dim: int) -> tuple[Tensor, in
 
 @composite(method=False, aliases=("trapz",))
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """The integral over samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
+    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
 
     >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))
     """
@@ -269,7 +281,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -
 
 @composite(method=False)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """The integrals up to each sample but the first; as trapezoid.
+    """Return the integrals up to each sample except the first, like `trapezoid`.
 
     >>> nt.cumulative_trapezoid(nt.tensor([1.0, 2.0, 4.0]))
     """
@@ -285,9 +297,13 @@ def gradient(
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> tuple[Tensor, ...]:
-    """Derivatives along each of dims (None = all) by central differences of second order, at the ends of edge_order.
+    """Return derivatives along dims by central differences of second order.
 
-    spacing: the distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+    Args:
+        input: Samples.
+        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+        dim: Dimensions of the derivatives; None for all.
+        edge_order: Order of the differences at the ends, 1 or 2.
     """
     if edge_order not in (1, 2):
         raise ArgumentError(f"edge_order must be 1 or 2, not {edge_order}")
@@ -322,7 +338,7 @@ def _derivative(input: Tensor, dim: int, spacing: Operand, edge_order: int) -> T
 
 
 def _window(shape: Callable[[int], Any], length: int, periodic: bool, dtype: Any, device: Any) -> Tensor:
-    """What NumPy makes of a length; periodic: without the last of one element more."""
+    """Return a window of NumPy; periodic removes the last element of a window that is longer by one."""
     like = zeros(length, dtype=dtype, device=device)
     if not like.is_floating_point():
         raise DTypeError(f"gives floats, not {like.dtype.name}")
@@ -331,7 +347,7 @@ def _window(shape: Callable[[int], Any], length: int, periodic: bool, dtype: Any
 
 @composite(method=False, creates=True)
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A triangle that is 0 at the ends; periodic: without the last element of the symmetric one.
+    """Return a triangle that is 0 at the ends. periodic omits the last element of the symmetric window.
 
     >>> nt.bartlett_window(4)
     """
@@ -340,7 +356,7 @@ def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 
 @composite(method=False, creates=True)
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn; periodic: without the last element of the symmetric one.
+    """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window.
 
     >>> nt.blackman_window(4)
     """
@@ -357,7 +373,7 @@ def hamming_window(
     dtype: Any = None,
     device: Any = None,
 ) -> Tensor:
-    """alpha - beta cos(x) over a turn; periodic: without the last element of the symmetric one.
+    """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window.
 
     >>> nt.hamming_window(4)
     """
@@ -371,7 +387,7 @@ def hamming_window(
 
 @composite(method=False, creates=True)
 def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0.5 - 0.5 cos(x) over a turn; periodic: without the last element of the symmetric one.
+    """Return 0.5 - 0.5 cos(x) over a turn. periodic omits the last element of the symmetric window.
 
     >>> nt.hann_window(4)
     """
@@ -382,7 +398,7 @@ def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None,
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Kaiser's window of a shape parameter; periodic: without the last element of the symmetric one.
+    """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window.
 
     >>> nt.kaiser_window(4)
     """

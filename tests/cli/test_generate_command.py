@@ -158,7 +158,7 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     result = run(str(tmp_path / "model.gguf"), "the thing")
     assert result.exit_code == 1
-    assert "is no readable GGUF file" in result.stderr
+    assert "is not a readable GGUF file" in result.stderr
 
 
 def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

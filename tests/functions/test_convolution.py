@@ -1,4 +1,4 @@
-"""Convolution and pooling of every form against PyTorch in float64, which computes them in another way."""
+"""Convolution and pooling of every form against PyTorch in float64, which uses other algorithms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npu_tensor.errors import NpuTensorError, ShapeError
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # of PyTorch, which copies then
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch copies in this case
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
@@ -42,7 +42,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]
 
 
 def arrays(dtype: str, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Values of the dtype, in float64."""
+    """Return values of the dtype, in float64."""
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     generator = np.random.default_rng(5)
     return [generator.standard_normal(shape).astype(kind).astype(np.float64) for shape in shapes]
@@ -100,7 +100,7 @@ def test_images_and_weights_in_any_layout(groups: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_layers_of_convolutions(dtype: str) -> None:
-    """What follows is fused with the product, and what comes before with the packing of its operand."""
+    """Later ops are fused with the product, earlier ones with the packing of its operand."""
     x, w, v, b = arrays(dtype, (2, 8, 12, 12), (16, 8, 3, 3), (4, 16, 1, 1), (16,))
 
     @nt.jit
@@ -112,7 +112,7 @@ def test_layers_of_convolutions(dtype: str) -> None:
     hidden = F.conv2d(tx.relu() * 0.5, tw, tb, padding=1).relu()
     expected = F.conv2d(F.max_pool2d(hidden, 2), tv).tanh()
     operands = [tensor(values, dtype) for values in (x, w, v, b)]
-    for _ in range(3):  # From the second run on the weights are kept as they were packed.
+    for _ in range(3):  # The second and later runs reuse the packed weights.
         check(network(*operands), expected, dtype, 4)
 
 
@@ -149,7 +149,7 @@ def test_pools(arguments: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize("kernel", [*itertools.product((1, 2, 3), (1, 4))])
 def test_a_convolution_is_a_sum_over_its_kernel(kernel: tuple[int, int]) -> None:
-    """By brute force, without PyTorch's code."""
+    """Compute the sums by brute force, without PyTorch's code."""
     x, w = arrays("float64", (2, 3, 6, 7), (4, 3, *kernel))
     rows, columns = 6 - kernel[0] + 1, 7 - kernel[1] + 1
     expected = np.zeros((2, 4, rows, columns))
@@ -163,7 +163,7 @@ def test_a_convolution_is_a_sum_over_its_kernel(kernel: tuple[int, int]) -> None
     ("of_input", "of_weight", "arguments", "text"),
     [
         ((1, 3, 4, 4), (5, 3, 7, 7), {}, "does not fit"),
-        ((1, 3, 4, 4), (5, 2, 3, 3), {}, "input has 3 channels, but weight takes 2, with groups=1"),
+        ((1, 3, 4, 4), (5, 2, 3, 3), {}, "input has 3 channels, but weight needs 2, with groups=1"),
         ((1, 4, 4, 4), (5, 2, 3, 3), {"groups": 2}, "groups must divide the 5 outputs of the weight, not be 2"),
         ((4, 4), (5, 4, 3, 3), {}, "2 places"),
         ((1, 3, 4, 4), (5, 3, 3, 3), {"stride": 0}, "stride"),
@@ -171,7 +171,7 @@ def test_a_convolution_is_a_sum_over_its_kernel(kernel: tuple[int, int]) -> None
         ((1, 3, 4, 4), (5, 3, 3, 3), {"dilation": (1, 1, 1)}, "dilation"),
     ],
 )
-def test_what_does_not_fit_is_named(
+def test_errors_name_wrong_shapes(
     of_input: tuple[int, ...], of_weight: tuple[int, ...], arguments: Any, text: str
 ) -> None:
     with pytest.raises(NpuTensorError, match=f"conv2d.*{text}"):

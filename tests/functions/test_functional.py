@@ -20,7 +20,7 @@ FUNCTIONS = registry.functions()
 IN_PLACE = [name for name, entry in registry.PUBLIC.items() if entry.in_place]
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
-# Many kernels run once each. The example of every function runs as users compile it, see tests/project/test_docs.py.
+# Many kernels run once each. tests/project/test_docs.py runs the example of every function with full optimization.
 pytestmark = pytest.mark.usefixtures("less_optimised")
 F = torch.nn.functional
 
@@ -41,14 +41,14 @@ def integers(high: int, *shape: int) -> Any:
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """The value, or what is inside of a list or tuple, as the function gives it."""
+    """Apply the function to the value, or to the items of a list or tuple."""
     if isinstance(value, (list, tuple)):
         return type(value)(mapped(function, item) for item in value)
     return function(value)
 
 
 def ours_of(value: Any) -> Any:
-    """Torch tensors and dtypes inside an argument as ours."""
+    """Convert Torch tensors and dtypes inside an argument to ours."""
     return mapped(_ours, value)
 
 
@@ -63,12 +63,12 @@ def exact_of(value: Any) -> Any:
 
 
 def converted(function: Callable[..., Any], arguments: Any, keywords: Any, convert: Callable[[Any], Any]) -> Any:
-    """What a function returns for converted arguments."""
+    """Call a function with converted arguments."""
     return function(*map(convert, arguments), **{key: convert(value) for key, value in keywords.items()})
 
 
 def compare(ours: Any, own: Any, exact: Any, what: str) -> None:
-    """Structure, shape, dtype, values."""
+    """Compare structure, shape, dtype and values."""
     if isinstance(own, torch.Tensor):
         assert str(ours.dtype).removeprefix("npu_tensor.") == str(own.dtype).removeprefix("torch."), what
         assert_same(ours, exact if own.is_floating_point() else own, 8, 4e-6 if ours.dtype.itemsize >= 4 else 0, what)
@@ -83,10 +83,10 @@ def compare(ours: Any, own: Any, exact: Any, what: str) -> None:
 
 
 def resolve(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(ours, PyTorch's): functions, or methods where the name starts with a dot."""
+    """Return (ours, PyTorch's) functions, or methods if the name starts with a dot."""
     if name.startswith("."):
         return getattr(nt.Tensor, name[1:]), getattr(torch.Tensor, name[1:])
-    # Where both have the name, that of nn.functional takes the arguments that ours takes.
+    # If both have the name, that of nn.functional has the same arguments as ours.
     return getattr(nt, name), getattr(F if hasattr(F, name) else torch, name)
 
 
@@ -404,7 +404,7 @@ CASES: list[Case] = [
     ("max_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1}),
     ("avg_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1, "ceil_mode": True}),
     ("avg_pool1d", (normal(3, 10), 4), {"padding": 2, "count_include_pad": False}),
-    # Windows of all lengths, that overlap and that do not, at the ends as well.
+    # Windows of all lengths, overlapping or not, also at the ends.
     *(
         (name, (normal(2, 70), size, step), {"padding": size // 2, "ceil_mode": ceil})
         for name in ("max_pool1d", "avg_pool1d")
@@ -767,7 +767,7 @@ def _padded(function: Callable[..., Any], *arguments: Any) -> Any:
     ids=str,
 )
 def test_padding_and_cropping_together(mode: str, shape: tuple[int, ...], dims: int, widths: Sequence[int]) -> None:
-    """All widths of one dimension; of two, every combination of three of the four widths."""
+    """Test all widths of one dimension; for two, every combination of three of the four widths."""
     x = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
     for pad in itertools.product(widths, repeat=2 * dims):
         if dims == 2 and sum(pad) % len(widths):
@@ -775,13 +775,13 @@ def test_padding_and_cropping_together(mode: str, shape: tuple[int, ...], dims: 
         rests = [e + min(a, 0) + min(b, 0) for e, a, b in zip(shape[::-1], pad[::2], pad[1::2], strict=False)]
         ours, own = _padded(nt.pad, from_torch(x), pad, mode), _padded(F.pad, x, pad, mode)
         if mode == "circular" and any(max(pad[2 * axis :][:2]) > rest for axis, rest in enumerate(rests[:dims])):
-            continue  # PyTorch gives memory that it has not written
+            continue  # PyTorch returns uninitialized memory
         if isinstance(own, torch.Tensor):
             assert isinstance(ours, nt.Tensor), f"{pad}: {ours}"
             np.testing.assert_array_equal(ours.numpy(), own.numpy(), err_msg=str(pad))
         elif isinstance(ours, Exception):
             assert isinstance(ours, nt.ShapeError), f"{pad}: {ours}"
-        else:  # PyTorch does not take empty results, or crops that it does not pad
+        else:  # PyTorch refuses empty results, and crops without padding
             assert 0 in ours.shape, f"{pad}: {own}"
             ours.realize()
 
@@ -800,7 +800,7 @@ def test_cumsum_of_zero_dimensions_is_a_value_of_its_own() -> None:
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(("dim", "k"), [(0, 3), (1, 0), (1, 1), (-1, 7), (2, 4), (1, 50)])
 def test_topk_against_sort(dtype: str, largest: bool, dim: int, k: int) -> None:
-    """Values in the order of a full sort, NaN largest; the indices lead to them, each once."""
+    """The values are in the order of a full sort, NaN largest; the indices lead to them, each once."""
     values = np.random.default_rng(0).integers(-120, 120, (3, 50, 9)).astype(np.float32)
     if dtype in ("float32", "float64", "bfloat16"):
         values[:, ::11] = np.nan
@@ -867,7 +867,7 @@ def test_bits_as_another_dtype(shape: tuple[int, ...], dtype: str) -> None:
 @pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand", "frexp_part", "running_extreme", "gcd")
 @pytest.mark.covers("lcm", "logcumsumexp")
 def test_functions_that_are_the_oracles_of_ops() -> None:
-    """Ops without arguments from a loop: all cases of functions that record them, against PyTorch's."""
+    """Compare ops without arguments, by all cases of functions that record them."""
     functions = {"where", "layer_norm", "rms_norm", "matmul", "cat", "pad", "tril", "triu", "argsort", "topk", "gather"}
     functions |= {"index_select", "masked_select", "scatter", "flip", "select", "diagonal", "max_pool1d", "permute"}
     functions |= {"frexp", "cummax", "gcd", "lcm", "logcumsumexp"}
@@ -887,9 +887,9 @@ SIXTEEN_BIT = (
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", SIXTEEN_BIT)
 def test_16_bit_floats(name: str, dtype: str) -> None:
-    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element.
+    """The dtype equals PyTorch's; values are within two units of the format, measured at the largest element.
 
-    The cases of a function take turns between the dtypes, but for the first one.
+    The first case of a function runs with all dtypes, the others alternate between them.
     """
 
     def narrow(value: Any) -> Any:
@@ -928,7 +928,12 @@ def test_16_bit_floats(name: str, dtype: str) -> None:
 )
 @pytest.mark.parametrize("dtype", [None, "float32", "float64", "int8", "bfloat16"])
 def test_arange(arguments: tuple[float, ...], dtype: str | None) -> None:
-    if dtype == "int8" and arguments[-1] in (0.1, -0.25, 0.5, 300):  # a step that becomes 0, or too large an end
+    if dtype == "int8" and arguments[-1] in (
+        0.1,
+        -0.25,
+        0.5,
+        300,
+    ):  # a step that becomes 0, or an end that is too large
         dtype = None
     own = torch.arange(*arguments, dtype=dtype and getattr(torch, dtype))
     compare(nt.arange(*arguments, dtype=dtype), own, own, "arange")
@@ -1017,9 +1022,9 @@ def test_tensors_that_pytorch_differentiates() -> None:
     assert copied.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_what_is_no_array_and_can_be_made_one_keeps_its_dtype() -> None:
+def test_array_likes_keep_their_dtype() -> None:
     class Column:
-        """As of pandas."""
+        """Imitation of a pandas column."""
 
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
             return np.array([1.0, 2.0])
@@ -1037,24 +1042,12 @@ def test_tensor_copies_and_from_numpy_can_share() -> None:
     assert not np.shares_memory(copied.numpy(), array)
 
 
-@pytest.mark.covers("rand", "randn", "randint", "randperm", "randint_like")
-def test_random_numbers_follow_the_seed() -> None:
-    def draw() -> list[Any]:
-        like = nt.randint_like(nt.zeros(2, 3), 4, 9)
-        return [nt.rand(3), nt.randn(2, 2), nt.randint(0, 10, (4,)), nt.randperm(5), like]
-
-    nt.manual_seed(5)
-    first, again = draw(), draw()
-    nt.manual_seed(5)
-    repeated = draw()
-    for a, b in zip(first, repeated, strict=True):
-        assert a.tolist() == b.tolist()
-    assert (first[-1].shape, first[-1].dtype) == ((2, 3), nt.float32)
-    assert 4 <= first[-1].amin().item() <= first[-1].amax().item() <= 8
-    assert any(a.tolist() != c.tolist() for a, c in zip(first, again, strict=True))
-    generator = nt.Generator(1)
-    assert nt.rand(3, generator=generator).tolist() == nt.rand(3, generator=nt.Generator(1)).tolist()
-    assert not nt.rand(3).is_realized
+@pytest.mark.covers("randint_like")
+def test_randint_like() -> None:
+    integers = nt.randint_like(nt.zeros(2, 3), 4, 9)
+    assert not integers.is_realized
+    assert (integers.shape, integers.dtype) == ((2, 3), nt.float32)
+    assert 4 <= integers.amin().item() <= integers.amax().item() <= 8
 
 
 @pytest.mark.covers("random_uniform", "random_normal", "random_integers")
@@ -1105,7 +1098,7 @@ def test_count_equal() -> None:
     compare(nt.count_equal(from_torch(a), from_torch(b)), own := (a == b).sum(), own, "count_equal")
 
 
-def test_an_even_kernel_with_the_same_extents_is_padded_more_behind() -> None:
+def test_an_even_kernel_with_the_same_extents_is_padded_more_at_the_end() -> None:
     x, weight = normal(2, 3, 9), normal(4, 3, 4)
     expected = F.conv1d(F.pad(x.double(), (1, 2)), weight.double())
     assert_same(nt.conv1d(from_torch(x), from_torch(weight), padding="same"), expected, 8, 4e-6)
@@ -1216,7 +1209,7 @@ def test_casts_and_to() -> None:
     x = nt.tensor([1.7, -2.7])
     for name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "bool"):
         compare(getattr(x, name)(), own := getattr(to_torch(x), name)(), own, name)
-    positive = nt.tensor([1.7, 254.9])  # of negative ones, PyTorch's depends on the machine
+    positive = nt.tensor([1.7, 254.9])  # for negative numbers, PyTorch's result depends on the machine
     compare(positive.byte(), own := to_torch(positive).byte(), own, "byte")
     assert x.to("cpu") is x
     assert x.to(nt.float32) is x
@@ -1320,7 +1313,7 @@ def test_a_wrong_q_is_named() -> None:
         nt.quantile(nt.ones(3), nt.tensor(1.5)).numpy()
 
 
-# Each was another value, another dtype or an error. lib, functional: torch or npu_tensor, and its nn.functional.
+# Regressions. lib, functional: torch or npu_tensor, and its nn.functional.
 FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
     "a sum by einsum is int64": lambda lib, functional: lib.einsum("ii", lib.ones(3, 3, dtype=lib.int8)),
     "rows by einsum are int64": lambda lib, functional: lib.einsum("ij->i", lib.ones(3, 3, dtype=lib.int32) * 100),
@@ -1366,7 +1359,7 @@ FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("eager", [False, True], ids=["lazy", "eager"])
 @pytest.mark.parametrize("name", FOUND_BY_FUZZING)
-def test_what_fuzzing_has_found(name: str, eager: bool) -> None:
+def test_regressions_found_by_fuzzing(name: str, eager: bool) -> None:
     call = FOUND_BY_FUZZING[name]
     expected = call(torch, F)
     with nt.config.scope(eager=eager):
@@ -1388,7 +1381,7 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_pytorch_refuses_too(name: str) -> None:
+def test_operands_that_pytorch_also_refuses(name: str) -> None:
     with pytest.raises((RuntimeError, ValueError)):
         REFUSED[name](torch, F)
     with pytest.raises(nt.NpuTensorError):
@@ -1403,7 +1396,7 @@ DTYPES = (nt.float32, nt.bfloat16, nt.int32, nt.bool)
 
 
 def examples(name: str) -> list[Arguments]:
-    """Operands, with PyTorch's tensors, and attributes."""
+    """Return operands, with PyTorch's tensors, and attributes."""
     cases = [([*args], kwargs) for case, args, kwargs in CASES if case.lstrip(".") == name and args]
     if cases:
         return cases
@@ -1417,7 +1410,7 @@ def examples(name: str) -> list[Arguments]:
 
 
 def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What PyTorch's form gives; None where PyTorch has none, the error where it refuses the result."""
+    """Return the result of PyTorch's form; None if it has none, the error if it refuses the result."""
     try:
         if hasattr(x, f"{name}_"):
             return getattr(x, f"{name}_")(*rest, **kwargs)
@@ -1430,11 +1423,11 @@ def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any])
     return None
 
 
-@pytest.mark.once  # A form in place is the function and a write; other tests here compute and write with every device.
+@pytest.mark.once  # Other tests compute and write with every device.
 @pytest.mark.filterwarnings("ignore:index_reduce.*is in beta:UserWarning")
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_every_in_place_form_equals_its_function(name: str) -> None:
-    """Of an op without cases above, the values of a third of its dtypes, which take turns from op to op."""
+    """Ops without cases above are tested with a third of their dtypes, alternating from op to op."""
     compared = 0
     with_cases = {case.lstrip(".") for case, args, _ in CASES if args}
     for number, ((operand, *rest), kwargs) in enumerate(examples(name), IN_PLACE.index(name)):

@@ -1,4 +1,4 @@
-"""GGML's functions beyond the golden values: what they refuse, both ways of `mul_mat_id`, recurrences in parts."""
+"""GGML's functions beyond the golden values: errors, both implementations of `mul_mat_id`, recurrences in parts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def values(*shape: int) -> nt.Tensor:
 @pytest.mark.parametrize("experts", [3, 16])
 @pytest.mark.parametrize("shared", [True, False])
 def test_matrices_by_index(experts: int, shared: bool) -> None:
-    """With few experts all products are made, with many the matrices are gathered."""
+    """With few experts all products are computed, with many the matrices are gathered."""
     a, b = values(experts, 5, 8), values(4, 1 if shared else 2, 8)
     ids = rng.integers(0, experts, (4, 2))
     expected = np.empty((4, 2, 5))
@@ -28,7 +28,7 @@ def test_matrices_by_index(experts: int, shared: bool) -> None:
 
 
 def test_a_sequence_in_two_parts_is_the_same_sequence() -> None:
-    """The states that a recurrence returns go on where it ended."""
+    """The returned states continue the recurrence."""
     operands, state = [values(6, 2, 4) for _ in range(4)], values(1, 2, 4, 4)
     whole, last = nt.gated_linear_attn(*operands, state)
     first, between = nt.gated_linear_attn(*(x[:4] for x in operands), state)
@@ -60,7 +60,7 @@ def test_windows_and_back() -> None:
 
 
 def test_gradients_pass_through_a_recurrence() -> None:
-    """Against differences of float64 values."""
+    """Compare with differences of float64 values."""
     k, v, q, g = (rng.standard_normal((3, 1, 2)) for _ in range(4))
     state = rng.standard_normal((1, 1, 2, 2))
 
@@ -101,6 +101,6 @@ X, S = nt.ones(2, 3), nt.zeros(1, 1, 2, 2)
         lambda: nt.rope(nt.ones(2, 1, 4), nt.arange(2), mode="mrope"),
     ],
 )
-def test_what_does_not_fit_is_named(call: Callable[[], Any]) -> None:
+def test_errors_name_wrong_shapes(call: Callable[[], Any]) -> None:
     with pytest.raises(nt.ShapeError, match=r"^\w+\(.*recorded at test_ggml"):
         call()

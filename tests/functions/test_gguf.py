@@ -1,4 +1,4 @@
-"""GGUF files, beside the package gguf, and files that are damaged."""
+"""GGUF files, compared with the package gguf, and damaged files."""
 
 import os
 import shutil
@@ -54,11 +54,11 @@ KINDS = {
     "mixed": "ARRAY FLOAT32",
     "choices": "ARRAY BOOL",
 }
-"""What the package gguf calls the types that are written."""
+"""Names of the written types in the package gguf."""
 
 
 def tensors() -> dict[str, nt.Tensor]:
-    """One of every dtype that the format has."""
+    """Return one tensor of every dtype that the format has."""
     rows = nt.from_numpy(np.random.default_rng(5).standard_normal((3, 64), np.float32))
     plain = {dtype.name: (rows * 9).to(dtype) for dtype in DTYPES if dtype.ggml_type is not None}
     made = {name: nt.quantize(rows, name) for name in ("q8_0", "q4_0", "q4_1")}
@@ -73,7 +73,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_is_saved_is_loaded(path: Path, tmp_path: Path) -> None:
+def test_saved_files_are_loaded(path: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(path, tmp_path))
     metadata, loaded = nt.load_gguf(path)
     assert list(metadata) == list(METADATA)
@@ -112,7 +112,7 @@ def test_the_package_gguf_reads_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("alignment", [32, 128])
-def test_what_the_package_gguf_writes(tmp_path: Path, alignment: int) -> None:
+def test_files_of_the_package_gguf(tmp_path: Path, alignment: int) -> None:
     gguf = pytest.importorskip("gguf")
     rows = np.random.default_rng(7).standard_normal((5, 32), np.float32)
     writer = gguf.GGUFWriter(tmp_path / "theirs.gguf", "test")
@@ -138,11 +138,11 @@ def test_what_the_package_gguf_writes(tmp_path: Path, alignment: int) -> None:
     assert np.array_equal(loaded["Q4_0"].dequantize().numpy(), read)
 
 
-# --- files that were split
+# --- split files
 
 
 def split(folder: Path, count: int = 5, most: int = 2) -> list[Path]:
-    """Parts of at most so many tensors, as the package gguf writes them."""
+    """Write parts of at most the given number of tensors with the package gguf."""
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(folder / "model.gguf", "llama", split_max_tensors=most)
     writer.add_array("words", ["a", "b"])
@@ -171,10 +171,10 @@ def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
     other = split(tmp_path / "other", 6)
     renamed = tmp_path / "renamed.gguf"
     shutil.copy(first, renamed)
-    with pytest.raises(nt.ArgumentError, match="is one of 3 parts, and its name does not say which"):
+    with pytest.raises(nt.ArgumentError, match="is one of 3 parts, and its name has no part number"):
         nt.load_gguf(renamed)
     shutil.copy(third, second)
-    with pytest.raises(nt.ArgumentError, match=r"part 2 of .* is another file"):
+    with pytest.raises(nt.ArgumentError, match=r"part 2 of .* belongs to another file"):
         nt.load_gguf(first)
     shutil.copy(other[2], third)
     shutil.copy(other[1], second)
@@ -245,7 +245,7 @@ def test_hostile_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def damaged(content: bytes, random: np.random.Generator) -> bytes:
-    """Some bytes changed, or numbers of 64 bits, or the end cut off."""
+    """Change some bytes, or numbers of 64 bits, or cut the end off."""
     changed = bytearray(content)
     for _ in range(random.integers(1, 4)):
         place = int(random.integers(0, len(changed)))
@@ -258,7 +258,7 @@ def damaged(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def refused_of(count: int, path: Path, directory: Path) -> int:
-    """How many of so many damaged files raise an ArgumentError; others are read as something else."""
+    """Return the number of damaged files that raise ArgumentError; others are readable with other content."""
     content, file = path.read_bytes(), directory / "damaged.gguf"
     head = content[: 24 + content.index(b"number") + 6]  # all but most bytes of the tensors
     random = np.random.default_rng(8)
@@ -275,7 +275,7 @@ def refused_of(count: int, path: Path, directory: Path) -> int:
 
 
 def test_damaged_files(path: Path, tmp_path: Path) -> None:
-    """For more of them: python tests/functions/test_gguf.py 100000 DIRECTORY."""
+    """To test more files, run python tests/functions/test_gguf.py 100000 DIRECTORY."""
     assert 1000 < refused_of(2000, path, tmp_path) < 2000
 
 
@@ -297,14 +297,14 @@ def test_damaged_files(path: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_saved(tmp_path: Path, tensors: Any, metadata: Any, message: str) -> None:
+def test_unsupported_values_are_refused(tmp_path: Path, tensors: Any, metadata: Any, message: str) -> None:
     with pytest.raises(nt.ArgumentError, match=f"save_gguf: .*({message})"):
         nt.save_gguf(tmp_path / "x.gguf", tensors, metadata)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tensors_stay_in_the_file(tmp_path: Path) -> None:
-    """Resident memory grows by what is read of them, which is a hundredth here."""
+    """Resident memory grows by the part that is read, a hundredth here."""
     path = tmp_path / "large.gguf"
     nt.save_gguf(path, {f"t{i}": nt.zeros(1 << 20, dtype=nt.float32) for i in range(100)}, {})
     code = """

@@ -18,14 +18,14 @@ from npu_tensor.ops import OPS, registry
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 pytestmark = [
-    pytest.mark.once,  # What a gradient records are ops and functions.
+    pytest.mark.once,  # Gradients record ops, which other tests run with every device.
     pytest.mark.usefixtures("less_optimised"),
     pytest.mark.filterwarnings("ignore:(?s).*(deprecated|in beta):UserWarning"),  # of PyTorch
 ]
 
 
 def floats_in(value: Any) -> Iterator[Any]:
-    """The float tensors, of either library, inside of arguments or results."""
+    """Return the float tensors, of either library, inside arguments or results."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from floats_in(item)
@@ -36,7 +36,7 @@ def floats_in(value: Any) -> Iterator[Any]:
 
 
 def filled(value: Any, floats: Iterator[Any], convert: Callable[[Any], Any]) -> Any:
-    """The value with other float tensors in the places of those in it, and its other tensors converted."""
+    """Replace the float tensors in the value and convert its other tensors."""
     if isinstance(value, dict):
         return {key: filled(each, floats, convert) for key, each in value.items()}
 
@@ -71,7 +71,7 @@ NO_DERIVATIVE = {
 
 
 def is_refused(case: Case) -> bool:
-    """Whether the case raises GradientError, of all functions or of some reductions of them."""
+    """Return True if the case raises GradientError."""
     name, arguments, keywords = case
     if name == "index_reduce":
         return arguments[4] != "mean"
@@ -79,18 +79,18 @@ def is_refused(case: Case) -> bool:
 
 
 def of_logits(function: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's gradient of ctc_loss is that of logits: right only behind log_softmax."""
+    """Convert PyTorch's gradient of ctc_loss, which is that of logits: it is right only after log_softmax."""
     return lambda logits, *arguments, **keywords: function(logits.log_softmax(-1), *arguments, **keywords)
 
 
 def gradients(case: Case, dtype: str) -> list[tuple[nt.Tensor, Any]]:
-    """Ours, and those of PyTorch in float64 for what the dtype holds, by the operands for which PyTorch has one."""
+    """Return our gradients and PyTorch's in float64, for the operands for which PyTorch has one."""
     name, arguments, keywords = case
     ours, theirs = map(of_logits, resolve(name)) if name == "ctc_loss" else resolve(name)
     narrow = [each.to(TORCH_DTYPES[dtype]) for each in floats_in([*arguments, keywords])]
 
     def pytorch(count: int) -> tuple[list[Any], list[Any]]:
-        """The first operands as leaves, and the float results."""
+        """Return the first operands as leaves, and the float results."""
         leaves = [each.double().clone().requires_grad_(number < count) for number, each in enumerate(narrow)]
         copies = iter([each.clone() for each in leaves])  # which functions may change in place
         called = theirs(*filled(arguments, copies, torch.clone), **filled(keywords, copies, torch.clone))
@@ -150,7 +150,7 @@ FIRST = list({case[0]: case for case in reversed(CASES)}.values())
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 3e-5), ("bfloat16", 0.12)])
 @pytest.mark.parametrize("case", FIRST, ids=identifier)
 def test_dtypes(case: Case, dtype: str, tolerance: float) -> None:
-    """One case of each function, with compiled kernels."""
+    """Test one case of each function, with compiled kernels."""
     if (case[0], dtype) == ("quantile", "bfloat16"):
         pytest.skip("quantile takes float32 and float64, as in PyTorch")
     check(case, dtype, tolerance)
@@ -166,7 +166,7 @@ def _halves(activation: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _rotated(x: Any) -> Any:
-    """Of (tokens, heads, 4): pairs of neighbours turned by position / 10000 ** (pair / 2)."""
+    """Rotate pairs of neighbours of (tokens, heads, 4) by position / 10000 ** (pair / 2)."""
     angles = torch.arange(3.0)[:, None, None] * torch.tensor([1.0, 0.01])
     a, b = x[..., ::2], x[..., 1::2]
     turned = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
@@ -266,15 +266,15 @@ DIFFERENCES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] =
     "win_part": (lambda x: nt.win_part(x, 2), ((3, 5, 2),)),
     "win_unpart": (lambda x: nt.win_unpart(x, 5, 3, 2), ((6, 2, 2, 2),)),
 }  # fmt: skip
-"""Functions of GGML that PyTorch has in no form."""
+"""Functions of GGML that PyTorch does not have."""
 IN_FLOAT32 = {"flash_attn_ext", "timestep_embedding"}
-"""Those that compute in float32 whatever they take: their differences need a wider step, and are less exact."""
+"""Functions that always compute in float32: their differences need a wider step, and are less exact."""
 
 
 @pytest.mark.usefixtures("reference")
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_against_differences(name: str) -> None:
-    """The slope along a random direction, against the central difference of float64 values."""
+    """Compare the slope along a random direction with the central difference of float64 values."""
     function, shapes = DIFFERENCES[name]
     rng = np.random.default_rng(0)
     values, direction = ([rng.standard_normal(shape) for shape in shapes] for _ in range(2))
@@ -297,12 +297,12 @@ NO_FLOATS = {
     *("get_default_dtype", "initial_seed", "is_signed", "no_grad", "numel", "seed", "set_default_dtype"),
     *("set_grad_enabled", "top_k"),
 }
-"""Functions that take or give no floats of which a gradient could be taken."""
+"""Functions without float operands or without float results."""
 DRAWS = {"bernoulli", "binomial", "gumbel_softmax", "multinomial", "normal", "poisson"}
 
 
 def test_every_function_has_a_case() -> None:
-    """Functions that are ops, and forms in place, are those of tests/autograd."""
+    """Functions that are ops, and in-place forms, are tested in tests/autograd."""
     compared = {case[0] for case in CASES} | set(GGML) | set(DIFFERENCES) | {f"{name}_" for name in IN_PLACE}
     rest = {*registry.functions()} - compared - set(OPS) - NO_DERIVATIVE - DRAWS
     creates = {name for name in rest if "requires_grad" in inspect.signature(getattr(nt, name)).parameters}

@@ -108,7 +108,7 @@ INDICES: list[Any] = [
 NUMBERS = [
     index for index in INDICES if isinstance(index, tuple) and any(hasattr(i, "ndim") and not i.ndim for i in index)
 ]
-"""Indices with integers that are tensors, arrays or scalars without dimensions."""
+"""Indices with zero-dimensional integer tensors, arrays or scalars."""
 
 
 def shown(index: Any) -> str:
@@ -142,8 +142,8 @@ def test_set(index: Any, kind: str) -> None:
         "row": -torch.arange(shape[-1] if shape else 1, dtype=torch.float32).reshape(shape[-1:]),
         "int": torch.tensor(3),
     }[kind]
-    expected[index] = value.float() if kind == "int" else value  # PyTorch converts on some ways to assign only
-    # Positions given twice keep one of the values; which one is not defined.
+    expected[index] = value.float() if kind == "int" else value  # PyTorch converts in some assignments only
+    # Positions given twice keep one of the values, which is undefined.
     unique = kind in ("number", "int") or not any(i is ROWS for i in (index if isinstance(index, tuple) else (index,)))
     ours = from_torch(X)
     before = ours.clone()
@@ -189,7 +189,7 @@ def test_slices_at_integer_tensors_are_views(one: Any) -> None:
 
 
 def test_lists_are_one_index_as_in_numpy() -> None:
-    """PyTorch takes lists of sequences apart, and warns that it will not."""
+    """PyTorch splits lists of sequences, and warns that this will change."""
     array = np.arange(60).reshape(3, 4, 5)
     ours = nt.from_numpy(array)
     for index in ([[0, 1], [1, 0]], [(0, 1)], [range(2)], [np.array([0, 1]), [1, 0]], np.array([[1, 0]], ">i8")):
@@ -212,7 +212,7 @@ def test_lists_are_one_index_as_in_numpy() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_index(index: Any, message: str) -> None:
+def test_index_types_with_a_hint(index: Any, message: str) -> None:
     x = nt.zeros(2, 3)
     with pytest.raises(nt.DimensionError, match=message):
         x[index]
@@ -338,7 +338,7 @@ def test_setting_zero_dimensions(index: Any, dtype: str) -> None:
     assert x.dtype.name == dtype
 
 
-def test_scatter_takes_no_negative_indices() -> None:
+def test_scatter_refuses_negative_indices() -> None:
     x = nt.zeros(3)
     with pytest.raises(IndexError, match="out of range"):
         x.scatter(0, nt.tensor([-1]), 1.0).numpy()
@@ -364,7 +364,7 @@ WRONG: dict[str, Any] = {
     "shifted": lambda: nt.tensor([1, 8]) - 1,
     "mixed": lambda: nt.where(nt.tensor([True, False]), 0, nt.tensor([0, 7])),
 }
-"""Indices whose values exist, or are quickly computed, when an op on them is recorded."""
+"""Indices whose values exist, or are cheap to compute, when an op on them is recorded."""
 
 
 @pytest.mark.parametrize("index", WRONG.values(), ids=WRONG)
@@ -397,7 +397,7 @@ def test_a_wrong_index_is_an_error_at_once_and_changes_nothing(use: Any, index: 
     assert x.tolist() == [[2.0] * 3] * 3
 
 
-def test_a_loop_that_skips_wrong_batches_keeps_what_it_has_learned() -> None:
+def test_a_loop_that_skips_wrong_batches_keeps_its_weights() -> None:
     model = nt.nn.Embedding(3, 2)
     before = model.weight.clone().numpy()
     optimizer = nt.optim.SGD(model.parameters(), lr=0.5)
@@ -413,7 +413,7 @@ def test_a_loop_that_skips_wrong_batches_keeps_what_it_has_learned() -> None:
 
 
 def _late(*values: int) -> Any:
-    """Indices whose values are not known when an op on them is recorded."""
+    """Return indices whose values are not known when an op on them is recorded."""
     return (nt.tensor([float(value) for value in values]).exp().log() + 0.5).long()
 
 

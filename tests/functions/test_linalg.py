@@ -1,4 +1,4 @@
-"""Inverses and factorizations: against torch.linalg where the result is unique, else by what it must satisfy."""
+"""Inverses and factorizations: against torch.linalg if the result is unique, else by their defining equations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -133,7 +133,7 @@ SINGULAR = nt.ones(3, 3)
         (lambda: nt.linalg.solve(nt.eye(2), nt.ones(2, dtype=nt.float64)), nt.DTypeError),
     ],
 )
-def test_what_has_no_result(call: Callable[[], Any], kind: type[Exception]) -> None:
+def test_operands_without_a_result(call: Callable[[], Any], kind: type[Exception]) -> None:
     with pytest.raises(kind, match="linalg"):
         call()
 

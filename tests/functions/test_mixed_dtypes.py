@@ -1,4 +1,4 @@
-"""Products of float32 with caches and weights of 16 bits, against PyTorch or NumPy in float64."""
+"""Products of float32 with 16-bit caches and weights, against PyTorch or NumPy in float64."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests,
 @pytest.mark.parametrize("dtype", [nt.float32, nt.float16, nt.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_groups_of_heads_read_a_cache_in_place(dtype: Any, tokens: int) -> None:
-    """Six heads, of which three each share keys and values; the cache is (positions, heads, features)."""
+    """Groups of three of six heads share keys and values; the cache is (positions, heads, features)."""
     random = np.random.default_rng(9)
     query = nt.from_numpy(random.standard_normal((6, tokens, 16), np.float32))
     keys, values = (nt.from_numpy(random.standard_normal((11, 2, 16), np.float32)).to(dtype).realize() for _ in "kv")
     mask = nt.arange(11) <= nt.arange(3, 3 + tokens).unsqueeze(1)
     mixed = F.scaled_dot_product_attention(query, keys.transpose(0, 1), values.transpose(0, 1), mask, enable_gqa=True)
-    # Products, what is between them, and the mask; nothing that copies keys or values.
+    # Products, the ops between them, and the mask; no copies of keys or values.
     assert {row.op for row in nt.explain(mixed)}.isdisjoint({"repeat", "take", "copy", "expand", "convert"})
     q, k, v = (
         torch.tensor(x.float().numpy(), dtype=torch.float64)

@@ -17,7 +17,7 @@ V = A[0]
 M = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 NAN = np.array([[np.nan, np.inf, -2.0], [0.0, np.nan, 3.0]], np.float32)
 
-# Those with a counterpart, which give Tensors.
+# Functions with a counterpart, which return Tensors.
 RECORDED: list[Case] = [
     *((f, (x,), k) for f in (np.sum, np.prod) for x in (A, I) for k in ({}, {"axis": 1, "keepdims": True})),
     *calls(np.sum, (A, (0, 1)), (A, {"dtype": np.float64})),
@@ -94,7 +94,7 @@ RECORDED: list[Case] = [
     (np.copysign, (A, [1.0, 2.0, 3.0]), {}),
 ]
 
-# Those that give several.
+# Functions that return several values.
 SEVERAL: list[Case] = [
     *calls(np.split, (A, 3, 1), (A, [1, 2], 1)),
     *calls(np.array_split, (A, 2, 1)),
@@ -103,7 +103,7 @@ SEVERAL: list[Case] = [
     *calls(np.meshgrid, (V, U), (V, U, {"indexing": "ij"})),
 ]
 
-# Those without, or with an argument that has none, which give what NumPy gives.
+# Functions or arguments without a counterpart, which return NumPy's results.
 COMPUTED: list[Case] = [
     (np.ptp, (A,), {"axis": 1}),
     (np.median, (A,), {}),
@@ -165,7 +165,7 @@ def test_counterparts_that_give_several(case: Any) -> None:
 
 
 def test_every_counterpart_is_compared() -> None:
-    without_value = {np.empty_like}  # whatever the memory held
+    without_value = {np.empty_like}  # uninitialized memory
     assert {f for f, *_ in RECORDED + SEVERAL + COMPUTED} >= set(numpy_protocol._FUNCTIONS) - without_value
     assert np.empty_like(nt.from_numpy(A)).shape == A.shape
 
@@ -194,7 +194,7 @@ def test_operators_with_arrays_give_tensors() -> None:
         assert result.tolist() == expected
 
 
-def test_arrays_take_what_tensors_hold() -> None:
+def test_arrays_accept_tensors() -> None:
     array = np.zeros((2, 3), np.float32)
     array += nt.from_numpy(A)
     np.copyto(array[0], nt.from_numpy(V) * 2)
@@ -209,7 +209,7 @@ def test_nothing_is_written_to_tensors() -> None:
     assert t.tolist() == A.tolist()
 
 
-def test_errors_name_the_line_and_what_is_no_operand_is_refused() -> None:
+def test_errors_name_the_line_and_invalid_operands_are_refused() -> None:
     t = nt.from_numpy(A)
     with pytest.raises(nt.DimensionError, match=r"test_numpy_protocol\.py"):
         np.sum(t, axis=5)

@@ -1,4 +1,4 @@
-"""Names and arguments that PyTorch programs use although they mean little here, against PyTorch's."""
+"""Names and arguments of PyTorch programs that have little effect here, against PyTorch's."""
 
 import math
 from typing import Any
@@ -39,7 +39,7 @@ MAKERS: list[Any] = [
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_what_makes_tensors_takes_requires_grad(make: Any) -> None:
+def test_creation_functions_accept_requires_grad(make: Any) -> None:
     made = make(requires_grad=False)
     assert made.shape == make().shape
     assert made.requires_grad is False
@@ -136,7 +136,7 @@ def test_other_names_of_methods() -> None:
     assert X.to(nt.int64, non_blocking=True).dtype is nt.int64
 
 
-def test_nn_functional_has_what_there_is_of_pytorchs() -> None:
+def test_nn_functional_has_the_functions_of_pytorch() -> None:
     theirs = {name for name in dir(torch.nn.functional) if not name.startswith("_")}
     assert set(F.__all__) == theirs & {*FUNCTIONS, *(name for name in METHODS if name.endswith("_"))}
     assert nt.nn.functional is F
@@ -154,7 +154,7 @@ def test_activations_in_place(name: str) -> None:
     assert x.tolist() == pytest.approx(own.tolist())
 
 
-def test_what_there_is_not_of_pytorch() -> None:
+def test_names_of_pytorch_that_are_missing() -> None:
     with pytest.raises(AttributeError, match="npu_tensor does not have it yet"):
         F.fractional_max_pool2d  # noqa: B018
     with pytest.raises(AttributeError, match="reluu"):

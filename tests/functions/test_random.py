@@ -16,7 +16,7 @@ MANY = 100_000
 
 
 def assert_frequencies(counts: Any, probabilities: Any) -> None:
-    """Counts of independent draws by the chi-square statistic.
+    """Test counts of independent draws by the chi-square statistic.
 
     It exceeds k + 2 sqrt(k x) + 2 x with a probability below exp(-x) (Laurent and Massart 2000, lemma 1).
     """
@@ -54,7 +54,7 @@ def test_rows_of_multinomial_are_drawn_each_with_its_weights() -> None:
 
 
 def test_multinomial_without_replacement() -> None:
-    """Of every pair in its order the probability is w1 / W * w2 / (W - w1)."""
+    """The probability of each ordered pair is w1 / W * w2 / (W - w1)."""
     rows = nt.from_numpy(WEIGHTS).expand(MANY, 8)
     drawn = nt.multinomial(rows, 2, generator=nt.Generator(3)).numpy()
     total = WEIGHTS.sum()
@@ -69,7 +69,7 @@ def test_multinomial_without_replacement() -> None:
 
 @pytest.mark.parametrize("replacement", [True, False])
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf], [-1.0, -1.0]])
-def test_weights_that_are_none(weights: list[float], replacement: bool) -> None:
+def test_invalid_weights(weights: list[float], replacement: bool) -> None:
     with pytest.raises(nt.DimensionError, match="weights must be"):
         nt.multinomial(nt.tensor(weights), 1, replacement)
     late = nt.multinomial(nt.tensor(weights) * 1, 1, replacement)
@@ -151,7 +151,7 @@ def test_in_place(dtype: str) -> None:
     values = x.double().numpy()
     assert_moments(values, 2, 8 / math.sqrt(12), 0.02)
     assert -2 <= values.min() <= values.max() <= 6
-    if dtype != "bfloat16":  # whose rounding moves numbers across the borders
+    if dtype != "bfloat16":  # its rounding moves numbers across the borders
         assert_frequencies(np.histogram(values, 16, (-2, 6))[0], [1 / 16] * 16)
     x.exponential_(4, generator=nt.Generator(11))
     values = x.double().numpy()
@@ -180,6 +180,10 @@ def test_bad_parameters_in_place() -> None:
 @pytest.mark.parametrize(
     "draw",
     [
+        pytest.param(lambda **k: nt.rand(3, **k), marks=pytest.mark.covers("rand")),
+        pytest.param(lambda **k: nt.randn(2, 2, **k), marks=pytest.mark.covers("randn")),
+        pytest.param(lambda **k: nt.randint(0, 10, (9,), **k), marks=pytest.mark.covers("randint")),
+        pytest.param(lambda **k: nt.randperm(20, **k), marks=pytest.mark.covers("randperm")),
         lambda **k: nt.multinomial(nt.ones(100), 20, **k),
         lambda **k: nt.multinomial(nt.ones(100), 20, True, **k),
         lambda **k: nt.bernoulli(nt.full((50,), 0.5), **k),

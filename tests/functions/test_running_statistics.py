@@ -1,4 +1,4 @@
-"""What functions do in training: dropout, running statistics, the row of padding, transposed convolutions."""
+"""Training: dropout, running statistics, the row of padding, transposed convolutions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def normal(*shape: int) -> np.ndarray:
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_dropout(name: str, shape: tuple[int, ...], alike: tuple[int, ...], dtype: str) -> None:
-    """Zeros in the share p, the rest divided by 1 - p; the gradient has the same zeros; the next call has others."""
+    """The share p is zero, the rest divided by 1 - p; the gradient has the same zeros; the next call has others."""
     drop = getattr(nt, name)
     x = nt.ones(*shape, dtype=dtype)
     result, pull_back = nt.vjp(lambda x: drop(x, 0.25), x)
@@ -45,7 +45,7 @@ def test_dropout(name: str, shape: tuple[int, ...], alike: tuple[int, ...], dtyp
     assert not drop(x * nt.inf, 1.0).any()
 
 
-def test_dropout_of_what_it_does_not_take() -> None:
+def test_dropout_of_invalid_arguments() -> None:
     with pytest.raises(DTypeError, match="takes floats"):
         nt.dropout(nt.ones(3, dtype=nt.int32))
     for p in (-0.1, 1.1, float("nan")):
@@ -54,7 +54,7 @@ def test_dropout_of_what_it_does_not_take() -> None:
 
 
 def test_dropout_of_attention() -> None:
-    """Each weight of one key is dropped, or not, and the query sees the rest of its values times 1 / (1 - p)."""
+    """Each weight is dropped, or its key contributes its value times 1 / (1 - p)."""
     query, key = nt.zeros(1, 500, 4), nt.zeros(1, 2, 4)
     value = nt.tensor([[[1.0], [10.0]]])
     result = nt.scaled_dot_product_attention(query, key, value, dropout_p=0.5).numpy()
@@ -134,6 +134,6 @@ def test_gradients_of_transposed_convolutions(stride: int, size: int, dilation: 
         ((2, 4, 2), (4, 2, 1), {"padding": 3}, ShapeError),
     ],
 )
-def test_transposed_convolutions_of_what_does_not_fit(shape: Any, weight: Any, options: Any, error: Any) -> None:
+def test_transposed_convolutions_with_wrong_shapes(shape: Any, weight: Any, options: Any, error: Any) -> None:
     with pytest.raises(error, match="conv_transpose1d"):
         nt.conv_transpose1d(nt.ones(*shape), nt.ones(*weight), **options)

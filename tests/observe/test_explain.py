@@ -65,9 +65,9 @@ def test_realized_tensors_have_no_rows() -> None:
     [(3, "int 3"), (None, "NoneType None"), ([nt.ones(1)] * 2, r"list \[.*\]; pass several as explain\(\*tensors\)")],
 )
 def test_what_is_no_tensor_is_named(value: Any, shown: str) -> None:
-    with pytest.raises(nt.ArgumentError, match=f"^explain takes tensors, not {shown}$"):
+    with pytest.raises(nt.ArgumentError, match=f"^explain needs tensors, not {shown}$"):
         nt.explain(nt.ones(2), value)
-    with pytest.raises(nt.ArgumentError, match=r"^realize takes tensors, not "):
+    with pytest.raises(nt.ArgumentError, match=r"^realize needs tensors, not "):
         nt.realize(nt.ones(2), value)
 
 

@@ -360,7 +360,7 @@ def test_messages_name_op_operands_and_line() -> None:
         (lambda: nt.addmm(X, X, X), "addmm(float32[2, 3], float32[2, 3], float32[2, 3]): inner dimensions differ"),
         (
             lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 2, 3, 3)),
-            "conv2d(float32[1, 3, 8, 8], float32[4, 2, 3, 3]): input has 3 channels, but weight takes 2",
+            "conv2d(float32[1, 3, 8, 8], float32[4, 2, 3, 3]): input has 3 channels, but weight needs 2",
         ),
         (
             lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 3, 3, 3), nt.zeros(3)),
