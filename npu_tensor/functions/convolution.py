@@ -249,7 +249,8 @@ def _transposed(
         raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
     if min(weight.shape[2:]) < 1:
         raise ShapeError(f"a kernel of extents {list(weight.shape[2:])}")
-    extents, counts, widths = input.shape[-places:], [], []
+    extents, counts = input.shape[-places:], []
+    widths: list[int] = []
     for size, extent, gap, step, crop, extra in zip(
         weight.shape[2:], extents, dilations, steps, cropped, added, strict=True
     ):

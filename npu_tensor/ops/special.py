@@ -43,13 +43,13 @@ def _erfc_of_positive(z):
     z = np.minimum(z, 30)  # beyond which it is 0 in float64 as well
     coarse = np.rint(z * 256) * 0.00390625  # whose square is exact, so that exp gets all digits of z^2
     # The series is evaluated where its argument is exact, and then moved by `apart`. All terms but `step` are small.
-    step, coefficients = 1 / (2 + z), _ERFCX
-    if z.dtype != "float64":
-        step, coefficients = np.rint(step * 4096) * 0.000244140625, _ERFCX[:16]
+    wide = z.dtype == "float64"
+    step = 1 / (2 + z)
+    step = step if wide else np.rint(step * 4096) * 0.000244140625
     missed = (step * (2 + coarse) - 1) + step * (z - coarse)
     apart = missed * (2 + z) * (1 - missed)
     point = z - apart
-    rest = 2 * step * _polynomial(4 * step - 1, coefficients)
+    rest = 2 * step * _polynomial(4 * step - 1, _ERFCX if wide else _ERFCX[:16])
     scaled = step + rest
     slope = 2 * point * scaled - 2 / math.sqrt(math.pi)
     moved = rest + apart * (slope + apart * (scaled + point * slope))
