@@ -19,7 +19,7 @@ from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite
-from npu_tensor.functions.shape import pad
+from npu_tensor.functions.shape import pad, stack
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
@@ -244,7 +244,7 @@ def _transposed(
     dilation: Sizes,
     places: int,
 ) -> Tensor:
-    """Compute one convolution for each position between two steps and interleave the results."""
+    """Compute one convolution for each group of output positions that the same inputs reach, and interleave them."""
     if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
         raise ShapeError(f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places")
     *lead, channels = input.shape[:-places]
@@ -255,48 +255,75 @@ def _transposed(
     cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
     if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
         raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    # With a stride of 1, the convolution itself dilates. Inserted zeros would turn infinities into NaN.
-    gaps = [gap if step == 1 else 1 for gap, step in zip(dilations, steps, strict=True)]
-    front, terms, reaches = list(weight.shape[:2]), [], []
-    widths: list[int] = []
-    for dim, (gap, step, crop, extra) in enumerate(zip(dilations, steps, cropped, added, strict=True)):
-        size, extent = weight.shape[2 + dim], input.shape[dim - places]
-        span = gap * (size - 1) + 1
-        terms.append(-(-span // step) if step > 1 else size)
-        reaches.append((terms[-1] - 1) * gaps[dim])
-        front += [terms[-1], step]
-        end = (extent - 1) * step + span + extra - crop
-        widths = [-crop, end - (extent + reaches[-1]) * step, *widths]
-    if min(terms) < 1:
+    if min(weight.shape[2:]) < 1:
         raise ShapeError(f"a kernel of extents {list(weight.shape[2:])}")
-    kernel = _dilated(weight, [dilation // gap for dilation, gap in zip(dilations, gaps, strict=True)])
-    ends = [count * step - extent for count, step, extent in zip(terms, steps, kernel.shape[2:], strict=True)]
-    kernel = _padded(kernel, [width for end in reversed(ends) for width in (0, end)]).reshape(*front)
-    kernel = kernel.flip(tuple(range(2, kernel.ndim, 2)))
-    # (groups, channels, outputs, *(terms, step)) to (groups, outputs, *step, channels, *terms)
-    kernel = kernel.reshape(groups, channels // groups, *kernel.shape[1:])
-    kernel = kernel.permute(0, 2, *range(4, kernel.ndim, 2), 1, *range(3, kernel.ndim, 2))
-    kernel = kernel.reshape(outputs * math.prod(steps), channels // groups, *terms)
-    result = _convolved(wide(input), wide(kernel), None, 1, reaches, gaps, groups, places)
-    extents = result.shape[-places:]
-    result = result.reshape(*lead, outputs, *steps, *extents)
+    extents, counts = input.shape[-places:], []
+    widths: list[int] = []
+    for size, extent, gap, step, crop, extra in zip(
+        weight.shape[2:], extents, dilations, steps, cropped, added, strict=True
+    ):
+        end = (extent - 1) * step + gap * (size - 1) + 1 + extra - crop
+        counts.append(max(-(-end // step), 0))
+        widths = [-crop, end - counts[-1] * step, *widths]
+    wide_input, wide_weight = wide(input), wide(weight)
+    gaps = [gap // math.gcd(gap, step) for gap, step in zip(dilations, steps, strict=True)]
+    parts: dict[tuple[int, ...], Tensor] = {}
+    for phases in itertools.product(*map(_phases, weight.shape[2:], steps, dilations)):
+        around: list[int] = []
+        for phase, extent, count, gap in zip(phases, extents, counts, gaps, strict=True):
+            around = [phase.offset + (phase.taps - 1) * gap, count - extent - phase.offset, *around]
+        alike, taps = [phase.alike for phase in phases], [phase.taps for phase in phases]
+        if min(taps) and min(counts):
+            pairs = itertools.chain.from_iterable(zip(taps, alike, strict=True))
+            kernel = wide_weight[(slice(None), slice(None), *(phase.elements for phase in phases))]
+            kernel = kernel.reshape(groups, channels // groups, weight.shape[1], *pairs)
+            kernel = kernel.flip(tuple(range(3, kernel.ndim, 2)))
+            # (groups, channels, outputs, *(taps, alike)) to (groups, outputs, *alike, channels, *taps)
+            kernel = kernel.permute(0, 2, *range(4, kernel.ndim, 2), 1, *range(3, kernel.ndim, 2))
+            kernel = kernel.reshape(outputs * math.prod(alike), channels // groups, *taps)
+            part = _convolved(_padded(wide_input, around), kernel, None, 1, 0, gaps, groups, places)
+        else:
+            part = zeros(*lead, outputs * math.prod(alike), *counts, dtype=wide_input.dtype)
+        part = part.reshape(*lead, outputs, *alike, *counts)
+        for place in np.ndindex(*alike) if alike != [*steps] else ():
+            residues = tuple(phase.residue + index for phase, index in zip(phases, place, strict=True))
+            parts[residues] = part[(..., *place, *(slice(None),) * places)]
+    if parts:
+        part = stack([parts[residues] for residues in np.ndindex(*steps)], len(lead) + 1)
+    result = part.reshape(*lead, outputs, *steps, *counts)
     dims, first = range(len(lead) + 1), len(lead) + 1
     result = result.permute(*dims, *(dim for place in range(first, first + places) for dim in (place + places, place)))
-    whole = (extent * step for extent, step in zip(extents, steps, strict=True))
+    whole = (count * step for count, step in zip(counts, steps, strict=True))
     result = _padded(result.reshape(*lead, outputs, *whole), widths)
     if bias is not None:
         result = result + wide(bias).reshape(outputs, *(1 for _ in extents))
     return result.to(input.dtype)
 
 
-def _dilated(weight: Tensor, dilations: Sequence[int]) -> Tensor:
-    """Insert dilation - 1 zeros between the elements of a kernel (.., *places)."""
-    for dim, gap in enumerate(dilations, 2):
-        if gap > 1:
-            after = (0, 0) * (weight.ndim - dim - 1)
-            apart = pad(weight.unsqueeze(dim + 1), (*after, 0, gap - 1))
-            weight = apart.flatten(dim, dim + 1).narrow(dim, 0, gap * (weight.shape[dim] - 1) + 1)
-    return weight
+class _Phase(NamedTuple):
+    """Output positions `residue` to `residue + alike` modulo the stride, which the same inputs reach.
+
+    Each position meets `taps` kernel elements. The last of its inputs is `offset` steps back.
+    """
+
+    residue: int
+    alike: int
+    taps: int
+    offset: int
+    elements: slice
+
+
+def _phases(size: int, step: int, gap: int) -> list[_Phase]:
+    """Return the phases of a dimension. Zeros in place of kernel elements would turn infinities into NaN."""
+    if step == 1 or (gap == 1 and size % step == 0):
+        return [_Phase(0, step, size // step, 0, slice(None))]
+    phases = []
+    for residue in range(step):
+        elements = [element for element in range(size) if element * gap % step == residue]
+        first = elements[0] if elements else size
+        part = slice(first, size, step // math.gcd(step, gap))
+        phases.append(_Phase(residue, 1, len(elements), first * gap // step, part))
+    return phases
 
 
 @for_places("conv_transpose", "CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D")

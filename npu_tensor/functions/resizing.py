@@ -50,10 +50,20 @@ def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bo
     return low * (1 - weight) + high * weight
 
 
-def _weighted(input: Tensor, dim: int, weights: Array) -> Tensor:
-    """Sum all elements along dim with the weights (result, input)."""
-    matrix = from_array(weights, input.dtype)
-    return (input.movedim(dim, -1) @ matrix.mT).movedim(-1, dim)
+def _weighted(input: Tensor, dim: int, weights: Array, first: Array, end: Array) -> Tensor:
+    """Sum the elements first to end along dim with weights (result, input).
+
+    Only these elements are read, as zero times infinity is NaN.
+    """
+    place = first + np.arange(int((end - first).max()))
+    inside = place < end
+    place = np.minimum(place, end - 1)
+    used = np.where(inside, np.take_along_axis(weights, place, 1), 0)
+    after = (1,) * (-1 - dim)
+    taken = ops.take_op(input, from_array(place.reshape(-1)), dim)
+    taken = taken.reshape(*input.shape[:dim], *place.shape, *input.shape[input.ndim + dim + 1 :])
+    taken = ops.where_op(from_array(inside.reshape(*place.shape, *after)), taken, 0.0)
+    return (taken * from_array(used.reshape(*place.shape, *after), input.dtype)).sum(dim)
 
 
 def _cubic_weights(distance: Array, a: float) -> Array:
@@ -88,7 +98,7 @@ def _antialiased(function: Callable[[Array], Array], support: int) -> Callable[.
         first = np.maximum((centre - support * width + 0.5).astype(np.int64), 0)
         end = np.minimum((centre + support * width + 0.5).astype(np.int64), extent)
         weights = np.where((place >= first) & (place < end), function((place - centre + 0.5) / width), 0)
-        return _weighted(input, dim, weights / weights.sum(1, keepdims=True))
+        return _weighted(input, dim, weights / weights.sum(1, keepdims=True), first, end)
 
     return method
 
