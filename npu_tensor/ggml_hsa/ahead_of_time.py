@@ -24,7 +24,7 @@ from npu_tensor.graph.tracing import outside_change
 from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse import partitions
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_kind import target as target_of
@@ -138,9 +138,9 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
 
     requests: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for cut in cuts(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
+    for partition in partitions(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
         refused.clear()
-        for task in cut.tasks:
+        for task in partition.tasks:
             offer = families.claim(task, target)
             if isinstance(offer, Refusal):
                 refused[f"{task.name}: {offer.reason}"] = None

@@ -1,4 +1,4 @@
-"""From a structure to its plan, once: the stages one after the other."""
+"""From a structure to its plan: the stages of planning, called one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 MAX_PLANS = 4096
-"""Plans kept; the oldest goes first."""
+"""Upper bound on cached plans; the oldest is dropped first."""
 
 
 def plan(
@@ -31,18 +31,22 @@ def plan(
     persistent: frozenset[int] | None = None,
     replaced: frozenset[tuple[int, int]] = frozenset(),
 ) -> Plan:
-    """The plan of a structure, from the cache or new. Other threads may plan while kernels are built.
+    """Return the plan of a structure from the cache, or make it. Other threads can plan while kernels are built.
 
-    chosen: for other devices than the default ones. persistent, replaced: see `Conditions`.
+    Args:
+        structure: Structure of the graph.
+        chosen: Devices; None for the default ones.
+        persistent: See `PlanningContext`.
+        replaced: See `PlanningContext`.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:
         with selection.lock:
-            selection.accelerators(chosen)  # Only then it is known whether costs count.
+            selection.accelerators(chosen)  # It also decides whether costs count.
     resident: tuple[DeviceValue, ...] = ()
     key: Any = structure.key
     if chosen.accelerators and config.fallback != "allow":
-        key = (key, config.fallback)  # An op that the processor runs may be an error, or a warning.
+        key = (key, config.fallback)  # An op on the processor may be an error or a warning.
     if chosen.measure is not None:
         resident = tuple(_resident(structure.leaves))
         if resident or persistent is not None:
@@ -64,15 +68,16 @@ def _planned(
     persistent: frozenset[int] | None,
     replaced: frozenset[tuple[int, int]],
 ) -> Plan:
-    """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
-    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # with the first plan, not before
+    """Make a plan and store it in the cache. Two threads that plan the same structure get the same plan."""
+    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # Imported with the first plan.
     from npu_tensor.planner.binding import bind, prepare
-    from npu_tensor.planner.cuts import Conditions, candidate_cuts
-    from npu_tensor.planner.placing import placed_tasks
+    from npu_tensor.planner.cuts import PlanningContext
+    from npu_tensor.planner.fuse.lower import lower
+    from npu_tensor.planner.placing import place_tasks
 
     start, builds_before = time.perf_counter(), builds.finished
     with selection.lock:
-        conditions = Conditions(
+        context = PlanningContext(
             selection.accelerators(chosen),
             chosen.measure,
             resident,
@@ -85,16 +90,16 @@ def _planned(
         )
         plans = chosen.plans
         graph = digraph(structure, merge=True)
-        placement = placed_tasks(candidate_cuts(graph, conditions), conditions)
+        placement = place_tasks(lower(graph), context)
     drafted = time.perf_counter()
-    prepare(placement, conditions)
+    prepare(placement, context)
     with selection.lock:
         ready = plans.get(key)
         if ready is not None and not ready.outdated:
             return ready
         size = len(structure.leaves) + len(structure.nodes)
         with events.collect_parts() as parts:
-            ready = bind(placement, conditions, size, builds_before)
+            ready = bind(placement, context, size, builds_before)
         if events.listeners:
             ops, now = len(structure.nodes), time.perf_counter()
             kernels = parts.of(events.KernelBuilt)

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.placement_graphs import FAMILIES, Graph, random_graph
 from benchmarks.placement_rivals import best_weight, rules
-from npu_tensor.planner.placement import Answer, Job, Movement, Overhead, Placement, place, weight
+from npu_tensor.planner.placement import Job, Movement, Option, Overhead, Placement, place, weight
 
 SWITCH = 10.0
 ONE_NPU = (Overhead(SWITCH),)
@@ -38,7 +38,7 @@ def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> flo
 
         for number in order:
             job, device = graph.jobs[number], devices[number]
-            answer = job.answers[device]
+            answer = job.options[device]
             assert answer is not None
             if device < len(graph.overheads):
                 overhead, changed = graph.overheads[device], contexts.get(device) not in (None, answer.context)
@@ -93,7 +93,7 @@ def is_topological(jobs: Sequence[Job], order: Sequence[int]) -> bool:
 
 def random_devices(graph: Graph, generator: random.Random) -> list[int]:
     return [
-        generator.choice([device for device, answer in enumerate(job.answers) if answer is not None])
+        generator.choice([device for device, answer in enumerate(job.options) if answer is not None])
         for job in graph.jobs
     ]
 
@@ -126,12 +126,12 @@ def test_the_search_through_everything_finds_the_best_order() -> None:
         orders = [order for order in itertools.permutations(range(5)) if is_topological(graph.jobs, order)]
         chosen = random_devices(graph, generator)
         only = [
-            job._replace(answers=tuple(a if d in (on, 2) else None for d, a in enumerate(job.answers)))
+            job._replace(options=tuple(a if d in (on, 2) else None for d, a in enumerate(job.options)))
             for job, on in zip(graph.jobs, chosen, strict=True)
         ]
         # The processor cannot refuse: its answer is made so dear that nothing is taken there.
         dear = [
-            job if on == 2 else job._replace(answers=(*job.answers[:-1], Answer(1e6)))
+            job if on == 2 else job._replace(options=(*job.options[:-1], Option(1e6)))
             for job, on in zip(only, chosen, strict=True)
         ]
         expected = min(weight_of(graph, chosen, order) for order in orders)
@@ -177,7 +177,7 @@ def test_a_placement_says_what_it_takes_and_can_run(devices: int) -> None:
     for graph in graphs((1, 6, 40), 8, devices):
         result = place(*graph)
         assert is_topological(graph.jobs, result.order)
-        assert all(job.answers[on] is not None for job, on in zip(graph.jobs, result.devices, strict=True))
+        assert all(job.options[on] is not None for job, on in zip(graph.jobs, result.devices, strict=True))
         assert result.weight == pytest.approx(weight_of(graph, result.devices, result.order))
         assert result == place(*graph)
 
@@ -199,8 +199,8 @@ def job(
     writes: str | None = None,
 ) -> Job:
     moves = (Movement(move, reads),) * len(inputs)
-    taken = None if npu is None else Answer(npu, context, moves, (Movement(move, writes),))
-    return Job(inputs, (output,), (taken, Answer(processor)))
+    taken = None if npu is None else Option(npu, context, moves, (Movement(move, writes),))
+    return Job(inputs, (output,), (taken, Option(processor)))
 
 
 def test_nothing_to_place() -> None:
@@ -210,7 +210,7 @@ def test_nothing_to_place() -> None:
 
 
 def test_without_an_npu_everything_runs_on_the_processor() -> None:
-    jobs = [Job((0,), (1,), (Answer(2.0),)), Job((1,), (2,), (Answer(3.0),))]
+    jobs = [Job((0,), (1,), (Option(2.0),)), Job((1,), (2,), (Option(3.0),))]
     assert place(jobs, (), {2}) == Placement((0, 0), (0, 1), 5.0)
 
 
@@ -297,8 +297,8 @@ def test_a_resident_value_is_read_where_it_lies() -> None:
 
 def both(inputs: tuple[int, ...], output: int, first: float | None, second: float | None, context: str) -> Job:
     moves = (Movement(1.0),) * len(inputs)
-    taken = [None if on is None else Answer(on, context, moves, (Movement(1.0),)) for on in (first, second)]
-    return Job(inputs, (output,), (*taken, Answer(40.0)))
+    taken = [None if on is None else Option(on, context, moves, (Movement(1.0),)) for on in (first, second)]
+    return Job(inputs, (output,), (*taken, Option(40.0)))
 
 
 def test_contexts_go_to_different_devices() -> None:
@@ -332,9 +332,9 @@ def test_values_that_a_job_reads_twice_in_different_ways() -> None:
         (0, 0),
         (1,),
         (
-            Answer(1.0, "a", (Movement(2.0), Movement(2.0)), (Movement(0.0),)),
-            Answer(1.0, "a", (Movement(2.0), Movement(5.0, "packed")), (Movement(0.0),)),
-            Answer(9.0),
+            Option(1.0, "a", (Movement(2.0), Movement(2.0)), (Movement(0.0),)),
+            Option(1.0, "a", (Movement(2.0), Movement(5.0, "packed")), (Movement(0.0),)),
+            Option(9.0),
         ),
     )
     assert place([twice], (Overhead(SWITCH), Overhead(SWITCH)), {1}) == Placement((0,), (0,), 3.0)
