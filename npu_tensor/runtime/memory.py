@@ -1,4 +1,4 @@
-"""Host memory of tensors: an allocator that keeps what was freed, and the buffers it hands out.
+"""Host memory of tensors: an allocator that caches freed blocks, and buffers.
 
 Touching fresh memory costs more than most kernels (64 MiB: 25 ms with 4 KiB pages, 5 ms with 2 MiB pages), so
 blocks are reused instead of being given back to the operating system, and large ones ask for huge pages.
@@ -6,10 +6,10 @@ blocks are reused instead of being given back to the operating system, and large
 Small blocks (up to 1 MiB) come in fixed sizes. Each size has a list of free blocks, filled by cutting runs
 from slabs of 2 MiB. Large blocks are mappings of their own, rounded up to 2 MiB.
 
-Allocating and freeing a small block is one `pop` or `append` on a list, atomic in CPython; all else takes a lock.
+Allocating and freeing a small block is one atomic `pop` or `append` on a list; everything else needs a lock.
 
-Ctrl-C raises KeyboardInterrupt between any two Python instructions, also in a `__del__`. So a C function gives blocks
-back, and the state is consistent after each step under the lock. An interrupt can still lose one small block.
+Ctrl-C raises KeyboardInterrupt between any two Python instructions, also in a `__del__`. So a C function returns
+blocks, and the state is consistent after each step under the lock. An interrupt can still lose one small block.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 def _small_sizes() -> list[int]:
-    """Multiples of 64 bytes up to 512, then eight steps to each power of two: at most 1/8 is unused."""
+    """Return multiples of 64 bytes up to 512, then eight steps to each power of two: at most 1/8 is unused."""
     sizes = list(range(ALIGNMENT, 512 + 1, ALIGNMENT))
     while (base := sizes[-1]) < _LARGEST_SMALL:
         sizes += range(base + base // 8, 2 * base + 1, base // 8)
@@ -68,7 +68,7 @@ class _Mapping:
     __slots__ = ("_map", "address", "size")
 
     def __init__(self, size: int) -> None:
-        # The address of a mapping cannot be chosen, so ask for more; pages that nobody touches cost nothing.
+        # Map more than needed, because the address cannot be chosen; untouched pages cost nothing.
         self._map = mmap.mmap(-1, size + _HUGE_PAGE, **_PRIVATE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.address = -(-start // _HUGE_PAGE) * _HUGE_PAGE
@@ -82,7 +82,7 @@ class _Mapping:
 
 
 class _Block(partial[None]):
-    """A small block. A call, which takes no arguments, gives it back to its free list."""
+    """A small block. A call without arguments returns it to its free list."""
 
     __slots__ = ("address",)
 
@@ -100,7 +100,7 @@ class _FreeList(list[_Block]):
         self.mappings = mappings
 
     def new(self, address: int) -> _Block:
-        """The block at an address, which is not in the list yet."""
+        """Return the block at an address, which is not in the list yet."""
         block = _Block(self.append)
         block.__setstate__((self.append, (block,), {}, None))  # type: ignore[attr-defined]  # that of partial
         block.address = address
@@ -136,7 +136,7 @@ class Buffer:
 
     @classmethod
     def from_array(cls, array: npt.NDArray[Any]) -> Buffer:
-        """The memory of a C-contiguous array, at any alignment, without a copy; keeps the array alive.
+        """Wrap the memory of a C-contiguous array, at any alignment, without a copy. Keeps the array alive.
 
         Raises ArgumentError when the array is not C-contiguous or holds Python objects.
         """
@@ -158,7 +158,7 @@ class Buffer:
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
 
     def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True) -> npt.NDArray[Any]:
-        """An array on the first bytes of the buffer, in C order. Any dtype of fixed size, also of ml_dtypes.
+        """Return an array on the first bytes of the buffer, in C order, of any dtype of fixed size.
 
         NumPy cannot be talked into writing to one that is not writeable. Raises ArgumentError when it does not fit.
         """
@@ -171,7 +171,7 @@ class Buffer:
 
     @property
     def is_overwritable(self) -> bool:
-        """Whether nothing sees its bytes but who holds the buffer: no array, no other buffer, no device."""
+        """True if only the buffer refers to its memory: no array, no other buffer, no device."""
         memory = getattr(self, "_memory", None)
         if type(self) is not Buffer or hasattr(self, "copies"):
             return False
@@ -180,11 +180,11 @@ class Buffer:
         return memory is None or isinstance(memory, _Collector)
 
     def copy(self) -> Buffer:
-        """A buffer of the same bytes."""
+        """Return a buffer of the same bytes."""
         return Buffer.from_array(np.array(self.as_array((self.nbytes,), np.uint8)))
 
     def part(self, start: int, nbytes: int) -> Buffer:
-        """Some of its bytes as a buffer of their own, without a copy; keeps this one alive."""
+        """Return a part of the memory as a buffer, without a copy. The part keeps this buffer alive."""
         # Parts of parts keep the whole alive, and not each other: a program may cut a part off again and again.
         memory = getattr(self, "_memory", None)
         part = Buffer(self.address + start, nbytes)
@@ -268,14 +268,14 @@ class Allocator:
             self.layouts.pop(value, None)
 
     def keeps(self, layout: Buffer) -> bool:
-        """Whether there is room for one more in `layouts`."""
+        """Return True if `layouts` has room for one more."""
         return self._layout_bytes() + layout.nbytes <= self.pool_bytes
 
     def _layout_bytes(self) -> int:
         return sum(copy.nbytes for copies in list(self.layouts.values()) for copy in list(copies.values()) if copy)
 
     def allocate(self, nbytes: int) -> Buffer:
-        """A buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
+        """Return a buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
 
         Raises ArgumentError for a negative size, MemoryError when the system has no memory left even after
         everything kept was given back.
@@ -285,7 +285,7 @@ class Allocator:
         return self.allocation(nbytes)()
 
     def allocation(self, nbytes: int) -> Callable[[], Buffer]:
-        """A function that does what `allocate(nbytes)` does, in two thirds of the time for small buffers.
+        """Return a function that allocates like `allocate(nbytes)`, in two thirds of the time for small buffers.
 
         Raises ArgumentError for a negative size. The function may raise MemoryError.
         """
@@ -319,7 +319,7 @@ class Allocator:
             return self._release()
 
     def statistics(self) -> MemoryStatistics:
-        """Bytes in use and kept, now."""
+        """Return the bytes in use and the free bytes that are kept."""
         with self._lock:
             self._collect()
             free = sum(len(blocks) * blocks.size for blocks in self._free_lists)
@@ -462,6 +462,6 @@ class _Collector:
         self.allocator = allocator
 
     def __del__(self) -> None:
-        if not self.allocator._lock.locked():  # A garbage collection inside the lock would wait for ever.
+        if not self.allocator._lock.locked():  # A garbage collection inside the lock would deadlock.
             with self.allocator._lock:
                 self.allocator._collect()

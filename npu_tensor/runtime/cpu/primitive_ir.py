@@ -15,7 +15,7 @@ __all__ = ["ELEMENTWISE", "apply", "cast", "emit_program"]
 
 
 class _Step(NamedTuple):
-    """What a primitive's function gets to know: the operands and the dtypes of operands and result."""
+    """Arguments of a primitive's function: the operands and the dtypes of operands and result."""
 
     operands: list[Value]
     operand_dtype: str
@@ -33,7 +33,7 @@ def _arithmetic(opcode: str, for_bool: str) -> Callable[[Emitter, _Step], Value]
 
 
 def _extreme(predicate: str) -> Callable[[Emitter, _Step], Value]:
-    """maximum ("gt") or minimum ("lt"); NaN in either operand gives NaN."""
+    """Return the maximum ("gt") or minimum ("lt"); NaN in either operand gives NaN."""
 
     def emit(emitter: Emitter, step: _Step) -> Value:
         left, right = step.operands

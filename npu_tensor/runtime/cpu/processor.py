@@ -51,11 +51,11 @@ class Processor:
 
     @cached_property
     def rates(self) -> ProcessorRates:
-        """How fast this processor is."""
+        """Rates of this processor."""
         return processor_rates(self.target.lanes)
 
     def blocking(self, dtype_a: str, dtype_b: str) -> Blocking:
-        """The fastest way to multiply matrices of these dtypes. Raises DTypeError if they have no product."""
+        """Return the fastest way to multiply matrices of these dtypes. Raises DTypeError if they have no product."""
         unit = choose_unit(dtype_a, dtype_b, self.target)
         if unit.name == "bfloat16_pair":
             unit = bfloat16_unit(self.engine, self.target, self.rates)
@@ -72,7 +72,7 @@ class Processor:
         epilogue: Program,
         **more: Any,
     ) -> Gemm:
-        """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
+        """Return the matrix product bound to its shape and strides; arguments are those of `Gemm`, in tuples."""
         programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
         constants = tuple(program.constants for program in programs)
         return self._products(constants, shape, a=a, b=b, epilogue=epilogue, **more)
@@ -84,9 +84,10 @@ class Processor:
     def packed(
         self, packing: Packing, value: Buffer, sources: Sequence[int | float], at_first: bool = True
     ) -> Buffer | None:
-        """A matrix, packed for a product; of a value that was packed before it is kept while the value lives.
+        """Return a matrix packed for a product; None if it was not packed. The packed form lives as long as the value.
 
-        at_first: whether to pack a value that was not seen before. None if it was not packed.
+        Args:
+            at_first: True to pack a value at its first use.
         """
         key = packing.key, sources[0] - value.address
         layouts = self.allocator.layouts.setdefault(value, {})
@@ -102,14 +103,14 @@ class Processor:
         return packed
 
     def loop(self, spec: LoopSpec) -> Address:
-        """The address of a compiled kernel."""
+        """Return the address of a compiled kernel."""
         return self._loops(spec.program.constants, spec)
 
     def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
         return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
 
     def compiled(self, module: Callable[[str, Any, CpuTarget], str], spec: Any) -> Address:
-        """The address of the kernel that a module of this name, specification and target has."""
+        """Return the address of a kernel, from the cache or compiled from its module."""
         return self.engine.compile(module("kernel", spec, self.target), "kernel")["kernel"]
 
     @contextmanager

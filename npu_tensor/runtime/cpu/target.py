@@ -47,11 +47,11 @@ _IMPLIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "amx-avx512": ("amx-tile", "avx10.2"),
 }
-# What the calling conventions of 64-bit code need.
+# Features that the calling conventions of 64-bit code need.
 _BASELINE: Final = frozenset({"64bit", "sse", "sse2", "fp-armv8", "neon"})
 # Names of feature levels that `host_target` accepts: the first extension that the level does not have.
 _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
-# Of LLVM's code generator; engine.py says why.
+# Features of LLVM's code generator; see engine.py for the reason.
 _OPTIMISATION: Final = 2
 
 
@@ -89,7 +89,7 @@ class CpuTarget:
 
     @cached_property
     def vector_registers(self) -> int:
-        """How many there are."""
+        """Number of vector registers."""
         return 32 if self.has_avx512 or self.is_aarch64 else 16
 
     @cached_property
@@ -133,7 +133,7 @@ class CpuTarget:
 
     @uninterrupted
     def create_target_machine(self) -> llvm.TargetMachine:
-        """An LLVM code generator for this processor, for code that stays in memory."""
+        """Return an LLVM code generator for this processor, for code that stays in memory."""
         _initialize(self.triple)
         return llvm.Target.from_triple(self.triple).create_target_machine(
             cpu=self.cpu, features=self.feature_string, opt=_OPTIMISATION, jit=True
@@ -152,7 +152,7 @@ def _initialize(triple: str) -> None:
 
 @uninterrupted
 def host_target(disabled: str = "") -> CpuTarget:
-    """The processor this process runs on, without the features that `disabled` names.
+    """Return the processor this process runs on, without the features that `disabled` names.
 
     `disabled` is a comma-separated list of features ("-avx512bf16", the minus may be left out) or levels:
     "avx2" and "sse2" keep that extension and nothing above it. What implies a disabled feature is disabled
