@@ -3,7 +3,6 @@
 import gc
 import inspect
 import math
-import sys
 import threading
 import weakref
 from collections import OrderedDict, defaultdict
@@ -625,13 +624,6 @@ def test_nesting_without_an_end_is_an_error(make: Callable[[], Any]) -> None:
         nt.jit(lambda x: [x, make()])(nt.ones(2))
 
 
-def test_nesting_is_followed_some_way() -> None:
-    result = nt.jit(lambda x: x)(nested(90))
-    for _ in range(90):
-        (result,) = result
-    assert result.tolist() == [1, 1]
-
-
 def test_lists_and_tuples_with_attributes_are_refused() -> None:
     class Listed(list[Any]):
         scale = 1
@@ -700,17 +692,6 @@ def test_method_of_an_object_without_weak_references() -> None:
 
 
 @contextmanager
-def eager_switches() -> Iterator[None]:
-    """Threads take turns between any two steps, if possible."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
-
-
-@contextmanager
 def running(work: Callable[[], object], stop: threading.Event) -> Iterator[None]:
     """A thread does the work, until the block ends and sets `stop`."""
     worker = threading.Thread(target=work)
@@ -720,41 +701,6 @@ def running(work: Callable[[], object], stop: threading.Event) -> Iterator[None]
     finally:
         stop.set()
         worker.join()
-
-
-def test_replay_asks_a_handle_once_for_its_value() -> None:
-    """Another thread makes the handle name pending values all the time; each replay sees one that existed."""
-    weight = nt.zeros(4)
-    f = nt.jit(lambda x: x + weight)
-    f(nt.zeros(4))
-    stop = threading.Event()
-
-    def change() -> None:
-        while not stop.is_set():
-            weight.add_(1.0)
-            weight.realize()
-
-    with eager_switches(), running(change, stop):
-        latest = 0.0
-        for _ in range(1000):
-            values = f(nt.zeros(4)).tolist()
-            assert len(set(values)) == 1
-            assert values[0] >= latest
-            latest = values[0]
-
-
-def test_devices_are_chosen_while_another_thread_wraps_functions() -> None:
-    wrapped = [nt.jit(lambda x: x) for _ in range(2000)]
-    stop = threading.Event()
-
-    def wrap() -> None:
-        while not stop.is_set() and len(wrapped) < 20_000:
-            wrapped.append(nt.jit(lambda x: x))
-
-    with eager_switches(), running(wrap, stop):
-        for _ in range(20):
-            with nt.default_device("cpu"):
-                pass
 
 
 @pytest.mark.parametrize("pending", [False, True])
@@ -837,29 +783,6 @@ def test_signatures_are_bounded() -> None:
     assert f.captures == MAX_SIGNATURES + extra + 1
 
 
-def test_two_threads_may_forget_the_same_signature() -> None:
-    class Raced(dict[Any, Any]):
-        """Whoever looks for the oldest key finds one that another thread has just removed."""
-
-        def __iter__(self) -> Iterator[Any]:
-            oldest = next(super().__iter__())
-            del self[oldest]
-            return iter((oldest,))
-
-    f = nt.jit(lambda x, number: x + number)
-    f._replays = Raced.fromkeys(range(MAX_SIGNATURES))
-    assert f(nt.ones(2), 1).tolist() == [2.0, 2.0]
-    assert len(f._replays) == MAX_SIGNATURES
-
-
-def test_many_signatures_warn() -> None:
-    f = nt.jit(lambda x: x + 1)
-    for n in range(MANY_SIGNATURES):
-        f(nt.ones(n + 1))
-    with pytest.warns(UserWarning, match="captured 9 times"):
-        f(nt.ones(9))
-
-
 def test_the_warning_shows_the_latest_calls() -> None:
     @nt.jit
     def step(x: nt.Tensor, number: float, *rest: Any, **named: Any) -> nt.Tensor:
@@ -877,14 +800,6 @@ def test_the_warning_shows_the_latest_calls() -> None:
         "step(float32[9], 1)",
     )
     assert str(caught[0].message).endswith(f"The latest calls were: {'; '.join(calls)}")
-
-
-def test_the_warning_shows_calls_with_tensors_alone() -> None:
-    f = nt.jit(lambda x: x + 1)
-    for n in range(MANY_SIGNATURES):
-        f(nt.ones(n + 1))
-    with pytest.warns(UserWarning, match=r"float32\[7\]\); <lambda>\(float32\[8\]\); <lambda>\(float32\[9\]\)$"):
-        f(nt.ones(9))
 
 
 def test_arrays_are_refused_with_the_way_out() -> None:

@@ -220,55 +220,11 @@ def test_what_is_refused_runs_on_the_processor() -> None:
         weight([job((0,), 1, None, 100.0)], ONE_NPU, [NPU], [0])
 
 
-def test_moves_decide_where_one_job_runs() -> None:
-    assert place([job((0,), 1, 1.0, 4.0, move=1.0)], ONE_NPU, {1}) == Placement((NPU,), (0,), 3.0)
-    assert place([job((0,), 1, 1.0, 2.5, move=1.0)], ONE_NPU, {1}) == Placement((PROCESSOR,), (0,), 2.5)
-
-
-def test_a_chain_stays_where_its_data_is() -> None:
-    # The one in the middle is slower on the NPU, but less so than two moves.
-    jobs = [job((0,), 1, 1.0, 9.0, move=2.0), job((1,), 2, 4.0, 1.0, move=2.0), job((2,), 3, 1.0, 9.0, move=2.0)]
-    assert place(jobs, ONE_NPU, {3}) == Placement((NPU,) * 3, (0, 1, 2), 10.0)
-
-
-def test_jobs_that_gain_together_only_go_together() -> None:
-    jobs = [job((number,), number + 1, 1.0, 2.0, move=3.0) for number in range(8)]
-    assert place(jobs[:6], ONE_NPU, {6}) == Placement((PROCESSOR,) * 6, tuple(range(6)), 12.0)
-    assert place(jobs, ONE_NPU, {8}) == Placement((NPU,) * 8, tuple(range(8)), 14.0)
-
-
-def test_a_second_context_must_be_worth_its_switches() -> None:
-    first, second = job((0,), 1, 1.0, 30.0), job((1,), 2, 1.0, 20.0, "b")
-    assert place([first, second], ONE_NPU, {2}) == Placement((NPU, PROCESSOR), (0, 1), 21.0)
-    dear = job((1,), 2, 1.0, 30.0, "b")
-    assert place([first, dear], ONE_NPU, {2}) == Placement((NPU, NPU), (0, 1), 22.0)
-
-
-def test_jobs_of_one_context_run_together() -> None:
-    jobs = [job((0,), number + 1, 1.0, 90.0, "ab"[number % 2]) for number in range(6)]
-    result = place(jobs, ONE_NPU, range(1, 7))
-    assert result == Placement((NPU,) * 6, (0, 2, 4, 1, 3, 5), 6.0 + 2 * SWITCH)
-
-
-def test_a_context_waits_for_its_last_job() -> None:
-    chain = [job((number,), number + 1, 1.0, 90.0, context) for number, context in enumerate("abca", 10)]
-    result = place([job((0,), 1, 1.0, 90.0, "c"), *chain], ONE_NPU, {1, 14})
-    # Not c a b c a, which would begin with the first that is listed.
-    assert result.weight == 5.0 + 3 * SWITCH
-
-
 def test_the_first_job_follows_the_last() -> None:
     jobs = [job((number,), number + 1, 1.0, 90.0, context) for number, context in enumerate("aba")]
     assert weight(jobs, ONE_NPU, [NPU] * 3, range(3)) == 3.0 + 2 * SWITCH
     assert weight(jobs[:2], ONE_NPU, [NPU] * 2, range(2)) == 2.0 + 2 * SWITCH
     assert weight(jobs[:1], ONE_NPU, [NPU], [0]) == 1.0
-
-
-def test_readers_of_one_form_share_a_copy() -> None:
-    jobs = [job((0,), 1, 1.0, 5.0, move=3.0), job((0, 0), 2, 1.0, 5.0, move=3.0)]
-    assert weight(jobs, ONE_NPU, [NPU, NPU], range(2)) == 5.0
-    other = job((0,), 2, 1.0, 5.0, move=3.0, reads="packed")
-    assert weight([jobs[0], other], ONE_NPU, [NPU, NPU], range(2)) == 8.0
 
 
 @pytest.mark.parametrize(
@@ -279,13 +235,6 @@ def test_only_a_tensors_own_bytes_stay(writes: str | None, reads: str | None, mo
     assert weight(jobs, ONE_NPU, [NPU, NPU], range(2)) == 2.0 + 3.0 * moves
 
 
-def test_a_value_is_brought_back_once() -> None:
-    jobs = [job((), 1, 1.0, 5.0, move=3.0), job((1,), 2, 1.0, 5.0), job((1,), 3, 1.0, 5.0)]
-    assert weight(jobs, ONE_NPU, [NPU, PROCESSOR, PROCESSOR], range(3), {1}) == 1.0 + 3.0 + 10.0
-    assert weight(jobs, ONE_NPU, [NPU, NPU, NPU], range(3)) == 3.0
-    assert weight(jobs, ONE_NPU, [NPU, NPU, NPU], range(3), {1}) == 6.0
-
-
 def test_a_resident_value_is_read_where_it_lies() -> None:
     jobs = [job((0,), 1, 6.0, 5.0, move=0.5)]
     resident = {0: (NPU, 3.0)}
@@ -293,37 +242,6 @@ def test_a_resident_value_is_read_where_it_lies() -> None:
     assert weight(jobs, ONE_NPU, [PROCESSOR], [0], resident=resident) == 8.0
     assert place(jobs, ONE_NPU, {1}, resident) == Placement((NPU,), (0,), 6.5)
     assert place(jobs, ONE_NPU, {0, 1}, resident) == Placement((PROCESSOR,), (0,), 8.0)
-
-
-def both(inputs: tuple[int, ...], output: int, first: float | None, second: float | None, context: str) -> Job:
-    moves = (Movement(1.0),) * len(inputs)
-    taken = [None if on is None else Option(on, context, moves, (Movement(1.0),)) for on in (first, second)]
-    return Job(inputs, (output,), (*taken, Option(40.0)))
-
-
-def test_contexts_go_to_different_devices() -> None:
-    jobs = [both((number,), number + 1, 2.0, 2.0, "ab"[number % 2]) for number in range(4)]
-    result = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {4})
-    places = sorted({(on, number % 2) for number, on in enumerate(result.devices)})
-    assert places in ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
-    # Every value crosses: it is brought back and copied, the first one only copied, the last one only brought back.
-    assert result.weight == 4 * 2.0 + 3 * 2.0 + 2.0
-
-
-def test_a_context_gives_way_to_one_that_has_no_other_device() -> None:
-    jobs = [both((0,), 1, 1.0, 2.0, "a"), both((0,), 2, 1.0, None, "b")]
-    result = place(jobs, (Overhead(SWITCH), Overhead(SWITCH)), {1, 2})
-    assert (result.devices, result.weight) == ((1, 0), 7.0)
-
-
-@pytest.mark.slow
-def test_a_long_chain() -> None:
-    contexts = "aab"
-    jobs = [job((number,), number + 1, 1.0, 30.0, contexts[number % 3]) for number in range(4096)]
-    result = place(jobs, ONE_NPU, {4096})
-    # Keeping the third ones on the processor takes 29 more for each, two switches 20.
-    assert result.weight == pytest.approx(4096 + SWITCH * (2 * 1365))
-    assert result.order == tuple(range(4096))
 
 
 def test_values_that_a_job_reads_twice_in_different_ways() -> None:

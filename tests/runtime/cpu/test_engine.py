@@ -42,33 +42,6 @@ def test_modules_may_reuse_names() -> None:
     assert (call(first, 10), call(second, 10)) == (11, 12)
 
 
-def test_functions_and_variables_that_are_not_exported_stay_private() -> None:
-    text = """
-@state = global i64 {start}
-define i64 @next(i64 %x) {{
-  %old = load i64, ptr @state
-  %new = add i64 %old, %x
-  store i64 %new, ptr @state
-  ret i64 %new
-}}
-define i64 @f(i64 %x) {{
-  %y = call i64 @next(i64 %x)
-  ret i64 %y
-}}
-"""
-    engine = new_engine()
-    first = engine.compile(text.format(start=100), "f")["f"]
-    second = engine.compile(text.format(start=200), "f")["f"]
-    assert [call(first, 1), call(second, 1), call(first, 1)] == [101, 201, 102]
-
-
-def test_second_compilation_is_a_memory_hit() -> None:
-    engine = new_engine()
-    assert engine.compile(add_constant(5), "f") == engine.compile(add_constant(5), "f")
-    assert (engine.statistics.compiled, engine.statistics.memory_hits) == (1, 1)
-    assert engine.statistics.compile_seconds > 0
-
-
 UNDEFINED_CALL = "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
 UNDEFINED_VARIABLE = "@no_such_symbol = external global i64\ndefine ptr @f() {\n  ret ptr @no_such_symbol\n}"
 
@@ -125,19 +98,6 @@ def test_object_cache_serves_a_new_engine(tmp_path: Path) -> None:
     assert (engine.statistics.compiled, engine.statistics.disk_hits) == (0, 1)
 
 
-def test_cache_key_includes_text_names_and_target(tmp_path: Path) -> None:
-    text = add_constant(9) + add_constant(10, "g")
-    new_engine(tmp_path).compile(text, "f")
-    for engine, other_text, names in [
-        (new_engine(tmp_path, key="another CPU"), text, ["f"]),
-        (new_engine(tmp_path), text + "\n", ["f"]),
-        (new_engine(tmp_path), text, ["f", "g"]),
-    ]:
-        engine.compile(other_text, *names)
-        assert engine.statistics.disk_hits == 0
-    assert len(list(tmp_path.iterdir())) == 4
-
-
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
 def test_damaged_entry_is_set_aside_and_compiled_again(tmp_path: Path, damage: str) -> None:
     new_engine(tmp_path).compile(add_constant(9), "f")
@@ -153,17 +113,6 @@ def test_damaged_entry_is_set_aside_and_compiled_again(tmp_path: Path, damage: s
     assert engine.statistics.compiled == 1
     assert entry.read_bytes() == good
     assert entry.with_suffix(".damaged").read_bytes() == bad
-
-
-def test_entry_under_another_key_is_set_aside_and_compiled_again(tmp_path: Path) -> None:
-    new_engine(tmp_path).compile(add_constant(9), "f")
-    (first,) = tmp_path.iterdir()
-    new_engine(tmp_path).compile(add_constant(10), "f")
-    (second,) = set(tmp_path.iterdir()) - {first}
-    second.write_bytes(first.read_bytes())
-    engine = new_engine(tmp_path)
-    assert call(engine.compile(add_constant(10), "f")["f"], 1) == 11
-    assert (engine.statistics.damaged_entries, engine.statistics.compiled) == (1, 1)
 
 
 def test_unwritable_cache_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
