@@ -206,7 +206,7 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
             continue
         history = () if node in targets else node.history
         if history is None and not targets:
-            text = "backward a second time through a graph that was freed; say retain_graph=True the first time"
+            text = "backward a second time through a graph that was freed; pass retain_graph=True the first time"
             raise located(GradientError(), text, node.where)
         inputs[node] = history if isinstance(history, tuple) else ()
         stack += [operand for operand in inputs[node] if isinstance(operand, Node)]

@@ -79,7 +79,10 @@ def replay_of(trace: Trace) -> Replay:
                 return STALE
         for leaf in from_none:
             if leaf.gradient is not None:
-                raise _unexpected_gradient()
+                raise CaptureError(
+                    "a leaf had no gradient when the function was captured, and has one now; call zero_grad() in the "
+                    "function, before backward()"
+                )
         values = template.copy()
         for leaf in read_gradients:
             if leaf.gradient is None:
@@ -212,13 +215,6 @@ def _references_of_one_owner() -> int:
 
 
 _ONE_OWNER: Final = _references_of_one_owner()
-
-
-def _unexpected_gradient() -> CaptureError:
-    return CaptureError(
-        "a leaf had no gradient when the function was captured, and has one now; call zero_grad() in the function, "
-        "before backward()"
-    )
 
 
 def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:

@@ -82,8 +82,8 @@ def flatten(value: Any, tensors: list[Tensor], depth: int = 0) -> Any:
         kind = type(value)
         if depth > MOST_NESTED:
             raise ArgumentError(
-                f"jit follows {MOST_NESTED} lists, tuples and dicts inside each other, and here are more, or a "
-                f"{kind.__name__} that contains itself; pass the tensors in it as a flat list"
+                f"jit follows at most {MOST_NESTED} nested lists, tuples and dicts; this {kind.__name__} is nested "
+                "deeper or contains itself; pass its tensors as a flat list"
             )
         if getattr(value, "__dict__", None):
             raise TypeError(f"jit does not follow the attributes of a {kind.__name__}; use a plain {_plain(kind)}")

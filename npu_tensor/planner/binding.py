@@ -77,9 +77,16 @@ def bind(placement: Cut, context: PlanningContext, size: int, builds_before: int
     unread = [(*chain(*last_read[end - launch.kernels : end]),) for launch, end in zip(launches, ends, strict=True)]
     counts = tuple([launch.kernels for launch in launches])
     steps = tuple([(launch.step, items) for launch, items in zip(launches, unread, strict=True)])
-    joined = _joined(placed, steps, counts)
-    provisional = builds_before if pending else None
-    return Plan(placed, steps, counts, aliases, size, asynchronous, provisional, joined)
+    return Plan(
+        placed=placed,
+        steps=steps,
+        counts=counts,
+        aliases=aliases,
+        size=size,
+        asynchronous=asynchronous,
+        builds_before=builds_before if pending else None,
+        joined=_joined(placed, steps, counts),
+    )
 
 
 def _joined(placed: Sequence[Placed], steps: Sequence[BoundStep], counts: Sequence[int]) -> tuple[BoundStep, ...]:

@@ -186,16 +186,16 @@ class _Observer:
             tasks = [entry.task for entry in several]
             items = chain.from_iterable(task.items for task in tasks)
             yield events.KernelRan(
-                "+".join([task.name for task in tasks]),
-                several[0].kernel.device,
-                ", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
-                until - start,
-                self._plan,
-                first + number,
-                tuple(dict.fromkeys(self._lines[item] for item in items if self._lines.get(item))),
-                tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
-                simulated[number] if singly else None,
-                len(several),
+                kernel="+".join([task.name for task in tasks]),
+                device=several[0].kernel.device,
+                out=", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
+                seconds=until - start,
+                plan=self._plan,
+                step=first + number,
+                lines=tuple(dict.fromkeys(self._lines[item] for item in items if self._lines.get(item))),
+                phases=tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
+                simulated=simulated[number] if singly else None,
+                kernels=len(several),
                 when=until,
             )
             start = until

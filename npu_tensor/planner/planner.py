@@ -78,15 +78,15 @@ def _planned(
     start, builds_before = time.perf_counter(), builds.finished
     with selection.lock:
         context = PlanningContext(
-            selection.accelerators(chosen),
-            chosen.measure,
-            resident,
-            persistent,
-            dict(replaced),
-            {item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
-            chosen.key.uris,
-            chosen.key.without_host,
-            config.fallback,
+            accelerators=selection.accelerators(chosen),
+            measure=chosen.measure,
+            resident=resident,
+            persistent=persistent,
+            replaced=dict(replaced),
+            numbers={item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
+            uris=chosen.key.uris,
+            without_host=chosen.key.without_host,
+            fallback=config.fallback,
         )
         plans = chosen.plans
         graph = digraph(structure, merge=True)

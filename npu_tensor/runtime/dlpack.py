@@ -79,7 +79,7 @@ class _Unmarked:
 
 def as_array(external: Exporter) -> np.ndarray[Any, Any]:
     """Return another library's array as a NumPy array without a copy. Raises BufferError if it is on a device."""
-    if getattr(external, "requires_grad", False):  # of PyTorch, which does not give away what it differentiates
+    if getattr(external, "requires_grad", False):  # PyTorch does not export a tensor that requires a gradient.
         external = external.detach()  # type: ignore[attr-defined]
     words = _Words(external)
     array = np.from_dlpack(words)

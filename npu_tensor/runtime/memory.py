@@ -108,16 +108,16 @@ class _FreeList(list[_Block]):
 
 
 class Buffer:
-    """A block of host memory; goes back to its allocator when the last reference to it is gone.
-
-    address  of the first byte.
-    nbytes   usable bytes, as asked for.
-
-    home     the device that reaches the memory best; None for this machine's processor.
-    copies   what devices have made of the contents, by their own keys; not there until a device needs it. A buffer
-             that a device has read is never written again.
+    """A block of host memory, which returns to its allocator with the last reference to the buffer.
 
     NumPy arrays made by `as_array` share the memory and keep the buffer alive. Contents start undefined.
+
+    Attributes:
+        address: Address of the first byte.
+        nbytes: Usable bytes.
+        home: Device that reaches the memory best; None for this machine's processor.
+        copies: Copies of the contents on devices, by keys of the devices. The attribute is set by the first device that
+            reads the buffer, which is never written again.
     """
 
     __slots__ = ("__del__", "__weakref__", "_memory", "address", "copies", "nbytes")
@@ -126,8 +126,10 @@ class Buffer:
     nbytes: int
     home: Any = None
     copies: dict[int, Any]
-    __del__: Callable[[], object]  # gives the block back; Python calls what the slot holds, if anything
-    _memory: Any  # what else the memory needs: the array or the buffer that it is part of
+    # The slot holds a C function that returns the block. An ordinary `__del__` would swallow a KeyboardInterrupt that
+    # arrives while it runs, and lose the block (tests/runtime/test_memory.py interrupts allocations).
+    __del__: Callable[[], object]
+    _memory: Any  # object that owns the memory: an array, a buffer or a `_Collector`
 
     # `Allocator.allocation` does the same without the call.
     def __init__(self, address: int, nbytes: int) -> None:
@@ -160,7 +162,13 @@ class Buffer:
     def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True) -> npt.NDArray[Any]:
         """Return an array on the first bytes of the buffer, in C order, of any dtype of fixed size.
 
-        NumPy cannot be talked into writing to one that is not writeable. Raises ArgumentError when it does not fit.
+        Args:
+            shape: Shape of the array.
+            dtype: NumPy dtype, also one of ml_dtypes.
+            writeable: False for an array that can never be made writeable.
+
+        Raises:
+            ArgumentError: The array does not fit into the buffer.
         """
         dtype = np.dtype(dtype)
         needed = math.prod(shape) * dtype.itemsize
@@ -185,7 +193,7 @@ class Buffer:
 
     def part(self, start: int, nbytes: int) -> Buffer:
         """Return a part of the memory as a buffer, without a copy. The part keeps this buffer alive."""
-        # Parts of parts keep the whole alive, and not each other: a program may cut a part off again and again.
+        # Parts of parts keep the whole alive but not each other: a program may make parts of parts in a loop.
         memory = getattr(self, "_memory", None)
         part = Buffer(self.address + start, nbytes)
         part._memory = memory if isinstance(memory, (Buffer, np.ndarray)) else self
@@ -213,11 +221,12 @@ class _ReadOnly:
 class MemoryStatistics:
     """Bytes, counted in whole blocks.
 
-    in_use  held by buffers.
-    cached  free and kept for reuse, including the parts of slabs that are not cut yet.
-    packed  of these, copies of values in the layout in which a kernel reads them; see `Allocator.layouts`.
-    peak    an upper bound of the largest `in_use` so far: small blocks count from when they are first cut
-            until their slab is given back.
+    Attributes:
+        in_use: Bytes held by buffers.
+        cached: Free bytes kept for reuse, including parts of slabs that are not cut yet.
+        packed: Bytes of `in_use` that are copies of values in the layout of a kernel; see `Allocator.layouts`.
+        peak: Upper bound on the largest `in_use` so far. Small blocks count from the first cut until their slab is
+            released.
     """
 
     in_use: int
@@ -226,27 +235,28 @@ class MemoryStatistics:
     peak: int
 
 
-# One for all allocators, of which a process has one. A fork in the middle of a block would leave wrong counts in the
-# child. Not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
+# Lock of all allocators; a process has one. A fork in the middle of a block would leave wrong counts in the child. The
+# lock is not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
 _lock = threading.Lock()
 held_at_fork(_lock)
 
 
 class Allocator:
-    """Hands out buffers and keeps what they give back.
+    """Allocates buffers and caches their blocks.
 
-    pool_bytes  free large blocks are kept up to this many bytes in total; beyond it the ones that were freed
-                first are given back to the system. Slabs are given back by `release` only.
-    layouts     by value, by what a kernel makes of it: copies in the layout in which the kernel reads them, such as
-                packed weights; None where a copy was made once and not kept. They end with the value, or by `release`,
-                and take `pool_bytes` at most.
+    Attributes:
+        pool_bytes: Upper bound on the bytes of free large blocks. The oldest ones beyond it are unmapped. Slabs are
+            unmapped by `release` only.
+        layouts: By value and key of a kernel, copies in the layout that the kernel reads, such as packed weights; None
+            for a copy that was made once and not kept. They live as long as the value, or until `release`, and have
+            `pool_bytes` at most.
     """
 
     def __init__(self, pool_bytes: int = 1 << 30) -> None:
         self.pool_bytes = pool_bytes
         self._lock = _lock
         self._slabs: dict[int, _Mapping] = {}
-        self._slab_next = 0  # the uncut rest of the newest slab; all others are cut to the end
+        self._slab_next = 0  # begin of the uncut rest of the newest slab; all others are cut to the end
         self._slab_end = 0
         self._cut_bytes = 0
         self._free_lists = [_FreeList(size, self._slabs) for size in _SMALL_SIZES]
@@ -263,7 +273,7 @@ class Allocator:
         self.layouts: WeakKeyDictionary[Buffer, dict[Hashable, Buffer | None]] = WeakKeyDictionary()
 
     def forget_layouts(self, value: Buffer) -> None:
-        """Let go of what was made of the contents of a buffer, which are about to change."""
+        """Drop the layouts of a buffer whose contents are about to change."""
         if self.layouts:
             self.layouts.pop(value, None)
 
@@ -277,8 +287,9 @@ class Allocator:
     def allocate(self, nbytes: int) -> Buffer:
         """Return a buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
 
-        Raises ArgumentError for a negative size, MemoryError when the system has no memory left even after
-        everything kept was given back.
+        Raises:
+            ArgumentError: The size is negative.
+            MemoryError: The system has no memory left, even after all cached blocks were released.
         """
         if nbytes > _LARGEST_SMALL:
             return self._large_buffer(nbytes)
@@ -297,7 +308,7 @@ class Allocator:
         take, cut, new = free.pop, self._cut, object.__new__
 
         def allocate() -> Buffer:
-            # Python calls __init__ for 40 ns; the stores alone take 10.
+            # A call of __init__ takes 40 ns, the stores 10.
             buffer = new(Buffer)
             try:
                 block = buffer.__del__ = take()
@@ -310,10 +321,7 @@ class Allocator:
         return allocate
 
     def release(self) -> int:
-        """Give back to the system `layouts` and all free memory: large blocks, and slabs without a block in use.
-
-        Returns the number of bytes.
-        """
+        """Unmap `layouts` and all free memory: large blocks, and slabs without a block in use. Return its bytes."""
         self.layouts.clear()
         with self._lock:
             return self._release()
@@ -336,7 +344,7 @@ class Allocator:
         """Fill an empty free list from a slab and take one block."""
         with self._lock:
             with suppress(IndexError):
-                return free.pop()  # Another thread filled the list, or gave a block back.
+                return free.pop()  # Another thread filled the list or returned a block.
             size = free.size
             if self._slab_end - self._slab_next < size:
                 self._new_slab()
@@ -349,7 +357,7 @@ class Allocator:
             return free.pop()
 
     def _new_slab(self) -> None:
-        """Cut what is left of the newest slab into the largest blocks that fit, and start another."""
+        """Cut the rest of the newest slab into the largest blocks that fit, and start another slab."""
         slab = self._map(_SLAB)
         while rest := self._slab_end - self._slab_next:
             free = self._free_lists[bisect_right(_SMALL_SIZES, rest) - 1]
@@ -362,7 +370,7 @@ class Allocator:
 
     @uninterrupted
     def _release_slabs(self) -> int:
-        # Other threads take blocks without the lock. Those taken out here are out of their reach.
+        # Other threads take blocks without the lock, so remove all free blocks from their reach first.
         removed: list[tuple[_FreeList, list[_Block]]] = []
         free_bytes: defaultdict[int, int] = defaultdict(int)
         for free in self._free_lists:
@@ -408,7 +416,7 @@ class Allocator:
             return buffer
 
     def _collect(self) -> None:
-        """Sort in the large blocks that were given back, and unmap the oldest beyond the limit."""
+        """Add returned large blocks to the free ones, and unmap the oldest beyond the limit."""
         while self._returned:
             address = self._returned[0]
             self._idle[address] = self._large[address].size
@@ -454,7 +462,7 @@ class Allocator:
 
 
 class _Collector:
-    """Held by a large buffer: when that has given its block back, memory beyond the limit is unmapped."""
+    """Member of a large buffer that unmaps memory beyond the limit when the buffer has returned its block."""
 
     __slots__ = ("allocator",)
 

@@ -112,9 +112,9 @@ class NpuRates:
     dispatch_seconds: float  # then until the host sees the end of an empty kernel
     step_seconds: float  # overhead of each kernel within a launch
     change_seconds: float | None  # extra after another configuration; None if a launch has one
-    switch_seconds: float  # more, if the launch before was in another hardware context
+    switch_seconds: float  # extra after a launch in another hardware context
     bytes_per_second: float  # between host memory and array, in all columns
-    core_rate: float  # what its cores reach of the rate that cycles of designs are predicted for
+    core_rate: float  # measured rate of its cores as a fraction of the predicted rate
     sync_seconds_per_byte: float  # for the host to write back or drop the cache lines of a buffer
     copied_bytes: float  # per second, of a tensor into a buffer as it is
     converted_elements: float  # per second, where dtype, order or padding changes
@@ -208,18 +208,18 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
             if stored.get("identity") != dict(identity):
                 raise ArgumentError(f"it was measured with {stored.get('identity')}, and this is {dict(identity)}")
             return _of_kind(kind, stored.get("rates"))
-        except (ValueError, RecursionError) as error:  # ArgumentError is one, and so is what is no JSON.
+        except (ValueError, RecursionError) as error:  # ArgumentError and JSONDecodeError are ValueErrors.
             warn(f"{path} is not used: {error}. `npu-tensor calibrate` measures again")
     return None
 
 
 def forget() -> None:
-    """Read the files again when rates are asked for next."""
+    """Drop the cached rates, so that the next call reads the files again."""
     _read.cache_clear()
 
 
 def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRates) -> Path:
-    """Keep what was measured; returns the file. Raises ArgumentError for rates that are no rates, OSError."""
+    """Store a measurement and return the file. Raises ArgumentError for invalid rates, and OSError."""
     content = {"format": FORMAT, "identity": dict(identity), "rates": asdict(rates)}
     _of_kind(kind, content["rates"])  # Check the content, so that the file can be read later.
     path = writable(config.cache_dir) / calibration_path(kind, identity)

@@ -101,7 +101,7 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
             value = np.arange(row_length)
         else:
             parts = [values[argument] for argument in arguments]
-            if PRIMITIVES[primitive].reduces:  # what does not vary along the row still counts once per element
+            if PRIMITIVES[primitive].reduces:  # A value that is constant along the row counts once per element.
                 parts = [np.broadcast_to(row, (*row.shape[:-1], row_length)) for row in parts]
             value = PRIMITIVES[primitive].function(*parts)
         values.append(value)

@@ -617,7 +617,7 @@ def endless() -> list[Any]:
 
 @pytest.mark.parametrize("make", [endless, lambda: nested(100_000), lambda: {"a": (endless(),)}])
 def test_nesting_without_an_end_is_an_error(make: Callable[[], Any]) -> None:
-    message = r"^jit follows 100 lists, tuples and dicts inside each other, .* a flat list$"
+    message = r"^jit follows at most 100 nested lists, tuples and dicts; .* a flat list$"
     with pytest.raises(nt.ArgumentError, match=message):
         nt.jit(lambda x: nt.ones(2))(make())
     with pytest.raises(nt.ArgumentError, match=message):

@@ -5,8 +5,8 @@ op or a matrix product they join the kernel that produces their operand. Ops tha
 needs become its prologue, unless the kernel that produces their inputs can take them. An op joins a kernel only if all
 its consumers are in that kernel, so nothing is computed twice and no cycle can arise.
 
-The bounds of a device are rough: the device itself decides whether it has a kernel for a task. A refused task is cut
-again into the largest kernels that the device takes. Ops that it does not take stay together for the processor.
+The bounds of a device are rough: the device itself decides if it has a kernel for a task. A refused task is cut again
+into the largest kernels that the device takes. Ops that it does not take stay together for the processor.
 """
 
 from __future__ import annotations

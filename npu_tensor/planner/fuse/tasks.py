@@ -95,17 +95,17 @@ class TaskMaker:
         program = builder.program(stored)
         reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
         return Task(
-            group.kind if reduces or group.kind == "matmul" else "map",
-            items,
-            ops,
-            (*matrices, *inputs),
-            tuple(outputs),
-            tuple([group.shape[axis] for axis in order]),
-            len(group.dims) if reduces else 0,
-            program,
-            self.items[group.contraction]["call"] if group.contraction is not None else None,
-            (prologues[0], prologues[1]),
-            calls,
+            kind=group.kind if reduces or group.kind == "matmul" else "map",
+            items=items,
+            ops=ops,
+            inputs=(*matrices, *inputs),
+            outputs=tuple(outputs),
+            shape=tuple([group.shape[axis] for axis in order]),
+            rows=len(group.dims) if reduces else 0,
+            program=program,
+            call=self.items[group.contraction]["call"] if group.contraction is not None else None,
+            prologues=(prologues[0], prologues[1]),
+            calls=calls,
         )
 
     def _record(

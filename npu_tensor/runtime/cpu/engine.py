@@ -154,7 +154,7 @@ class Engine:
         prefix = "\0".join((_FORMAT, llvmlite.__version__, version, self.triple, key, ""))
         self._key_prefix = prefix.encode()
         self._objects = ObjectCache(cache_dir)
-        # By key: the module, and what keeps its memory.
+        # Modules by key, each with the owner of its memory.
         self._modules: dict[bytes, tuple[weakref.ref[_Code], llvm.ResourceTracker]] = {}
         self._numbers = itertools.count()
 

@@ -1,11 +1,10 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile`, `direct_tile`. Others
-pack A, and then either multiply by one panel of B after the other, each of which is packed just before, or pack B too,
-to be kept for the next product with it. A and B may be `Computed`: element-wise expressions that are evaluated while
-they are packed. K is never split, so the sums stay in registers until they are rounded once, after the epilogue. The
-panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver for any K; the order of the tiles
-keeps what is read most often in L2.
+Small products, and those of few rows, read A and B in place, in one loop; see `gemm_tile`, `direct_tile`. Others pack A
+and then either pack and multiply one panel of B after another, or pack all of B, which is cached for the next product
+with it. A and B may be `Computed`: element-wise expressions that are evaluated while they are packed. K is never split,
+so the sums stay in registers until they are rounded once, after the epilogue. The panels stream from the caches at 7
+bytes per cycle and core, which L3 can deliver for any K; the order of the tiles keeps the most frequent reads in L2.
 """
 
 from __future__ import annotations
@@ -550,8 +549,8 @@ class Gemm:
     ) -> None:
         """Compute the product of operands that are addresses and numbers.
 
-        If there are `packings`, a and b are the addresses of what these have made, but with `strips` b is the operand
-        itself. An output may be the memory of an operand of the epilogue with the same strides.
+        If there are `packings`, a and b are the addresses of their results, but with `strips` b is the operand itself.
+        An output may be the memory of an operand of the epilogue with the same strides.
         """
         if not self.empty:
             launch(*self.multiply, *a, *b, *outputs, *operands)

@@ -2,8 +2,8 @@
 
 The operand is seen as *lines* (rows of A, columns of B) along K. Which of its two strides is one element
 decides how a panel is copied: along K, square blocks are transposed in registers; across lines, vectors are
-copied and the elements of a unit interleaved; otherwise, and for what is left over, elements are copied one
-by one. Elements past the end of K are zero in both operands, so they never add anything, not even to NaN or
+copied and the elements of a unit interleaved; otherwise, and for remainders, elements are copied one by
+one. Elements past the end of K are zero in both operands, so they never add anything, not even to NaN or
 infinity. An operand that has to be computed is computed block by block, into scratch memory from which
 each block is copied in the same ways.
 """
@@ -316,7 +316,7 @@ class _PackWriter:
         )
 
     def _copy_along_k(self) -> Value:
-        """Transpose what there is of K, or leave over what is no whole unit or no whole block."""
+        """Transpose along K. Without masks, leave the remainder of a unit or block over."""
         emitter = self.emitter
         stop = self.meta["steps"]
         if not self.masked:
@@ -523,7 +523,7 @@ class _PackWriter:
         return emitter.larger(emitter.sub(k, unreadable), 0)
 
     def _copy_elements(self, first_step: Value) -> None:
-        """Copy the remaining steps element by element; what does not exist is zero."""
+        """Copy the remaining steps element by element; elements past the end are zero."""
         emitter, count = self.emitter, self.unit.count
         element_bytes = self.unit.bytes // count
         zero = Value("zeroinitializer", self.unit.element)
@@ -552,7 +552,7 @@ class _PackWriter:
         emitter.loop(first_step, self.meta["steps"], 1, (), copy_step)
 
     def _store_correction(self, destination: Value) -> None:
-        """Store -128 times the sum of each line: what adding 128 to every element of A adds to a product."""
+        """Store -128 times the sum of each line, which corrects products with 128 added to every element of A."""
         emitter, lanes = self.emitter, self.lanes
         type_ = _vector(lanes, "i32")
         vectors = self.spec.width // lanes

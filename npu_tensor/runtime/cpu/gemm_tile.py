@@ -37,8 +37,8 @@ __all__ = ["Form", "TileSpec", "emit_sums"]
 
 Form = Literal["packed", "outer", "inner"]
 
-# int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. A row of A that is all 128
-# gives what has to be subtracted.
+# int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. The products of a row of A
+# that is all 128 are subtracted.
 _QUAD_OF_128 = -0x7F7F7F80
 _FLIP_SIGNS = -0x7F7F7F80
 

@@ -19,7 +19,7 @@ from npu_tensor.runtime.cpu.values import (
 
 __all__ = ["TABLE_SIZE", "Emitter"]
 
-# Elements of the tables of `lookup`: what fits into one AVX512 register.
+# Elements of the tables of `lookup`, which fit into one AVX512 register.
 TABLE_SIZE = 16
 
 
@@ -77,7 +77,7 @@ class Emitter(SsaBuilder):
         self.store_raw(memory_dtype, self.to_memory(memory_dtype, value), address, mask)
 
     def store_raw(self, memory_dtype: str, raw: Value, address: Value, mask: Value | None = None) -> None:
-        """Store what `to_memory` gave."""
+        """Store a result of `to_memory`."""
         size = ELEMENT_SIZE[memory_dtype]
         if mask is None:
             self.statement(f"store {raw.type} {raw.name}, ptr {address.name}, align {size}")
@@ -92,7 +92,7 @@ class Emitter(SsaBuilder):
     def scatter_raw(
         self, memory_dtype: str, raw: Value, pointer: Value, offsets: Value, mask: Value | None = None
     ) -> None:
-        """Store what `to_memory` gave at the offsets (i64 lanes, in elements)."""
+        """Store a result of `to_memory` at the offsets (i64 lanes, in elements)."""
         addresses = self.address(pointer, offsets, memory_dtype)
         align = Value(str(ELEMENT_SIZE[memory_dtype]), "i32")
         self.masked("scatter", raw, addresses, align, mask or self.constant(1, self.vector("i1")))

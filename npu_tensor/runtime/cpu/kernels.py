@@ -84,7 +84,7 @@ class CpuKernel:
         self.reason = f"compiled, {processor.target.lanes} lanes"
 
     def bind(self) -> Step:
-        """Compile what is not compiled yet."""
+        """Bind the kernel; compile code that is not in a cache."""
         with self.owner.compiling(self):
             bound = self._bind()
         if not isinstance(bound, BoundLoops):
@@ -94,7 +94,7 @@ class CpuKernel:
 
     @property
     def reference(self) -> ReferenceKernel:
-        """NumPy's kernel for the task, for what a compiled one leaves to it."""
+        """NumPy kernel of the task, for cases that the compiled kernel does not handle."""
         return ReferenceKernel(self.task, ReferenceDevice(self.owner.allocator))
 
     def _bind(self) -> BoundLoops | Step:

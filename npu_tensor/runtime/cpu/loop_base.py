@@ -263,7 +263,7 @@ class LoopBase:
         return self.emitter.number(dtype, lambda type_: self.emitter.assign(type_, f"load {type_}, ptr {address}"))
 
     def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
-        """Return the values of instructions at a place. `known` gains what is evaluated."""
+        """Return the values of instructions at a place. Evaluated values are added to `known`."""
         return emit_program(
             self.emitter,
             self.program,

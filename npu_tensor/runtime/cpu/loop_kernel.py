@@ -12,7 +12,7 @@ Four forms, all of which can be split between threads by `begin` and `end`:
 * tiles: a map some of whose operands are contiguous across rows rather than along them. Positions are square
   tiles of `map_kernel.TILE` rows and elements, in row-major order; `tile_count` gives their number.
 * rows: positions are rows; the lanes of a vector are neighbours in the row. The row is walked once for each
-  level of reductions that depend on one another, and once more to store what has one value per element. The
+  level of reductions that depend on one another, and once more to store values per element. The
   last outer dimensions may belong to the row, which then consists of several runs.
 * columns: the same programs, for operands that are contiguous across rows rather than along them (a sum over
   the first axis). Positions are rows; each lane is a row of its own, so no reduction crosses lanes.

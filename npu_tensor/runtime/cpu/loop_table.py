@@ -105,7 +105,7 @@ class LoopTable:
         return records
 
     def _place(self, kernel: int, slot: Slot) -> tuple[int, int]:
-        """Return the number of a base, and what is added to it."""
+        """Return the number of a base, and the offset from it."""
         if isinstance(slot, Location):
             memory = self._memory_of(kernel, slot.item)
             if memory in self._offsets:

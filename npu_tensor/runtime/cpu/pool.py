@@ -83,7 +83,7 @@ class _MethodDefinition(ctypes.Structure):
 
 _METH_FASTCALL = 0x80
 
-# A builtin points to its definition for as long as it lives, and anybody may keep the builtin.
+# A builtin points to its definition, so definitions live as long as the process.
 _definitions: list[_MethodDefinition] = []
 
 
@@ -97,7 +97,7 @@ def _builtin(name: str, address: int, documentation: str) -> Callable[..., Any]:
     return builtin
 
 
-# More than any one machine has cores; keeps a slip of the pen from starting a million threads.
+# More than any machine has cores; a typing error must not start a million threads.
 _MAX_THREADS = 4096
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -105,7 +105,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 _POOL_FUNCTIONS = ("parallel_for", "set_threads", "reset_after_fork", "started_workers")
 
 _resets: Final[dict[int, Callable[[], None]]] = {}
-"""By address, what tells a pool that a forked process has none of its threads. The keys keep the pools' code."""
+"""Functions that reset a pool in a forked process, which has none of its threads. The keys keep the code in memory."""
 
 
 def _reset_all() -> None:

@@ -33,8 +33,8 @@ class Processor:
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / OBJECTS)
-        # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
-        # plan is freed.
+        # Layers of a model and iterations of a loop share products and loops. Those in neither a cache nor a plan are
+        # freed.
         self._products = lru_cache(maxsize=1024)(self._new_product)
         self._loops = lru_cache(maxsize=1024)(self._compiled_loop)
         self._pool: Pool | None = None

@@ -1,8 +1,8 @@
 """Blocks of quantized weights in LLVM IR: the codes and scales of 32 elements at a time.
 
-What the blocks mean is said, in NumPy, in `npu_tensor.ops.quantized`; where their fields are, by the dtype. Several
-rows of weights are read in step: codes are a vector for each row, and what a group has once is a vector with a lane for
-each row, so that it is computed for all rows at once.
+`npu_tensor.ops.quantized` defines the meaning of blocks in NumPy; the dtype has the offsets of their fields. Several
+rows of weights are read in step: codes are a vector for each row. Scales and minima are a vector with a lane for each
+row, so that they are computed for all rows at once.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ _META: Final = ("blocks", "rows", "tokens", "weight_row_bytes", "float_row_bytes
 """Fields that both kernels read; see `product_meta`."""
 
 _AHEAD: Final = 4096
-"""Bytes from what is read to what is fetched. The rows of a tile are short streams, which processors foresee too late.
-As they follow one another in memory, what is fetched is one long stream."""
+"""Prefetch distance in bytes. The rows of a tile are short streams, which processors recognize too late. They are
+consecutive in memory, so the prefetches are one long stream."""
 
 _LINE: Final = 64
-"""Bytes."""
+"""Size of a cache line in bytes."""
 
 _SUMS: Final = 8
 """Lanes of an accumulator."""

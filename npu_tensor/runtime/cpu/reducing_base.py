@@ -34,7 +34,7 @@ class VectorRange(NamedTuple):
 
 
 class ReducingBase(LoopBase):
-    """The part of a row program that does not depend on what the lanes of a vector are."""
+    """Base of row programs, independent of the meaning of the lanes of a vector."""
 
     across: bool
     """True if the lanes of a vector belong to one row and are reduced in the end."""

@@ -28,9 +28,9 @@ _SPLITTABLE = frozenset({"row_sum", "row_prod", "row_max", "row_min"})
 def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
     """Return two tasks that together do the same as `task`: rows to partial results, and these to the outputs.
 
-    None unless the task is a single reduction of few long rows, which divide evenly, to one element per row. What is
-    divided is the longest of the dimensions that a row has once those are joined that all inputs walk with one step.
-    `inputs` take the place of the task's own.
+    Return None unless the task is a single reduction of few long rows, which divide evenly, to one element per row.
+    Neighbouring dimensions with one step in all inputs are joined first, and the longest dimension is divided. `inputs`
+    replace those of the task.
     """
     program = task.program
     assert program is not None

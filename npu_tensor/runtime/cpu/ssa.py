@@ -1,9 +1,8 @@
 """A builder of LLVM IR text: one method for each instruction, and for loops and branches.
 
-Every register is a vector of `target.lanes` elements, whatever its element type; LLVM splits or widens it to
-what the processor has. No LLVM optimisation pass runs afterwards, so what is written here is what is
-executed, and nothing may be written that LLVM would turn into a call of a C library function on that target:
-such a symbol is missing from a module that is compiled in memory.
+Every register is a vector of `target.lanes` elements of any type; LLVM splits or widens it to the registers of the
+processor. No LLVM optimisation pass runs afterwards, so exactly these instructions are executed. LLVM must not turn any
+of them into a call of a C library function, because such a symbol is missing from a module compiled in memory.
 """
 
 from __future__ import annotations

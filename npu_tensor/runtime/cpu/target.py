@@ -1,4 +1,4 @@
-"""The processor that CPU kernels are generated for: its name, its features and what follows from them."""
+"""The processor that CPU kernels are generated for: its name, its features and derived properties."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class CpuTarget:
 
     @cached_property
     def feature_string(self) -> str:
-        """The features in LLVM's notation. Disabled ones come last: they win over what implies them."""
+        """Features in LLVM's notation. Disabled ones come last, so that they win over features that imply them."""
         return ",".join(
             [*(f"+{name}" for name in sorted(self.features)), *(f"-{name}" for name in sorted(self.disabled))]
         )
@@ -152,14 +152,17 @@ def _initialize(triple: str) -> None:
 
 @uninterrupted
 def host_target(disabled: str = "") -> CpuTarget:
-    """Return the processor this process runs on, without the features that `disabled` names.
+    """Return the processor of this process, without disabled features.
 
-    `disabled` is a comma-separated list of features ("-avx512bf16", the minus may be left out) or levels:
-    "avx2" and "sse2" keep that extension and nothing above it. What implies a disabled feature is disabled
-    too. ArgumentError for a word that is neither, and for a feature that all code needs.
+    Args:
+        disabled: Comma-separated list of features ("-avx512bf16", the minus is optional) or levels: "avx2" and "sse2"
+            keep that extension and nothing above it. Features that imply a disabled one are disabled too.
+
+    Raises:
+        ArgumentError: A word is neither a feature nor a level, or all code needs the feature.
     """
     known = llvm.get_host_cpu_features()
-    # A virtual machine may lack what processors of its name have.
+    # A virtual machine may lack features of processors of its name.
     removed = {name for name, present in known.items() if not present}
     for word in filter(None, (part.strip() for part in disabled.split(","))):
         feature = _LEVELS.get(word, word.removeprefix("-"))
