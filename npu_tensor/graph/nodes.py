@@ -14,6 +14,7 @@ from itertools import count
 from types import CodeType
 from typing import Any, TypeVar
 
+from npu_tensor._util.cache_sizes import LINES
 from npu_tensor._util.forks import in_child
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import CaptureError, reworded
@@ -246,7 +247,7 @@ def located(error: E, text: str, where: tuple[CodeType, int] | str | None, reaso
     return other
 
 
-@lru_cache(maxsize=4096)  # A loop records ops on the same lines many times.
+@lru_cache(maxsize=LINES)  # A loop records ops on the same lines many times.
 def _line_number(code: CodeType, offset: int) -> int:
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
+from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.history import Tracked, active, grad_mode
@@ -45,9 +46,6 @@ R = TypeVar("R")
 
 MANY_SIGNATURES = 8
 """Number of captures of one function after which a warning shows the arguments that keep changing."""
-
-MAX_SIGNATURES = 256
-"""Upper bound on cached captures of one function; the oldest is dropped first."""
 
 _jitted: weakref.WeakValueDictionary[int, Jitted[Any, Any]] = weakref.WeakValueDictionary()
 
@@ -192,7 +190,7 @@ class Jitted(Generic[P, R]):
             replay = miss if trace.is_tracked else replay_of(trace)
             self._captures += 1
             if current() is devices:  # Otherwise the plan may be for other devices.
-                while len(self._replays) >= MAX_SIGNATURES:
+                while len(self._replays) >= CAPTURES:
                     oldest = next(iter(self._replays))
                     self._replays.pop(oldest, None)  # Another thread may have dropped it.
                     self._provisional.pop(oldest, None)

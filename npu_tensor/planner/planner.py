@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from npu_tensor import events
+from npu_tensor._util.cache_sizes import PLANS
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.graph.nodes import Node
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from npu_tensor.planner.cuts import DeviceValue
 
 __all__ = ["plan"]
-
-MAX_PLANS = 4096
-"""Upper bound on cached plans; the oldest is dropped first."""
 
 
 def plan(
@@ -104,7 +102,7 @@ def _planned(
             ops, now = len(structure.nodes), time.perf_counter()
             kernels = parts.of(events.KernelBuilt)
             events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, graph))
-        while len(plans) >= MAX_PLANS and key not in plans:
+        while len(plans) >= PLANS and key not in plans:
             plans.pop(next(iter(plans)))
         plans[key] = ready
     return ready

@@ -22,8 +22,9 @@ import pytest
 from running import heard
 
 import npu_tensor as nt
+from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor.events import KernelRan
-from npu_tensor.jit import MANY_SIGNATURES, MAX_SIGNATURES
+from npu_tensor.jit import MANY_SIGNATURES
 
 
 def test_replay_equals_plain_function() -> None:
@@ -771,16 +772,16 @@ def test_signatures_are_bounded() -> None:
     outside: list[nt.Tensor] = []
     extra = 3
     x = nt.ones(1)
-    for number in range(MAX_SIGNATURES + extra):
+    for number in range(CAPTURES + extra):
         assert f(x, number).item() == number + 1
-    assert f.captures == MAX_SIGNATURES + extra
+    assert f.captures == CAPTURES + extra
     assert f(x, extra).item() == extra + 1  # still there
-    assert f.captures == MAX_SIGNATURES + extra
+    assert f.captures == CAPTURES + extra
     outside.clear()
     gc.collect()
     assert [number for number, weight in enumerate(kept) if weight() is None] == list(range(extra))
     assert f(x, 0).item() == 1.0
-    assert f.captures == MAX_SIGNATURES + extra + 1
+    assert f.captures == CAPTURES + extra + 1
 
 
 def test_the_warning_shows_the_latest_calls() -> None:

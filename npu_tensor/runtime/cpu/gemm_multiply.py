@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_number, load_value
 from npu_tensor.runtime.cpu.gemm_tile import TileSpec, emit_sums
@@ -221,7 +222,7 @@ class _MultiplyWriter:
             emitter.store(outputs[output], value, address, mask)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MODULES)
 def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import (
     Elements,
@@ -572,7 +573,7 @@ class _PackWriter:
             self._store(emitter.neg(total), byte_offset(emitter, destination, j * lanes * 4))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MODULES)
 def pack_module(name: str, spec: PackSpec, target: CpuTarget) -> str:
     """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from npu_tensor._util.cache_sizes import KERNELS
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
@@ -35,8 +36,8 @@ class Processor:
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / OBJECTS)
         # Layers of a model and iterations of a loop share products and loops. Those in neither a cache nor a plan are
         # freed.
-        self._products = lru_cache(maxsize=1024)(self._new_product)
-        self._loops = lru_cache(maxsize=1024)(self._compiled_loop)
+        self._products = lru_cache(maxsize=KERNELS)(self._new_product)
+        self._loops = lru_cache(maxsize=KERNELS)(self._compiled_loop)
         self._pool: Pool | None = None
         self._pool_lock = new_lock()
 

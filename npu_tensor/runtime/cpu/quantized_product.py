@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.runtime.cpu.float_formats import round_float16
 from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
@@ -114,7 +115,7 @@ class _Writer:
         return self.emitter.module(self.emitter.function(signature))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MODULES)
 def round_module(name: str, block: int, target: CpuTarget) -> str:
     """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which rounds rows to bytes.
 
@@ -167,7 +168,7 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
     return writer.module(name)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MODULES)
 def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
     """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes result columns.
 
@@ -279,7 +280,7 @@ def _numbers(e: Emitter, group: CodeGroup, row: int, part: int) -> Value:
     return numbers if group.minima is None else e.add(numbers, e.shuffle(group.minima, [row] * _SUMS))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MODULES)
 def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
     """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which makes float32 of blocks.
 
