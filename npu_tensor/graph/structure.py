@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -20,7 +20,6 @@ __all__ = [
     "depends_on_placeholder",
     "described_graph",
     "digraph",
-    "items",
     "pending_ops",
     "structure_of",
 ]
@@ -188,11 +187,6 @@ def digraph(structure: Structure, merge: bool = False) -> nx.DiGraph:
         graph.add_node(item, spec=node.spec, call=call, inputs=inputs, keep=keep)
         graph.add_edges_from([(source, item) for source in inputs])
     return graph
-
-
-def items(graph: nx.DiGraph) -> Mapping[int, Item]:
-    """Return the attributes of all nodes, in topological order."""
-    return dict(graph.nodes.data())
 
 
 def described_graph(structure: Structure) -> nx.DiGraph:

@@ -105,14 +105,11 @@ class Usage(NamedTuple):
         """
         if not self.launches:
             return Usage(context, context, 1)
-        differs = context != self.last
-        return Usage(
-            self.first,
-            context,
-            self.launches + (not joins),
-            self.changes + (differs and joins),
-            self.switches + (differs and not joins),
-        )
+        if context == self.last:
+            return self if joins else Usage(self.first, context, self.launches + 1, self.changes, self.switches)
+        if joins:
+            return Usage(self.first, context, self.launches, self.changes + 1, self.switches)
+        return Usage(self.first, context, self.launches + 1, self.changes, self.switches + 1)
 
     def closed(self, can_change: bool) -> Usage:
         """Return the usage of one run among many: the first job follows the last one of the previous run.
@@ -143,9 +140,9 @@ class Residency(NamedTuple):
     copies: tuple[tuple[int, Hashable], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class State:
-    """State after the first jobs of an order.
+    """State after the first jobs of an order. Not frozen, because the search makes many of them.
 
     Attributes:
         moved: Cost of the jobs and of moving values, without launches.
@@ -222,10 +219,10 @@ class Search:
                 if place.device != device or not place.own or movement.form is not None:
                     copy = device, movement.form
                     moved += place.back + (0.0 if copy in place.copies else movement.weight)
-                    changed[value] = place._replace(back=0.0, copies=(*place.copies, copy))
+                    changed[value] = Residency(place.device, place.own, 0.0, (*place.copies, copy))
             elif place is not None and place.back:
                 moved += place.back
-                changed[value] = place._replace(back=0.0)
+                changed[value] = Residency(place.device, place.own, 0.0, place.copies)
         if not on_processor:
             for value, movement in zip(job.outputs, option.writes, strict=True):
                 is_result = value in self._results
@@ -236,14 +233,15 @@ class Search:
         unread = [value for value in job.inputs if self._last_read[value] == number]
         if changed or not found.keys().isdisjoint(unread):
             found = {value: place for value, place in {**found, **changed}.items() if value not in unread}
-        usages = state.usages
+        usages, total = state.usages, state.weight + (moved - state.moved)
         if not on_processor:
             usage, overhead = usages[device], self._overheads[device]
             follows = state.devices is not None and state.devices[0] == device
             joins = follows and (usage.last == option.context or overhead.change is not None)
-            usages = (*usages[:device], usage.add(option.context, joins), *usages[device + 1 :])
-        launching = sum([usage.weight(o) for usage, o in zip(usages, self._overheads, strict=True)])
-        return State(moved, moved + launching, (device, state.devices), usages, found)
+            used = usage.add(option.context, joins)
+            total += used.weight(overhead) - usage.weight(overhead)
+            usages = (*usages[:device], used, *usages[device + 1 :])
+        return State(moved, total, (device, state.devices), usages, found)
 
 
 def weight(
