@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
-from npu_tensor.planner.placement import Answer, Job, Movement, Overhead
+from npu_tensor.planner.placement import Job, Movement, Option, Overhead
 
 __all__ = ["FAMILIES", "Graph", "random_graph"]
 
@@ -72,7 +72,7 @@ class _Graph:
         output = self._value()
         elements = self.sizes[output]
         streamed = elements + sum(self.sizes[value] for value in inputs)
-        answers: list[Answer | None] = []
+        answers: list[Option | None] = []
         context: Hashable = kind
         if kind == "product":
             depth = self.random.choice(self.depths)
@@ -90,8 +90,8 @@ class _Graph:
         reads = [self._read(value, kind == "product" and number == 1) for number, value in enumerate(inputs)]
         for launch, needed in zip(self.machine.launches, seconds, strict=True):
             accepts = kind != "data" and self.random.random() >= self.refused
-            answers.append(Answer(launch + needed, context, tuple(reads), (left,)) if accepts else None)
-        self.jobs.append(Job(inputs, (output,), (*answers, Answer(3e-6 + alone))))
+            answers.append(Option(launch + needed, context, tuple(reads), (left,)) if accepts else None)
+        self.jobs.append(Job(inputs, (output,), (*answers, Option(3e-6 + alone))))
         return output
 
     def _sync(self, elements: float) -> float:

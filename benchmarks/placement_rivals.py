@@ -22,7 +22,7 @@ def best_weight(graph: Graph) -> float:
     jobs, overheads, results, resident = graph
     free = [Overhead(0.0)] * len(overheads)
     bounds = []
-    choices = [[device for device, answer in enumerate(job.answers) if answer is not None] for job in jobs]
+    choices = [[device for device, answer in enumerate(job.options) if answer is not None] for job in jobs]
     for devices in itertools.product(*choices):
         own = weight(jobs, free, devices, range(len(jobs)), results, resident)
         contexts = [
@@ -45,7 +45,7 @@ def best_weight(graph: Graph) -> float:
 
 
 def _context(jobs: Sequence[Job], devices: Sequence[int], number: int) -> Hashable:
-    answer = jobs[number].answers[devices[number]]
+    answer = jobs[number].options[devices[number]]
     assert answer is not None
     return answer.context
 
@@ -109,7 +109,7 @@ def rules(graph: Graph) -> dict[str, float]:
 
 
 def _first(job: Job) -> int:
-    return next(device for device, answer in enumerate(job.answers) if answer is not None)
+    return next(device for device, answer in enumerate(job.options) if answer is not None)
 
 
 def _greedy(graph: Graph) -> list[int]:
@@ -120,7 +120,7 @@ def _greedy(graph: Graph) -> list[int]:
     chosen: list[int] = []
     for job in jobs:
         offers = []
-        for device, answer in enumerate(job.answers):
+        for device, answer in enumerate(job.options):
             if answer is None:
                 continue
             takes = answer.weight
@@ -137,7 +137,7 @@ def _greedy(graph: Graph) -> list[int]:
         device = min(offers)[1]
         chosen.append(device)
         if device < len(overheads):
-            answer = job.answers[device]
+            answer = job.options[device]
             assert answer is not None
             last[device] = answer.context
             left.update({value: (device, move) for value, move in zip(job.outputs, answer.writes, strict=True)})
@@ -148,7 +148,7 @@ def _grouped(jobs: Sequence[Job], devices: Sequence[int]) -> list[int]:
     made_by = {value: number for number, job in enumerate(jobs) for value in job.outputs}
     needs = [{made_by[value] for value in job.inputs if value in made_by} for job in jobs]
     left = dict.fromkeys(range(len(jobs)))
-    current: dict[int, Hashable] = {len(jobs[0].answers) - 1: None}
+    current: dict[int, Hashable] = {len(jobs[0].options) - 1: None}
     order: list[int] = []
     done: set[int] = set()
     while left:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import npu_tensor as nt
 from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.kernels.offer import Target
-from npu_tensor.planner.fuse import cut, cuts
+from npu_tensor.planner.fuse import cut, partitions
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.planner.placement import weight
@@ -49,7 +49,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     def takes(task: Task) -> bool:
         return not isinstance(device.claim(task), Refusal)
 
-    *_, (tasks, _, kept) = cuts(lower(digraph(graph, merge=True)), device.fusion, takes)
+    tasks, _, kept = partitions(lower(digraph(graph, merge=True)), device.fusion, takes)[-1]
     new = {tensor._node for tensor in fresh}
     persistent = frozenset(item for item, leaf in graph.leaves if leaf not in new)
     answers = [device.claim(task) for task in tasks]

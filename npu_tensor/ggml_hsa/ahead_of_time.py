@@ -25,7 +25,8 @@ from npu_tensor.graph.tracing import outside_change
 from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.cuts import Conditions, candidate_cuts
+from npu_tensor.planner.cuts import accelerator_cuts
+from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_kind import target as target_of
 from npu_tensor.runtime.devices.device_uri import parse_uri
@@ -158,12 +159,11 @@ class _AbsentDevice:
 def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
     """Return the kernels of all cuts that the planner may choose, each once, and the refusals in the last cut."""
     device = cast(Accelerator, _AbsentDevice(target))
-    conditions = Conditions((device,), None, (), None, {}, {}, "", False, "allow")
     requests: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for cut in candidate_cuts(digraph(structure_of(results), merge=True), conditions):
+    for cut in accelerator_cuts(lower(digraph(structure_of(results), merge=True)), (device,)):
         refused.clear()
-        for task, (answer,) in zip(cut.tasks.tasks, cut.answers, strict=True):
+        for task, (answer,) in zip(cut.partition.tasks, cut.answers, strict=True):
             offer = cast("Offer | Refusal", answer)
             if isinstance(offer, Refusal):
                 refused[f"{task.name}: {offer.reason}"] = None

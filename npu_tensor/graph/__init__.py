@@ -1,1 +1,1 @@
-"""The recorded graph: nodes, how they are recorded, and which tensors share memory."""
+"""The recorded graph: nodes, their recording, and tensors that share memory."""

@@ -1,11 +1,11 @@
-"""Views that see writes: which tensors share memory in PyTorch's sense, and what a write to one means for the others.
+"""Aliasing: tensors that share memory as in PyTorch, and the effect of a write to one on the others.
 
     r = a[0]    # r and a are members of one storage
-    r[1] = 5    # r names a new value; a forgets its own, and derives it from the storage when it is next used
+    r[1] = 5    # r names a new value; a drops its own, and derives it from the storage when it is next used
 
 Values are immutable, so a write makes new ones (functionalization). Recording a view only notes that two tensors
 belong together. The first write that another member can see gives the storage a value: the base, from which views are
-recorded again, and the writes that it has yet to take in. Nothing is computed.
+recorded again, and the writes that are not in the base yet. Nothing is computed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,20 @@ __all__ = ["Storage", "View", "view_node"]
 
 
 class View:
-    """Where a tensor's elements lie in its storage: PyTorch's offset, sizes and strides.
+    """Position of a tensor's elements in its storage: PyTorch's offset, sizes and strides.
 
-    Equal ones are one object, unless there are very many.
+    Equal views are one object, unless there are very many.
 
-    path: the view ops that lead from the whole storage to it. layout: strides and offset in elements.
-    overlaps: whether one element stands at several positions, as after `expand`. covers: whether every element of the
-    storage stands at one position.
+    Attributes:
+        children: Views of this view by view op; None if the op has to copy.
+        spec: Shape and dtype.
+        layout: Strides and offset in elements.
+        path: View ops that lead from the whole storage to this view.
+        is_contiguous: True if the elements are in row-major order without gaps.
+        overlaps: True if one element is at several positions, as after `expand`.
+        covers: True if every element of the storage is at one position.
+        first: Lowest offset of an element in the storage.
+        last: Highest offset of an element in the storage.
     """
 
     __slots__ = ("children", "covers", "first", "is_contiguous", "last", "layout", "overlaps", "path", "spec")
@@ -60,7 +67,7 @@ class View:
 
     @classmethod
     def whole(cls, spec: Spec) -> View:
-        """The view of a storage that is the storage."""
+        """Return the view of a whole storage."""
         view = cls._wholes.get(spec)
         if view is None:
             layout = Layout(spec.shape, contiguous_strides(spec.shape))
@@ -68,37 +75,36 @@ class View:
         return view
 
     def through(self, call: Call) -> View | None:
-        """What a view op shows of this view; None where its elements would have to be copied, by PyTorch's rule.
-
-        Enters it in `children`, where it is looked up first.
-        """
+        """Apply a view op and store the result in `children`; None if PyTorch would have to copy the elements."""
         assert call.op.layout is not None
         layout = call.op.layout(self.layout, call.spec.shape, call.attributes)
         whole = self.path[0].operands[0] if self.path else self.spec
         assert isinstance(whole, Spec)
         child = None if layout is None else View(call.spec, layout, (*self.path, call), whole.size)
         View._kept += 1
-        if View._kept >= MOST_KEPT or len(self.children) >= MOST_KEPT:  # Equal views may then be several objects.
+        if View._kept >= MOST_KEPT or len(self.children) >= MOST_KEPT:  # Equal views can then be several objects.
             View._kept = 0
             View._wholes.clear()
             self.children.clear()
         return self.children.setdefault(call, child)
 
     def meets(self, other: View) -> bool:
-        """Whether the two may have elements in common: whether their ranges of addresses overlap."""
+        """Return True if the address ranges overlap, so that the two may have elements in common."""
         return self.first <= other.last and other.first <= self.last and self.spec.size != 0 and other.spec.size != 0
 
 
-# One lock for all storages: the first view of a tensor, writes that others see, and the first use of a tensor after one
-# take it.
+# Lock of all storages, for the first view of a tensor, writes that other members see, and the first use of a tensor
+# after such a write.
 _lock = threading.RLock()
 held_at_fork(_lock)
 
 
 class _Writes:
-    """What was written to parts of a storage and is not in its base yet.
+    """Writes to parts of a storage that are not in its base yet.
 
-    nodes: by part, oldest first. are_apart: whether no two parts meet, so that their order does not matter.
+    Attributes:
+        nodes: Written nodes by part, oldest first.
+        are_apart: True if no two parts overlap, so that their order does not matter.
     """
 
     __slots__ = ("_first", "_last", "are_apart", "nodes")
@@ -106,10 +112,10 @@ class _Writes:
     def __init__(self) -> None:
         self.nodes: dict[View, Node] = {}
         self.are_apart = True
-        self._first, self._last = 0, -1  # the range of addresses of all parts
+        self._first, self._last = 0, -1  # address range of all parts
 
     def add(self, view: View, node: Node) -> None:
-        """Note a write. An interrupt leaves either what was there before or all of it."""
+        """Add a write. An interrupt leaves either the state before or the state after it."""
         if view.spec.size and view not in self.nodes:
             self.are_apart &= not self._is_near(view)
             is_first = self._first > self._last
@@ -121,42 +127,48 @@ class _Writes:
             self.nodes = {**{other: older for other, older in self.nodes.items() if other is not view}, view: node}
 
     def meet(self, view: View) -> bool:
-        """Whether a part that was written may have elements in common with a view."""
+        """Return True if a written part may have elements in common with a view."""
         return self._is_near(view) and any(view.meets(part) for part in self.nodes)
 
     def _is_near(self, view: View) -> bool:
         return view.first <= self._last and self._first <= view.last
 
 
-_NOTHING: Final = _Writes()  # never added to; most storages are never written to
+_NOTHING: Final = _Writes()  # Shared by storages without writes, which are most; never changed.
 
 
 class Storage:
     """Tensors that are views of the same memory.
 
     Before the first write its members name consistent values of their own, and the storage has none. Afterwards a
-    member either names its present value, or none, and then gets it by `read` when it is used.
+    member names either its present value or none. In that case `read` derives the value when the member is used.
+
+    Args:
+        member: Tensor that is about to be viewed.
+
+    Attributes:
+        members: Weak references to the members that name a value, and dead references.
+        crowded: Number of members at which dead references are dropped.
     """
 
     __slots__ = ("__weakref__", "_node", "_stale", "_whole", "_writes", "_written", "crowded", "members")
 
     moves: ClassVar[int] = 0
-    """Number of times that a tensor has got another shape, dtype or memory in place, or has been frozen or thawed."""
+    """Number of changes of a tensor's shape, dtype, memory or frozen state in place."""
 
     def __init__(self, member: Any) -> None:
-        """member: the tensor that is about to be viewed."""
         self._whole: Spec = member._node.spec
-        self.members: deque[Any] = deque((weakref.ref(member),))  # that name a value, weakly; also dead ones
+        self.members: deque[Any] = deque((weakref.ref(member),))
         self.crowded = 64
-        # The base. An attribute of this name, as that of a Tensor, lets plans keep its value while the storage lives.
+        # The base. Plans keep the value of a node that an attribute of this name refers to, as in a Tensor.
         self._node: Node | None = None
         self._writes = _NOTHING
-        self._stale: dict[int, Any] = {}  # the other members, which name no value, weakly; also dead ones
-        self._written = 0  # the order of nodes at the latest write that others could see
+        self._stale: dict[int, Any] = {}  # weak references to members that name no value, and dead references
+        self._written = 0  # node order at the latest write that other members could see
 
     @staticmethod
     def of(tensor: Any) -> tuple[Storage, View]:
-        """The storage of a tensor that may not have been viewed before, and the tensor's place in it."""
+        """Return the storage of a tensor, made if there is none, and the tensor's view of it."""
         with _lock:
             if tensor._alias is None:
                 tensor._alias = Storage(tensor), View.whole(tensor._node.spec)
@@ -164,10 +176,11 @@ class Storage:
 
     @staticmethod
     def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, Spec, Layout | None, bool], ...]:
-        """Describe how tensors share memory.
+        """Describe the sharing of memory between tensors.
 
-        Returns, for each tensor, the first one that shares its memory, its spec, its layout there, and whether it is a
-        leaf that requires a gradient.
+        Returns:
+            For each tensor, the number of the first one that shares its memory, its spec, its layout in the memory
+            (None for all of it), and True if it is a leaf that requires a gradient.
         """
         first: dict[int, int] = {}
         described = []
@@ -180,10 +193,10 @@ class Storage:
         return tuple(described)
 
     def forget_the_dead(self) -> None:
-        """Drop what stands for views that are gone. Called when there may be many."""
+        """Drop dead references to members. Called when there may be many."""
         with _lock:
             members = self.members
-            for _ in range(len(members)):  # one by one, as other threads may add theirs meanwhile
+            for _ in range(len(members)):  # One by one, because other threads may append.
                 member = members.popleft()
                 if member() is not None:
                     members.append(member)
@@ -191,7 +204,7 @@ class Storage:
 
     @staticmethod
     def has_changed(tensor: Any) -> bool:
-        """Whether a write to another member has made a tensor forget its value."""
+        """Return True if a tensor names no value since a write to another member."""
         try:
             object.__getattribute__(tensor, "_node")
         except AttributeError:
@@ -199,7 +212,7 @@ class Storage:
         return False
 
     def enter(self, tensor: Any) -> None:
-        """Enter a view of a value that may be that of before a write in another thread."""
+        """Register a view whose value may be stale because another thread has written to the base."""
         with _lock:
             if self._has_value() and not self.has_changed(tensor):
                 self._forget(tensor)
@@ -207,7 +220,7 @@ class Storage:
                 self.members.append(weakref.ref(tensor))
 
     def living(self) -> list[Any]:
-        """The members that name a value. A result of which only its function knew that it is a view has left."""
+        """Return the living members that name a value."""
         return self._living(self.members)
 
     def _living(self, handles: Iterable[Any]) -> list[Any]:
@@ -222,16 +235,16 @@ class Storage:
             return self, View.whole(self._whole)
 
     def is_outside(self, watch: Watch) -> bool:
-        """Whether a tensor from outside a function that is being traced is a member."""
+        """Return True if a member is older than the function that is being traced."""
         if self._has_value():
             return self._written < watch.before
         return any(watch.is_outside(member._node) for member in self.living())
 
     def undo(self) -> Callable[[], None]:
-        """A function that lets all members be what they are now."""
+        """Return a function that restores the present state of all members."""
         with _lock:
             members, base, writes, written = self.members.copy(), self._node, self._writes, self._written
-            if writes is not _NOTHING:  # which is never added to, while others are
+            if writes is not _NOTHING:
                 self._writes = copy(writes)
                 self._writes.nodes = dict(writes.nodes)
             nodes = [(member, member._node) for member in self.living() if not self.has_changed(member)]
@@ -252,12 +265,12 @@ class Storage:
         return back
 
     def write(self, tensor: Any, view: View, node: Node) -> None:
-        """Let a member name another value. The others forget theirs.
+        """Let a member name another value. The other members drop theirs.
 
-        Whenever an interrupt comes, all members have the values of before or all have those of afterwards.
+        After an interrupt, either all members have the old values or all have the new ones.
         """
         with _lock:
-            # Views that other threads make meanwhile see that the members are others; see `enter`.
+            # Other threads append their new views to the new deque; see `enter`.
             members = self.members
             try:
                 self.members = deque()
@@ -290,7 +303,7 @@ class Storage:
         _name(tensor, node)
 
     def _forget(self, member: Any) -> None:
-        """Let a member name no value until it is read again."""
+        """Drop the value of a member until it is read again."""
         member._node.handle = None
         del member._node
         if len(self._stale) > self.crowded:
@@ -299,17 +312,17 @@ class Storage:
         self._stale[id(member)] = weakref.ref(member)
 
     def read(self, tensor: Any, view: View) -> Node:
-        """The present value of a member that names none; from now on it names this one."""
+        """Return the present value of a member that names none, and let the member name it."""
         with _lock:
             if not self.has_changed(tensor):
-                return tensor._node  # type: ignore[no-any-return]  # another thread was faster
+                return tensor._node  # type: ignore[no-any-return]  # Another thread was faster.
             watch = current_watch()
             outside = watch is not None and self.is_outside(watch)
             start = next_order()
             node = self._writes.nodes.get(view) if self._writes.are_apart else None
             if node is None:
                 if self._node is None or self._writes.meet(view):
-                    self._settle()
+                    self._record_writes()
                 assert self._node is not None
                 node = self._node
                 for call in view.path:
@@ -327,19 +340,19 @@ class Storage:
         return self._node is not None or bool(self._writes.nodes)
 
     def _begin(self, members: list[Any]) -> None:
-        """Give the storage the value that its members agree on."""
+        """Give the storage a value from those of its members, which are consistent."""
         whole = next((member for member in members if not member._alias[1].path), None)
         if whole is not None:
             self._node = whole._node
             return
-        # What was viewed is gone; all that anybody can see of it are its views.
+        # The viewed tensor is gone, so only its views can be read.
         writes = _Writes()
         for member in members:
             writes.add(member._alias[1], member._node)
         self._writes = writes
 
-    def _settle(self) -> None:
-        """Record the writes, so that the base has them."""
+    def _record_writes(self) -> None:
+        """Record the writes, so that the base includes them."""
         base = self._node
         for view, node in self._writes.nodes.items():
             if not view.path:
@@ -361,14 +374,14 @@ def _name(tensor: Any, node: Node) -> None:
 
 
 def _zeros(spec: Spec) -> Node:
-    """A base of which no element that is not written can be seen."""
+    """Return a base for views that together cover all elements that can be read."""
     return Node(ops.fill.op.call((int,), (spec.shape, spec.dtype)), (0,), spec, 1, None)
 
 
 def _written(base: Node, view: View, value: Node) -> Node:
-    """The base with the elements of a view replaced."""
+    """Return the base with the elements of a view replaced."""
     op, (_, strides, offset) = ops.write_strided.op, view.layout
-    # The offset is an operand, so that one that changes in every iteration of a loop makes no new structure.
+    # The offset is an operand, so that iterations of a loop with different offsets have one structure.
     call = op.call((base.spec, value.spec, int), (strides, False))
     inputs = (base, value, offset)
     node = Node(call, inputs, base.spec, max(base.depth, value.depth) + 1, value.where)
@@ -376,15 +389,14 @@ def _written(base: Node, view: View, value: Node) -> Node:
 
 
 SMALL_PART = 4096
-"""Parts of at most so many bytes are copied, which takes less than a microsecond, instead of shared."""
+"""Upper bound in bytes on parts that are copied instead of shared. The copy takes less than a microsecond."""
 
 
 def view_node(call: Call, viewed: Node, depth: int, where: Any, tracked: bool) -> Node:
-    """The node of a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
+    """Return the node of a view. A row-major part of a computed value shares its memory, and nothing is recorded.
 
-    A plan for every place that a program looks at would cost far more than to share the memory. Of what a device has
-    copied the view is recorded: the copy is of the whole value, and kernels read parts of it. So is one through which
-    gradients pass.
+    A plan for each position that a program reads would cost far more. The view is recorded if gradients pass through
+    it, or if a device has a copy of the value: kernels read parts of that copy.
     """
     value = viewed.value
     if tracked:
@@ -394,7 +406,7 @@ def view_node(call: Call, viewed: Node, depth: int, where: Any, tracked: bool) -
     start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
     if nbytes == value.nbytes:
         return Data(call.spec, value)
-    if nbytes <= SMALL_PART and 8 * nbytes <= value.nbytes:  # which would keep the whole alive
+    if nbytes <= SMALL_PART and 8 * nbytes <= value.nbytes:  # Sharing would keep the whole value alive.
         part = allocator().allocate(nbytes)
         ctypes.memmove(part.address, value.address + start, nbytes)
         return Data(call.spec, part)

@@ -1,7 +1,7 @@
-"""Which nodes are tracked: those through which gradients pass keep what they were made of after they have run.
+"""Tracked nodes: nodes through which gradients pass keep their inputs after they have run.
 
-A node is tracked if it is recorded from a tracked one while gradients are enabled. It begins with leaves, tensors that
-require gradients, and with the arguments of a function that is differentiated.
+A node is tracked if it is recorded from a tracked one while gradients are enabled. The first tracked nodes are leaves
+(tensors that require gradients) and the arguments of a function that is differentiated.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ __all__ = [
 ]
 
 active: Final[dict[int, Any]] = {}
-"""What asks for gradients: leaves that live, by identity, and functions that are differentiated. Mostly empty."""
+"""Living leaves by identity, and functions that are being differentiated. Empty in most programs."""
 
 Reached = dict[Node, tuple[Any, ...]]
 """Nodes through which gradients pass, in the order of recording, with their inputs."""
 
 
 class Leaf:
-    """A tensor that requires a gradient, whatever value it names.
+    """A tensor that requires a gradient, independent of the value that it names.
 
-    gradient: its `grad`, a Tensor, or None. is_frozen: True while the tensor requires none but keeps the one it has.
+    Attributes:
+        gradient: Tensor in its `grad`, or None.
+        is_frozen: True while the tensor requires no gradient but keeps the one it has.
     """
 
     __slots__ = ("__weakref__", "gradient", "is_frozen")
@@ -66,7 +68,7 @@ class Leaf:
 
 
 def leaves() -> list[Leaf]:
-    """Those that live."""
+    """Return the living leaves."""
     living = (each() for each in list(active.values()) if isinstance(each, weakref.ref))
     return [leaf for leaf in living if leaf is not None]
 
@@ -82,11 +84,11 @@ class _Mode(threading.local):
 
 
 grad_mode: Final = _Mode()
-"""Whether what this thread records is tracked."""
+"""State of the thread: `enabled` is True if the nodes that it records are tracked."""
 
 
 class GradMode(ContextDecorator):
-    """A context, and a decorator, in which what is recorded is tracked or is not."""
+    """A context manager and decorator that enables or disables tracking."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = bool(enabled)
@@ -96,9 +98,10 @@ class GradMode(ContextDecorator):
         return GradMode(self.enabled)
 
     def __call__(self, func: Any) -> Any:
-        """Return a function that runs in the mode. The body of a generator does whenever it is resumed.
+        """Return a function that runs in the mode. The body of a generator runs in it whenever it is resumed.
 
-        Raises TypeError for an async function: between its awaits, other tasks of the thread would run in the mode.
+        Raises:
+            TypeError: The function is async. Other tasks of the thread would run in the mode between its awaits.
         """
         if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
             name = "enable_grad" if self.enabled else "no_grad"
@@ -136,30 +139,30 @@ class GradMode(ContextDecorator):
 
 
 def depends(call: Call, inputs: Iterable[Any]) -> bool:
-    """Whether a value depends, as floats do, on tracked ones."""
+    """Return True if a value is floating point and has a tracked input."""
     return call.spec.dtype.is_floating_point and any(isinstance(each, Tracked) for each in inputs)
 
 
 def is_tracked(call: Call, inputs: Iterable[Any]) -> bool:
-    """Whether what is being recorded is."""
+    """Return True if the op that is being recorded is tracked."""
     return depends(call, inputs) and grad_mode.enabled
 
 
 def track(node: Node, history: tuple[Any, ...] | Leaf) -> Node:
-    """The node, tracked from now on."""
+    """Make a node tracked and return it."""
     node.__class__ = Tracked
     node.history = history
     return node
 
 
 def same(node: Node) -> Node:
-    """Another node of the same value: a view of all of it."""
+    """Return another node of the same value: a view of all elements."""
     spec = node.spec
     return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, node.where)
 
 
 def same_value(node: Node) -> Node:
-    """Return another node of the same value, which shares the value if there is one. It is not tracked."""
+    """Return another node of the same value, which shares a computed value. It is not tracked."""
     value, own = node.value, same(node)
     if value is not None:
         own.value, own.inputs, own.depth = value, (), 0
@@ -172,14 +175,14 @@ def leaf_node(node: Node, leaf: Leaf) -> Node:
 
 
 def leaf_of(node: Node) -> Leaf | None:
-    """The leaf that names a node."""
+    """Return the leaf that names a node, or None."""
     history = node.history if isinstance(node, Tracked) else None
     return history if isinstance(history, Leaf) else None
 
 
 @contextmanager
 def differentiated() -> Iterator[None]:
-    """A with block in which a function is called to be differentiated."""
+    """Enable tracking in a with block in which a function is differentiated."""
     block = object()
     active[id(block)] = block
     try:
@@ -190,9 +193,10 @@ def differentiated() -> Iterator[None]:
 
 
 def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
-    """What depends on the targets, or on any leaf if there are none, and `roots` on it.
+    """Return the nodes between the targets, or all leaves if there are none, and the roots.
 
-    GradientError for what a backward pass to the leaves has freed.
+    Raises:
+        GradientError: A backward pass to the leaves has freed a node on the way.
     """
     inputs: Reached = {}
     stack = [*roots]
@@ -202,7 +206,7 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
             continue
         history = () if node in targets else node.history
         if history is None and not targets:
-            text = "backward a second time through a graph that was freed; say retain_graph=True the first time"
+            text = "backward a second time through a graph that was freed; pass retain_graph=True the first time"
             raise located(GradientError(), text, node.where)
         inputs[node] = history if isinstance(history, tuple) else ()
         stack += [operand for operand in inputs[node] if isinstance(operand, Node)]
@@ -217,9 +221,11 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
 
 
 def forget(nodes: Iterable[Node], enabled: bool) -> None:
-    """End the tracking of nodes that depend on nothing tracked but each other, or if not `enabled`, of all.
+    """Stop tracking nodes that do not depend on a tracked node outside the list.
 
-    nodes: in the order of recording.
+    Args:
+        nodes: Nodes in the order of recording.
+        enabled: False to stop tracking all of them.
     """
     for node in nodes:
         assert node.call is not None
@@ -229,7 +235,7 @@ def forget(nodes: Iterable[Node], enabled: bool) -> None:
 
 
 def require_constant(name: str, *nodes: Node) -> None:
-    """GradientError if a function without a derivative is given what is tracked."""
+    """Raise GradientError if an argument of a function without a derivative is tracked."""
     if grad_mode.enabled and any(isinstance(node, Tracked) for node in nodes):
         text = f"{name} has no derivative; pass x.detach() to take x as a constant"
         raise located(GradientError(), text, user_line(sys._getframe(1)))

@@ -1,6 +1,6 @@
 """Checks of index values while an op is recorded, so that the error is raised on the user's line.
 
-A kernel checks them again when it runs: most indices that are computed have no values yet when they are recorded.
+A kernel checks them again when it runs, because most computed indices have no values yet when they are recorded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from npu_tensor.runtime.reference import evaluate_call
 __all__ = ["check_indices", "known_value"]
 
 MOST_STEPS: Final = 4
-"""Longest chain of pending ops that is evaluated for a check. Conversions, views, and ignored labels take up to 4."""
+"""Upper bound on a chain of pending ops evaluated for a check. Conversions, views and ignored labels need up to 4."""
 
 MOST_ELEMENTS: Final = 1 << 16
-"""Size of the largest index tensor that is computed only for a check, in elements. Chosen, not measured."""
+"""Upper bound on elements of an index tensor that is computed only for a check. Chosen, not measured."""
 
 
 def check_indices(call: Call, inputs: tuple[Any, ...], where: tuple[CodeType, int] | None) -> None:
@@ -42,9 +42,9 @@ def check_indices(call: Call, inputs: tuple[Any, ...], where: tuple[CodeType, in
 
 
 def known_value(node: Node) -> np.ndarray[Any, Any] | None:
-    """Return a value that is in host memory, or bools and integers that are quickly computed from there; else None.
+    """Return a value in host memory, or bools and integers that are computed quickly from it; else None.
 
-    Return None also while a function is captured: what it reads may have other values in later calls.
+    Return None also while a function is captured, because its inputs may have other values in later calls.
     """
     if current_watch() is not None:
         return None

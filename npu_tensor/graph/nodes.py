@@ -1,4 +1,4 @@
-"""Nodes: what was asked, owned by the tensors that refer to them. To record an op means to add a node."""
+"""Nodes of the recorded graph, owned by the tensors that refer to them. Recording an op adds a node."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from itertools import count
 from types import CodeType
 from typing import Any, TypeVar
 
+from npu_tensor._util.cache_sizes import LINES
 from npu_tensor._util.forks import in_child
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import CaptureError, reworded
@@ -39,9 +40,18 @@ __all__ = [
 E = TypeVar("E", bound=Exception)
 
 
-def no_value_yet() -> CaptureError:
-    """The error of asking for a value that depends on an argument of a function while it is captured."""
+def no_value_yet(captured: Node | None = None) -> CaptureError:
+    """Return the error of reading a value that depends on an argument of a captured function.
+
+    Args:
+        captured: Node of the captured function that uses the argument, if the read is after the capture.
+    """
     place = place_of(user_line(sys._getframe()))
+    if captured is not None:
+        return CaptureError(
+            f"a tensor that a captured function computed from its arguments and left outside has no value (recorded at "
+            f"{captured.line}: {captured.source}){place}. Return it from the function instead"
+        )
     return CaptureError(
         f"only the structure of the function is captured; there are no values yet{place}. "
         "Use npu_tensor.where in place of a branch on a value, and read values outside the function"
@@ -49,19 +59,19 @@ def no_value_yet() -> CaptureError:
 
 
 def place_of(where: tuple[CodeType, int] | None) -> str:
-    """A part of a message: ", at file.py:12: text of the line", or nothing where the line is not known."""
+    """Return ", at file.py:12: text of the line" for a message, or "" if the line is not known."""
     return f", at {source_line(*where)}: {source_text(*where)}" if where else ""
 
 
 being_written: dict[Node, tuple[int, Callable[[], Any]]] = {}
-"""Nodes whose value a captured function is about to write, which have neither an op nor a value yet. Each comes with
-the thread that writes it and a function that copies the value before."""
+"""Nodes that a captured function is about to write; they have neither an op nor a value yet. Each comes with the thread
+that writes it and a function that copies the old value."""
 
 
 def wait_until_written(node: Node) -> None:
     """Wait until another thread has written the value of a node in `being_written`.
 
-    A signal handler of the writing thread cannot wait: it reads a copy of the present memory.
+    A signal handler of the writing thread cannot wait, so it reads a copy of the present memory.
     """
     while (writing := being_written.get(node)) is not None and node.value is None:
         thread, copy_before = writing
@@ -72,7 +82,7 @@ def wait_until_written(node: Node) -> None:
 
 
 def _adopt_writes() -> None:
-    """Let a forked process, which has only the thread that forked, wait for no other thread."""
+    """Adopt all writes in a forked process, which has only the thread that forked."""
     for node, (_, copy_before) in list(being_written.items()):
         being_written[node] = threading.get_ident(), copy_before
 
@@ -81,11 +91,11 @@ in_child(_adopt_writes)
 
 
 class _Placeholder:
-    """The value of an argument while `jit` captures a function: there is none yet."""
+    """Value of an argument while `jit` captures a function."""
 
     @property
     def address(self) -> int:
-        """There is no memory either; whoever would run a kernel on it gets a CaptureError."""
+        """Raise CaptureError, because a placeholder has no memory that a kernel could read."""
         raise no_value_yet()
 
     def __repr__(self) -> str:
@@ -95,17 +105,22 @@ class _Placeholder:
 PLACEHOLDER = _Placeholder()
 
 next_order = count().__next__
-"""A number between those of the nodes that exist and those to come."""
+"""Return an order number between those of existing and of later nodes."""
 
 
 class Node:
-    """One recorded value. Immutable but for `value`, which execution fills in and which then replaces `inputs`.
+    """A recorded value.
 
-    call: what to compute, None for data. inputs: Nodes and Python numbers. value: the buffer once there is one.
-    depth: longest chain of ops still to run; 0 if the value has been computed, whether it was kept or not. order:
-    creation number, a topological order. where: code object and instruction offset of the recording line. handle: weak
-    reference to the Tensor, if it still lives. history: of tracked nodes alone, see `npu_tensor.graph.history`: the
-    inputs, which stay, the leaf that it is the value of, or None after backward() has freed it.
+    Attributes:
+        call: Op with its attributes; None for data.
+        inputs: Nodes and Python numbers; empty once there is a value.
+        value: Buffer, filled in by execution.
+        depth: Longest chain of ops still to run; 0 if the value has been computed, even if it was not kept.
+        order: Creation number, a topological order.
+        where: Code object and instruction offset of the recording line.
+        handle: Weak reference to the Tensor that names the node.
+        history: Set on tracked nodes only, see `npu_tensor.graph.history`: the inputs, which stay; the leaf that names
+            the node; or None after backward() has freed the inputs.
     """
 
     __slots__ = ("__weakref__", "call", "depth", "handle", "history", "inputs", "order", "spec", "value", "where")
@@ -134,7 +149,7 @@ class Node:
 
     @property
     def tensor(self) -> Any:
-        """The living Tensor that still names this node, or None. Other threads may let go of it at any time."""
+        """The living Tensor that names this node, or None. Other threads can release it at any time."""
         reference = self.handle
         tensor = None if reference is None else reference()
         return tensor if tensor is not None and tensor._node is self else None
@@ -148,21 +163,21 @@ class Node:
 
     @property
     def source(self) -> str:
-        """Text of the recording line, where the file can still be read."""
+        """Text of the recording line, if the file can still be read."""
         if self.where is None:
             return ""
         return source_text(*self.where)
 
 
 class Data(Node):
-    """A node that has its value from the start. What never varies is on the class, which makes it cheap to create."""
+    """A node that has its value from the start. Constant attributes are on the class, so that it is cheap to create."""
 
     __slots__ = ()
     call = None
     inputs = ()
     depth = 0
     where = None
-    order = -1  # older than every op
+    order = -1  # lower than that of every op
 
     def __init__(self, spec: Spec, value: Any) -> None:
         self.spec = spec
@@ -171,11 +186,14 @@ class Data(Node):
 
 
 class Overwriting(tuple[Any, ...]):
-    """The inputs of a pending node that a tensor names in place of another, to which it returns if this one fails.
+    """Inputs of a pending write to a tensor. The tensor returns to the previous node if the write fails.
 
-    before: returns the node before, or None if it is gone. writes: number of pending writes to the tensor. Where there
-    are many, the node before is kept alive only by those that read it, so that a loop of writes that nobody reads takes
-    no more and more memory.
+    After many pending writes only readers keep the previous node alive, so that a loop of writes without reads does not
+    use more and more memory.
+
+    Attributes:
+        before: Function that returns the previous node, or None if it is gone.
+        writes: Number of pending writes to the tensor.
     """
 
     before: Callable[[], Node | None]
@@ -183,11 +201,11 @@ class Overwriting(tuple[Any, ...]):
 
 
 MOST_WRITES = 8
-"""Chosen, not measured: so many batches of a loop fit into memory."""
+"""Upper bound on pending writes that keep previous nodes alive. Chosen, not measured: so few batches fit in memory."""
 
 
 def overwrite(old: Node, new: Node) -> None:
-    """Note that a tensor that names `old` is about to name the pending node `new`."""
+    """Prepare a tensor that names `old` for naming the pending node `new`."""
     inputs = Overwriting(new.inputs)
     inputs.writes = 1 + (old.inputs.writes if isinstance(old.inputs, Overwriting) else 0)
     inputs.before = (lambda: old) if inputs.writes <= MOST_WRITES else weakref.ref(old)
@@ -195,12 +213,12 @@ def overwrite(old: Node, new: Node) -> None:
 
 
 def source_line(code: CodeType, offset: int) -> str:
-    """Where an instruction stands, as "file.py:12", or "In[3]:12" in a cell of a notebook."""
+    """Return the line of an instruction as "file.py:12", or "In[3]:12" in a cell of a notebook."""
     return f"{_file_name(code.co_filename)}:{_line_number(code, offset)}"
 
 
 def _file_name(path: str) -> str:
-    """The last part of a path. The file of a cell has a number for a name, and IPython knows which cell it is."""
+    """Return the last part of a path, or IPython's name of a notebook cell."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     cell = shell.compile.format_code_name(path) if shell is not None else None
@@ -208,24 +226,28 @@ def _file_name(path: str) -> str:
 
 
 def source_text(code: CodeType, offset: int) -> str:
-    """The text of an instruction's line, where the file can still be read."""
+    """Return the text of an instruction's line, if the file can still be read."""
     return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
 
 
 def located(error: E, text: str, where: tuple[CodeType, int] | str | None, reason: str = "") -> E:
-    """The same error with another text that ends in the recording line; an error that has it keeps it.
+    """Return the same error with another text that ends in the recording line.
 
-    reason: the part of the text that says what is wrong, see `NpuTensorError`.
+    Args:
+        error: The error.
+        text: Text without the line.
+        where: Recording line; empty if the error has it already.
+        reason: Part of the text that names the fault, see `NpuTensorError`.
     """
     line = source_line(*where) if isinstance(where, tuple) else where
     other = reworded(error, f"{text} (recorded at {line})" if line else text)
-    other.reason = reason  # type: ignore[attr-defined]  # also of TypeError and the like
+    other.reason = reason  # type: ignore[attr-defined]  # The error may be a TypeError.
     if line:
         other.recorded_at = line  # type: ignore[attr-defined]
     return other
 
 
-@lru_cache(maxsize=4096)  # A loop records the ops of its lines again and again.
+@lru_cache(maxsize=LINES)  # A loop records ops on the same lines many times.
 def _line_number(code: CodeType, offset: int) -> int:
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:

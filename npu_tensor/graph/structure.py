@@ -1,8 +1,8 @@
-"""The structure below some nodes: as a key, by which equal structures share one plan, and as a networkx graph."""
+"""Structure of the graph below some nodes: a key, by which equal structures share a plan, and a networkx graph."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -20,14 +20,13 @@ __all__ = [
     "depends_on_placeholder",
     "described_graph",
     "digraph",
-    "items",
     "pending_ops",
     "structure_of",
 ]
 
 
 class Structure(NamedTuple):
-    """The graph below some nodes. Items are its leaves and nodes, numbered in the order in which they are met.
+    """Graph below some nodes. Items are its leaves and nodes, numbered in the order in which they are met.
 
     Attributes:
         key: Hashable; equal for equal structures. For one op on data it is the call: item i is operand i, and the
@@ -51,14 +50,16 @@ _by_order = attrgetter("order")
 def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
     """Return all nodes that must be computed for `roots`, in the order of recording, each with its operands.
 
-    computed: Nodes that count as computed.
+    Args:
+        roots: Nodes whose values are wanted.
+        computed: Nodes that count as computed.
     """
     stack = [*roots]
     inputs_of: dict[Node, tuple[Any, ...]] = {}
     while stack:
         node = stack.pop()
-        # Another thread may finish the node meanwhile. It sets the value before it drops the inputs, so inputs that
-        # are read before the value are whole if there is no value.
+        # Another thread may finish the node meanwhile. It sets the value before it drops the inputs, so inputs read
+        # before the value are complete if there is no value.
         inputs = node.inputs
         if node.value is None and node not in inputs_of and node not in computed:
             if node.call is None:
@@ -78,16 +79,19 @@ def structure_of(
 ) -> Structure:
     """Describe everything that must be computed for `roots`.
 
-    Kept are the roots, intermediate results that a living tensor names, and nodes computed for the second time, as they
-    have several readers. A view is kept through the value that it views.
+    The plan keeps the roots, intermediate results that a living tensor names, and nodes computed for the second time,
+    because they have several readers. A view is kept through the value that it views.
 
-    pending: Result of `pending_ops` for the roots, if known. only_roots: True to keep nothing else.
+    Args:
+        roots: Nodes whose values are wanted.
+        pending: Result of `pending_ops` for the roots, if known.
+        only_roots: True to keep nothing but the roots.
     """
     inputs_of = pending_ops(roots) if pending is None else pending
     if len(inputs_of) == 1:
         ((node, inputs),) = inputs_of.items()
         assert node.call is not None
-        if len({*map(id, inputs)}) == len(inputs):  # The most frequent case needs none of the tables below.
+        if len({*map(id, inputs)}) == len(inputs):  # The most frequent case does not need the tables below.
             item = len(inputs)
             return Structure(node.call, [(item, node)], [*enumerate(inputs)], frozenset((item,)), [(*range(item),)])
     key: list[Any] = []
@@ -125,14 +129,14 @@ def structure_of(
 
 
 def _viewed_item(node: Node, inputs_of: dict[Node, tuple[Any, ...]], numbers: dict[Node, int]) -> int:
-    """Return the item of the op whose result a view, or a view of a view, shows; -1 for a view of data."""
+    """Return the item of the op that computes the base of a view; -1 for a view of data."""
     while node in inputs_of and node.call is not None and node.call.op.kind == "view":
         node = inputs_of[node][0]
     return numbers[node] if node in inputs_of else -1
 
 
 def depends_on_placeholder(node: Node) -> bool:
-    """Whether there is no value yet because an argument of a function that is being traced has none."""
+    """Return True if a value depends on an argument of a function that is being traced."""
     if node.value is not None:
         return node.value is PLACEHOLDER
     operands = (operand for inputs in pending_ops((node,)).values() for operand in inputs)
@@ -140,21 +144,26 @@ def depends_on_placeholder(node: Node) -> bool:
 
 
 class Item(TypedDict, total=False):
-    """The attributes of a node of the graph that is planned. Fusion adds its own, see `planner.fuse.lower.Lowered`."""
+    """Attributes of a node of the planned graph. Fusion adds its own, see `planner.fuse.lower.Lowered`."""
 
     spec: Spec | None
-    """None for a Python number, whose type stands in the calls of its readers."""
+    """Shape and dtype; None for a Python number, whose type is in the calls of its readers."""
     call: Call
-    """Only ops have the rest."""
+    """Op with its attributes. Leaves have neither this nor the attributes below."""
     inputs: tuple[int, ...]
     keep: bool
 
 
 def digraph(structure: Structure, merge: bool = False) -> nx.DiGraph:
-    """The structure as a networkx graph with one node per item, and edges from operands to readers; see `Item`.
+    """Return the structure as a networkx graph with one node per item and edges from operands to readers; see `Item`.
 
-    merge: compute equal ops on equal operands once. Random ops have their seed as an operand, so equal operands mean
-    equal results. The graph attribute `twins` maps kept items that were merged to those that stand for them.
+    Args:
+        structure: The structure.
+        merge: True to compute equal ops on equal operands once. Random ops have their seed as an operand, so equal
+            operands mean equal results.
+
+    Returns:
+        Graph whose attribute `twins` maps kept items that were merged to the items that represent them.
     """
     import_whole("networkx")
     import networkx as nx
@@ -180,13 +189,8 @@ def digraph(structure: Structure, merge: bool = False) -> nx.DiGraph:
     return graph
 
 
-def items(graph: nx.DiGraph) -> Mapping[int, Item]:
-    """The attributes of every node, in topological order."""
-    return dict(graph.nodes.data())
-
-
 def described_graph(structure: Structure) -> nx.DiGraph:
-    """The structure as a networkx graph for users.
+    """Return the structure as a networkx graph for users.
 
     Node attributes: `spec`, and for ops `call`, `op`, `ggml`, `attributes`, `line` and `keep`. Leaves have op "data",
     or "number" with spec None. The edge attribute `slots` lists the operand positions, so that x + x keeps both.

@@ -1,4 +1,4 @@
-"""To trace means to run a function on placeholders and to note what it records."""
+"""Tracing runs a function on placeholders and notes its effects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
 
 
 class _Tensors(dict[int, "weakref.ref[Any]"]):
-    """Tensors, held weakly and told apart by identity."""
+    """Weak references to tensors, compared by identity."""
 
     def add(self, tensor: Any) -> None:
         self[id(tensor)] = weakref.ref(tensor)
@@ -75,7 +75,7 @@ class Watch:
         self._outside: set[Node] = set()
 
     def is_outside(self, node: Node) -> bool:
-        """Whether the node existed before the function was called, or derives the value of a handle that did."""
+        """Return True if the node, or the tensor whose value it derives, is older than the call of the function."""
         return (node.order < self.before and node not in self.created) or node in self._outside
 
     def touch(self, tensor: Any) -> None:
@@ -84,10 +84,7 @@ class Watch:
             self.touched[id(tensor)] = tensor
 
     def read(self, tensor: Any) -> None:
-        """Note a tensor that the function reads and may keep, or has not made.
-
-        A second tensor that names the same node gets a node of its own.
-        """
+        """Note a tensor that the function reads. A second tensor that names the same node gets its own node."""
         self.touch(tensor)
         node = tensor._node
         if (self.is_outside(node) or node.call is None) and self.reads.setdefault(node, tensor) is not tensor:
@@ -99,7 +96,7 @@ class Watch:
             tensor._name(own)
 
     def reader(self, node: Node) -> Any:
-        """Return the tensor from outside that the function has read as this node, if it still names the node."""
+        """Return the tensor from outside that the function has read through this node, if it still names the node."""
         tensor = self.reads.get(node)
         return tensor if tensor is not None and tensor._node is node else None
 
@@ -110,7 +107,7 @@ class Watch:
         return stand_in
 
     def outside_since(self, order: int, node: Node) -> None:
-        """Count a node, and what it is made of that was recorded since `order`, as older than the function."""
+        """Mark a node and its operands recorded since `order` as older than the function."""
         stack = [node]
         while stack:
             node = stack.pop()
@@ -119,7 +116,7 @@ class Watch:
                 stack += [operand for operand in node.inputs if isinstance(operand, Node)]
 
     def restore(self) -> None:
-        """Let what is outside be as it was before the function was called, and note what it would be."""
+        """Restore tensors from outside to their state before the call, and note their new state."""
         back = list(self.changed.values())
         self.changed = {tensor: tensor._node for tensor in self.changed}
         for each in back:
@@ -129,22 +126,20 @@ class Watch:
             leaf.gradient = gradient
 
     def refuse(self, where: tuple[CodeType, int] | None) -> CaptureError:
-        """The error of changing a handle from outside. Tracing fails also if the function catches it."""
+        """Return the error of changing a tensor from outside. Tracing fails even if the function catches it."""
         self.changes.append(where)
         return outside_change(where)
 
 
 def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
-    """The error of a traced function that changes a handle from outside on a line."""
+    """Return the error of a traced function that changes an argument on a line."""
     return CaptureError(
-        "a function that is captured cannot change its arguments, nor leave tensors that it computes outside"
-        f"{place_of(where)}. "
-        "Return the new value instead"
+        f"a function that is captured cannot change its arguments{place_of(where)}. Return the new value instead"
     )
 
 
 watches: dict[int, Watch] = {}
-"""By thread identifier, the function that is being traced there. Empty nearly always, which is cheap to test."""
+"""Watches of functions that are being traced, by thread identifier. Nearly always empty, which is cheap to test."""
 
 
 def current_watch() -> Watch | None:
@@ -154,9 +149,10 @@ def current_watch() -> Watch | None:
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """Watch a function that runs in a with block in this thread. CaptureError if it changed handles from outside.
+    """Watch a function that runs in a with block in this thread.
 
-    These keep their values.
+    Raises:
+        CaptureError: The function changed an argument, which keeps its value.
     """
     thread = threading.get_ident()
     watch = watches[thread] = Watch()

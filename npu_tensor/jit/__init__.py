@@ -1,13 +1,18 @@
-"""jit: capture a function once per kind of arguments, then replay its plan without recording.
+"""jit: capture a function once per signature of its arguments, then replay its plan without recording.
 
     @nt.jit
     def step(x, w):
         return (x @ w).relu()
 
-Rules: the first call with new shapes, dtypes or Python values captures; what the function computes comes back as fresh
-tensors; tensors that it reads from outside are read again at each call, through the handle that it found when it was
-captured, and those that it changes in place are changed at each call; random numbers are drawn anew; Python numbers are
-frozen. To change an argument is an error.
+Rules:
+    - The first call with new shapes, dtypes or Python values captures. Python numbers are constants of the capture.
+    - Results are new tensors.
+    - Tensors from outside are read again at each call, and those that the function changes in place are changed at each
+      call. The function keeps the tensor objects that it found during capture.
+    - Random numbers are drawn at each call.
+    - Changing an argument is an error.
+    - A computed tensor leaves the function as a result only. One that is stored elsewhere has no value: reading it
+      raises CaptureError.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
+from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.history import Tracked, active, grad_mode
@@ -39,28 +45,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MANY_SIGNATURES = 8
-"""Captures of one function after which a warning says which arguments keep changing."""
-
-MAX_SIGNATURES = 256
-"""Captures of one function that are kept; the oldest goes first."""
+"""Number of captures of one function after which a warning shows the arguments that keep changing."""
 
 _jitted: weakref.WeakValueDictionary[int, Jitted[Any, Any]] = weakref.WeakValueDictionary()
 
 
 def _living() -> list[Jitted[Any, Any]]:
-    """All functions that are wrapped at this moment."""
-    # Copies the references in one step, so that other threads may wrap functions meanwhile.
+    """Return all wrapped functions."""
+    # `valuerefs` copies the references in one step, so that other threads may wrap functions meanwhile.
     return [jitted for reference in _jitted.valuerefs() if (jitted := reference()) is not None]
 
 
 def _forget_latest() -> None:
-    """The latest replay of every function is for the devices of before; its table of replays knows all devices."""
+    """Drop the latest replay of every function, which is for the previous devices."""
     for jitted in _living():
         jitted._latest = miss
 
 
 def forget_plans() -> None:
-    """Forget all replays, which hold their plans and the devices that they are for."""
+    """Drop all replays, which hold plans and devices."""
     for jitted in _living():
         jitted._replays.clear()
         jitted._provisional.clear()
@@ -79,7 +82,7 @@ class Jitted(Generic[P, R]):
         self._function = function
         self._body = _named_as_part(function)
         self._replays: dict[Any, Replay] = {}
-        # Those whose plans lack kernels that are being built: the function is not called again when these are there.
+        # Traces whose plans wait for kernels. They are planned again without another call of the function.
         self._provisional: dict[Any, Trace] = {}
         self._latest: Replay = miss
         self._captures = 0
@@ -92,16 +95,16 @@ class Jitted(Generic[P, R]):
 
     @property
     def captures(self) -> int:
-        """The number of signatures captured so far; of a method, those of all instances that still live."""
+        """Number of signatures captured so far; for a method, of all living instances."""
         return self._captures + sum(method.captures for method in tuple(self._methods.values()))
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        """By its function, which goes as functions do: by name where that leads here, else by value with cloudpickle.
+        """Pickle the function by name if the name leads to this object, else by value with cloudpickle.
 
-        Captures stay behind. So do kernels, which the other side finds by key in its cache.
+        Captures and kernels are not pickled. The other process looks kernels up in its own cache.
         """
         name: str = getattr(self, "__qualname__", "")
-        # To older protocols a part of this object is this object and the name of the part.
+        # Protocols below 4 pickle a part of this object as this object and the name of the part.
         if (protocol < 4 or self._body is self._function) and _at(self.__module__, name) is self:
             return name
         return _jitted_again, (self._body,)
@@ -118,18 +121,20 @@ class Jitted(Generic[P, R]):
         if not (kwargs or watches or active):
             try:
                 result = self._latest(args)  # type: ignore[arg-type]
-            except AttributeError:  # an argument that is no Tensor
+            except AttributeError:  # An argument is not a Tensor.
                 return self._call(args, kwargs)
             if result is not MISS and result is not STALE:
                 return result  # type: ignore[no-any-return]  # cast() would be a call
         return self._call(args, kwargs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Where what a call with these arguments computes will run, and why, as `npu_tensor.explain` says it.
+        """Explain where a call with these arguments runs and why, in the form of `npu_tensor.explain`.
 
-        Calls the function with tensors that have no values. Of tensors from outside, those without a value are
-        computed, nothing else is. For a method write `Class.method.explain(instance, ...)`, with an instance that can
-        be hashed. Raises what a call would, as CaptureError.
+        The function is called with tensors that have no values. Only pending tensors from outside are computed. For a
+        method write `Class.method.explain(instance, ...)`, with a hashable instance.
+
+        Raises:
+            CaptureError: The function cannot be captured.
         """
         from npu_tensor.observe.explain import explain_plans
         from npu_tensor.observe.explanation import Explanation
@@ -144,12 +149,12 @@ class Jitted(Generic[P, R]):
         return explain_plans(trace.structure, [(trace.structure, trace.plan)], trace.devices)
 
     def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:
-        """A call with the instance as the first argument. An instance has captures of its own and takes them along."""
+        """Call the method of an instance. Each instance has its own captures, which live as long as it does."""
         method = self._methods.get(id(instance))
         if method is None:
             try:
                 method = self._add_method(instance)
-            except TypeError:  # tuples, and objects with slots, which cannot be referred to weakly
+            except TypeError:  # Tuples and objects with slots do not support weak references.
                 return self(instance, *args, **kwargs)
         return method(*args, **kwargs)
 
@@ -168,15 +173,15 @@ class Jitted(Generic[P, R]):
 
     def _call(self, args: Any, kwargs: Any) -> R:
         if current_watch() is not None:
-            return self._function(*args, **kwargs)  # part of another function that is captured or differentiated
+            return self._function(*args, **kwargs)  # It is part of another function that is captured or differentiated.
         tensors: list[Tensor] = []
         structure = flatten((args, kwargs), tensors)
         specs = tuple(tensor._node.spec for tensor in tensors)
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
         devices = current()
-        recorded = grad_mode.enabled  # also where nothing requires a gradient now: leaves come and go anywhere
+        recorded = grad_mode.enabled  # Independent of leaves, which appear and disappear elsewhere.
         if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
-            return self._function(*args, **kwargs)  # Gradients pass through what it records.
+            return self._function(*args, **kwargs)  # Gradients pass through its results.
         key = (devices, recorded, specs) if flat else (devices, recorded, structure, specs)
         replay = self._replay(key)
         result = STALE if replay is None else replay(tuple(tensors))
@@ -184,10 +189,10 @@ class Jitted(Generic[P, R]):
             trace = trace_call(self._function, args, kwargs, tensors, devices)
             replay = miss if trace.is_tracked else replay_of(trace)
             self._captures += 1
-            if current() is devices:  # else the plan may be for either
-                while len(self._replays) >= MAX_SIGNATURES:
+            if current() is devices:  # Otherwise the plan may be for other devices.
+                while len(self._replays) >= CAPTURES:
                     oldest = next(iter(self._replays))
-                    self._replays.pop(oldest, None)  # Another thread may have taken the same one.
+                    self._replays.pop(oldest, None)  # Another thread may have dropped it.
                     self._provisional.pop(oldest, None)
                 self._keep(key, trace, replay)
             self._warn_if_many()
@@ -199,11 +204,11 @@ class Jitted(Generic[P, R]):
 
     def _keep(self, key: Any, trace: Trace, replay: Replay) -> None:
         if trace.plan is not None and trace.plan.provisional:
-            self._provisional[key] = trace  # With its graph, which holds the nodes that were recorded.
+            self._provisional[key] = trace
         self._replays[key] = replay
 
     def _replay(self, key: Any) -> Replay | None:
-        """The replay for a signature, if there is one; planned again if more of its kernels may be there."""
+        """Return the replay of a signature, or None. A provisional one is planned again after a build has ended."""
         trace = self._provisional.get(key)
         if trace is not None and trace.plan is not None and trace.plan.outdated:
             trace = trace.planned_again()
@@ -224,12 +229,12 @@ class Jitted(Generic[P, R]):
 
 
 def _arguments(*signature: Any) -> str:
-    """The arguments of a call, from its key: specs alone, or a structure and specs."""
+    """Format the arguments of a call from its key: specs alone, or a structure and specs."""
     return call_text(*signature) if len(signature) > 1 else ", ".join(map(str, signature[0]))
 
 
 def _named_as_part(function: Callable[P, R]) -> Callable[P, R]:
-    """A copy of a function, which pickle finds by name as part of the object that wraps the function."""
+    """Copy a function under a name by which pickle finds it as an attribute of its wrapper."""
     if not isinstance(function, FunctionType):
         return function
     body = FunctionType(
@@ -241,7 +246,7 @@ def _named_as_part(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _jitted_again(body: Callable[P, R]) -> Jitted[P, R]:
-    """The object that has a function as its body here, or a new one for a function that has come by value."""
+    """Return the wrapper of a function in this process, or a new one for a function pickled by value."""
     name: str = getattr(body, "__qualname__", "").removesuffix("._body")
     jitted = _at(body.__module__, name)
     if isinstance(jitted, Jitted) and jitted._body is body:
@@ -252,7 +257,7 @@ def _jitted_again(body: Callable[P, R]) -> Jitted[P, R]:
 
 
 def _at(module: str, qualified_name: str) -> Any:
-    """What a name leads to, as pickle follows it; None if that is nothing."""
+    """Resolve a name as pickle does. Return None if it does not exist."""
     value: Any = sys.modules.get(module)
     for name in qualified_name.split("."):
         value = getattr(value, name, None)
@@ -270,12 +275,26 @@ _NOT_CAPTURED: Final = {
 def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
-    Arguments and results may be nested tuples, lists and dicts of tensors and hashable Python values; the latter are
-    part of an argument's signature, by type and by all that they are made of: 1, 1.0 and True differ, also inside.
-    Objects whose class says nothing about equality, or says itself how it is pickled, are told apart by identity.
-    Subclasses, such as OrderedDict, stay what they are. Raises CaptureError where the function reads a value or changes
-    an argument; then tensors keep their values. A method is captured for each instance;
-    attributes that are no tensors are frozen.
+    Arguments and results may be nested tuples, lists and dicts of tensors and hashable Python values. Python values are
+    part of the signature, compared by type and contents: 1, 1.0 and True differ, also inside containers. Objects of
+    classes that do not define equality, or that define their own pickling, are compared by identity. Subclasses of
+    containers, such as OrderedDict, are preserved. A method is captured for each instance; attributes that are not
+    tensors are constants of the capture.
+
+    A tensor that the function computes must be returned. One that it stores elsewhere has no value, and reading it
+    raises CaptureError.
+
+    Args:
+        function: Function that returns tensors.
+
+    Returns:
+        Callable with the same signature.
+
+    Raises:
+        ArgumentError: `function` is not callable.
+        TypeError: The function is a generator or asynchronous.
+
+    A call raises CaptureError if the function reads a value or changes an argument. Tensors then keep their values.
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")

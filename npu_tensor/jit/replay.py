@@ -1,10 +1,11 @@
-"""Replays: what was captured for one signature, run again with other values."""
+"""Replays: captured functions that run again with other values."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import get_ident
 from typing import Any, Final
 
@@ -27,10 +28,10 @@ MISS = object()
 """Result of a replay that does not fit the arguments."""
 
 STALE = object()
-"""Result of a replay that does not fit the tensors from outside any more."""
+"""Result of a replay that no longer fits the tensors from outside."""
 
 Place = tuple[Leaf | None, Tensor | None]
-"""A tensor from outside, or the leaf whose gradient it is: that may be another tensor at each call."""
+"""A tensor from outside, or the leaf whose gradient it is. The gradient may be another tensor at each call."""
 
 
 def miss(tensors: tuple[Tensor, ...]) -> Any:
@@ -59,7 +60,7 @@ def replay_of(trace: Trace) -> Replay:
         if len(tensors) != len(specs):
             return MISS
         nodes = []
-        for tensor, spec in zip(tensors, specs):  # noqa: B905  # which are as many
+        for tensor, spec in zip(tensors, specs):  # noqa: B905  # The lengths are equal.
             node = tensor._node
             if node.spec is not spec:
                 return MISS
@@ -78,13 +79,16 @@ def replay_of(trace: Trace) -> Replay:
                 return STALE
         for leaf in from_none:
             if leaf.gradient is not None:
-                raise _unexpected_gradient()
+                raise CaptureError(
+                    "a leaf had no gradient when the function was captured, and has one now; call zero_grad() in the "
+                    "function, before backward()"
+                )
         values = template.copy()
         for leaf in read_gradients:
             if leaf.gradient is None:
                 return STALE
         for item, place in read:
-            # Another thread may let the handle name another node at any time, so it is asked once.
+            # Another thread may change the node of the tensor at any time, so it is read once.
             values[item] = _value(_tensor_at(place)._node)
         for item, number in arguments:
             node = nodes[number]
@@ -127,7 +131,7 @@ def _value(node: Node) -> Any:
 
 
 def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool:
-    """True if an argument is, or shares memory with, a tensor from outside that the function changes."""
+    """Return True if an argument is, or shares memory with, a tensor from outside that the function changes."""
     for tensor in tensors:
         if tensor in changed:
             return True
@@ -140,10 +144,14 @@ def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool
 def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]) -> None:
     """Run a plan that writes over the values of tensors from outside.
 
-    Meanwhile these tensors name nodes that other threads wait for, so that only what had the value before can read it.
-    overwritten: the item of each old value, the tensor, and the item of the new value.
+    Meanwhile these tensors name pending nodes, for which other threads wait.
+
+    Args:
+        overwritten: Item of the old value, tensor, and item of the new value.
+        values: Values by item; those of the old values are filled in.
+        run: Runs the plan.
     """
-    taken: list[tuple[Tensor, Node, Node, int]] = []
+    writes: list[_Write] = []
     try:
         for item, tensor, new in overwritten:
             before = tensor._node
@@ -151,57 +159,66 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
             pending, leaf = Node(None, (), before.spec, 0, None), leaf_of(before)
             if leaf is not None:
                 track(pending, leaf)
-            entry = tensor, before, pending, new
-            being_written[pending] = get_ident(), functools.partial(_copy_before, entry)
-            taken.append(entry)
+            write = _Write(tensor, before, pending, new)
+            being_written[pending] = get_ident(), write.copy_before
+            writes.append(write)
             tensor._name(pending)
-            del before, entry
-            values[item] = _own_value(taken)
+            del before
+            values[item] = _own_value(write)
         run()
-        for _, _, pending, new in taken:
-            pending.value = values[new]
+        for write in writes:
+            write.pending.value = values[write.new]
     except BaseException:
-        for tensor, before, pending, _ in taken:
-            pending.value = before.value
-            if tensor._node is pending:
-                tensor._name(before)
+        for write in writes:
+            write.pending.value = write.before.value
+            if write.tensor._node is write.pending:
+                write.tensor._name(write.before)
         raise
     finally:
-        for _, _, pending, _ in taken:
-            being_written.pop(pending, None)
+        for write in writes:
+            being_written.pop(write.pending, None)
 
 
-def _copy_before(entry: tuple[Tensor, Node, Node, int]) -> Any:
-    return entry[1].value.copy()
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A write over the value of a tensor from outside.
+
+    Attributes:
+        tensor: The tensor.
+        before: Node of the old value.
+        pending: Node that the tensor names meanwhile.
+        new: Item of the new value.
+    """
+
+    tensor: Tensor
+    before: Node
+    pending: Node
+    new: int
+
+    def copy_before(self) -> Any:
+        return self.before.value.copy()
 
 
-def _own_value(taken: list[tuple[Tensor, Node, Node, int]]) -> Any:
-    """Return the value of the latest node before, or a copy if anything else may read it."""
-    node = taken[-1][1]
+def _own_value(write: _Write) -> Any:
+    """Return the old value, or a copy if it has other owners."""
+    node = write.before
     value = node.value
-    is_alone = sys.getrefcount(node) <= _ALONE and sys.getrefcount(value) <= _ALONE
-    return value if is_alone and value.is_overwritable else value.copy()
+    has_one_owner = sys.getrefcount(node) <= _ONE_OWNER and sys.getrefcount(value) <= _ONE_OWNER
+    return value if has_one_owner and value.is_overwritable else value.copy()
 
 
 def _references_of_one_owner() -> int:
-    """Return `sys.getrefcount` of an object in a local variable with one other owner, which depends on Python."""
+    """Return `sys.getrefcount` of an object in a local variable with one other owner; it depends on Python."""
     owner = Data(Spec.of((), float32), [])
     value = owner.value
     return sys.getrefcount(value)
 
 
-_ALONE: Final = _references_of_one_owner()
-
-
-def _unexpected_gradient() -> CaptureError:
-    return CaptureError(
-        "a leaf had no gradient when the function was captured, and has one now; call zero_grad() in the function, "
-        "before backward()"
-    )
+_ONE_OWNER: Final = _references_of_one_owner()
 
 
 def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
-    """Return the function that makes tensors of what was computed, in the structure that the function returned."""
+    """Return the function that wraps the computed values in the structure that the captured function returned."""
     single = isinstance(trace.result, Tensor)
     build = functools.partial(rebuild, trace.result)
     planned = trace.results

@@ -1,19 +1,20 @@
-"""Tracing: what a function records when it is called on placeholders, and what of that a replay needs."""
+"""Tracing a function on placeholders, and the record that a replay needs.
+
+A tensor that a captured function computes and leaves outside, for example in a global list, has no value. Reading it
+later raises CaptureError with the line that recorded it.
+"""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
-from types import CellType, FrameType, FunctionType, MethodType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
 from npu_tensor.graph.history import Leaf, Tracked, leaves, same
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.structure import Structure, structure_of
-from npu_tensor.graph.tracing import Watch, outside_change, watched
+from npu_tensor.graph.tracing import Watch, watched
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.ops.declare import Call
 from npu_tensor.planner.plan import Plan
@@ -27,25 +28,27 @@ __all__ = ["Trace", "call_traced", "placeholder", "trace_call"]
 
 R = TypeVar("R")
 
-# Marks the places of tensors in a stored result, whose own nodes would keep data alive.
+# Placeholder for the tensors of a stored result, whose own nodes would keep data alive.
 BLANK = Tensor.__new__(Tensor)
 
 
 Draws = tuple[tuple[Any, tuple[int, ...]], ...]
-"""Generators, each with the items that are a seed drawn from it."""
+"""Generators, each with the items that are seeds drawn from it."""
 
 
 class Recorded(NamedTuple):
-    """What stays of a node: its op and where it was recorded."""
+    """Op of a node and the line that recorded it, as "file.py:12"."""
 
     call: Call | None
     line: str
 
 
 class Derived(NamedTuple):
-    """A result that shares memory with another tensor, by the view ops that lead from that one to it.
+    """A result that shares memory with another tensor.
 
-    source: the number of an argument, a tensor from outside, or the result in `Result`.
+    Attributes:
+        source: Number of an argument, a tensor from outside, or the position of another result.
+        views: View ops that lead from the source to the result.
     """
 
     source: int | Tensor | Result
@@ -53,7 +56,7 @@ class Derived(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The position of a result among the results."""
+    """Position of a result among the results."""
 
     position: int
 
@@ -61,8 +64,11 @@ class Result(NamedTuple):
 class Update(NamedTuple):
     """A tensor from outside, or the `grad` of a leaf, that each call changes.
 
-    item: of the new value; None for no gradient any more. target: a tensor, or a leaf whose `grad` becomes another
-    tensor. from_none: whether that has to be None before the call.
+    Attributes:
+        target: Tensor, or leaf whose `grad` becomes another tensor.
+        item: Item of the new value; None if the gradient is removed.
+        spec: Shape and dtype of the new value.
+        from_none: True if the gradient must be None before the call.
     """
 
     target: Tensor | Leaf
@@ -87,11 +93,14 @@ class Trace(NamedTuple):
         template: Values of all items, with the constants filled in.
         arguments: Items that are tensor arguments, each with the number of the argument.
         outside: Items that are tensors from outside the function.
-        results: Each computed item; the node of a constant that the function made; the tensor from outside, or the
-            number of the argument, that it returns itself; what it is a view of; or the position of the same tensor.
+        results: One entry per result: a computed item, the node of a constant, a tensor from outside, the number of an
+            argument, a view of another tensor, or the position of the same tensor among the results.
         result: Structure that the function returned, without its tensors.
         recorded: Ops of the items, with their lines.
-        structure, devices, persistent, replaced: What the plan is made for.
+        structure: Structure that the plan is made for.
+        devices: Devices that the plan is made for.
+        persistent: See `PlanningContext`.
+        replaced: See `PlanningContext`.
         updates: Tensors and gradients outside that each call changes.
         draws: Generators that each call draws from.
         touched: Tensors from outside that the function reads or changes.
@@ -120,22 +129,26 @@ class Trace(NamedTuple):
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
-        """The same with the plan in the cache, or a new one if that is outdated."""
+        """Return the trace with the plan in the cache, or with a new one if that is outdated."""
         return self._replace(plan=plan(self.structure, self.devices, self.persistent, self.replaced))
 
 
 def placeholder(tensor: Tensor) -> Tensor:
-    """A tensor of the same shape and dtype without a value."""
+    """Return a tensor of the same shape and dtype without a value."""
     return wrap(Data(tensor._node.spec, PLACEHOLDER))
 
 
 def call_traced(
     function: Callable[..., R], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Watch, R, list[Tensor]]:
-    """Call a function on placeholders; what it did besides, its result, and the tensors in that.
+    """Call a function on placeholders. Tensors from outside keep their values.
 
-    CaptureError if it reads a value, or changes an argument. Handles from outside keep their values; `changed` and
-    `gradients` of the watch have what they would name.
+    Returns:
+        The effects of the function, with the new values of tensors from outside in `changed` and `gradients`; its
+        result; and the tensors in the result.
+
+    Raises:
+        CaptureError: The function reads a value or changes an argument.
     """
     outputs: list[Tensor] = []
     with watched() as watch:
@@ -143,7 +156,7 @@ def call_traced(
             result = function(*args, **kwargs)
             flatten(result, outputs)
             for tensor in outputs:
-                tensor._node  # noqa: B018  # which is recorded here if a write to another tensor has changed it
+                tensor._node  # noqa: B018  # Records the node if a write to another tensor has changed it.
         finally:
             watch.restore()
     return watch, result, outputs
@@ -152,9 +165,17 @@ def call_traced(
 def trace_call(
     function: Callable[..., Any], args: Any, kwargs: Any, tensors: list[Tensor], devices: Selection
 ) -> Trace:
-    """What a call with these arguments records, planned for some devices. tensors: those among the arguments.
+    """Trace a call and plan it for some devices.
 
-    Raises CaptureError where the function reads a value or changes an argument.
+    Args:
+        function: The function.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        tensors: Tensors among the arguments.
+        devices: Devices of the plan.
+
+    Raises:
+        CaptureError: The function reads a value or changes an argument.
     """
     placeholders = [placeholder(tensor) for tensor in tensors]
     specs = tuple(tensor._node.spec for tensor in tensors)
@@ -167,7 +188,7 @@ def trace_call(
     for leaf, (new, from_none) in watch.gradients.items():
         changes.append((leaf, None if new is None else new._node, from_none and new is not None))
     _realize_older([*(t._node for t in outputs), *(node for _, node, _ in changes if node is not None)], watch)
-    # A value that is there is another item, which is the new value of a tensor from outside.
+    # A computed value needs another item, which is the new value of a tensor from outside.
     changes = [(each, same(node) if node and node.value is not None else node, none) for each, node, none in changes]
     changed_nodes = [node for _, node, _ in changes if node is not None]
     own = {id(tensor) for tensor in placeholders}
@@ -179,7 +200,6 @@ def trace_call(
     is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
     roots += changed_nodes
     structure = structure_of(roots, only_roots=True)
-    _refuse_escapes([node for _, node in structure.nodes if node not in roots])
     items = {node: item for item, node in structure.nodes}
     planned = {t: PlannedResult(items[t._node], t._node.spec) for t in outputs if t._node in items}
     results = tuple(
@@ -189,19 +209,19 @@ def trace_call(
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
-    gradients = {id(leaf.gradient) for leaf in leaves()}  # which a later call may let go of
+    gradients = {id(leaf.gradient) for leaf in leaves()}  # A later call may replace them.
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
     effects = Trace(
-        specs,
-        None,
-        [],
-        (),
-        (),
-        results,
-        result,
-        (),
-        structure,
-        devices,
+        specs=specs,
+        plan=None,
+        template=[],
+        arguments=(),
+        outside=(),
+        results=results,
+        result=result,
+        recorded=(),
+        structure=structure,
+        devices=devices,
         updates=updates,
         draws=tuple((generator, ()) for generator in watch.draws.values()),
         touched=touched,
@@ -214,7 +234,7 @@ def trace_call(
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
-    # Callers may change the handle that such a result returns, and only that; the constant stays.
+    # Callers may change the tensor that is returned for a constant; the constant itself must stay.
     constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
     drawn = {stand_in: list[int]() for stand_in in watch.draws}
     for item, leaf in structure.leaves:
@@ -244,52 +264,13 @@ def trace_call(
     return trace.planned_again()
 
 
-def _refuse_escapes(nodes: Sequence[Node]) -> None:
-    """Raise CaptureError if the function has left the tensor of one of these nodes somewhere outside."""
-    if all(node.tensor is None for node in nodes):
-        return
-    gc.collect()  # A local function that calls itself is a cycle, which holds what it reads.
-    left = [tensor for tensor in map(attrgetter("tensor"), nodes) if tensor is not None]
-    if not _has_owner(left):
-        return
-    while left:
-        tensor = left.pop()  # which the list must not refer to any more
-        if _has_owner([tensor]):
-            raise outside_change(tensor._node.where)
-
-
 def _has_history(node: Node) -> bool:
-    """Whether gradients could still pass from a node to what it was computed from."""
+    """Return True if gradients can pass from a node to its inputs."""
     return isinstance(node, Tracked) and isinstance(node.history, tuple)
 
 
-# What variables and arguments of a function are kept in.
-_OF_FRAMES: Final = (tuple, list, dict, set, CellType, FunctionType, MethodType)
-
-
-def _has_owner(tensors: Sequence[Tensor]) -> bool:
-    """True if anything but frames holds one of the tensors, directly or in what frames keep variables in.
-
-    A profiler or a debugger holds the frames of functions that have returned, and a generator expression has one, too.
-    The garbage collector does not know all referrers, such as NumPy arrays of objects: a tensor without known referrers
-    has an owner.
-    """
-    level: list[Any] = [*tensors]
-    seen = {id(tensors), id(level), *map(id, level)}
-    while level:
-        owners = [owner for owner in gc.get_referrers(*level) if id(owner) not in seen]
-        known = {id(part) for owner in owners for part in gc.get_referents(owner)}
-        if any(id(each) not in known for each in level):
-            return True
-        level = [owner for owner in owners if not isinstance(owner, FrameType)]
-        if not all(type(owner) in _OF_FRAMES for owner in level):
-            return True
-        seen |= {id(owners), id(level), *map(id, level)}
-    return False
-
-
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
-    """What `Trace.results` says of a result that is not computed by the plan."""
+    """Return the entry in `Trace.results` of a result that the plan does not compute."""
     node = tensor._node
     if node in numbers:
         return numbers[node]
@@ -297,7 +278,7 @@ def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Ten
 
 
 def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> dict[int, Derived | Result]:
-    """The results that are views of arguments, of tensors from outside or of other results, by position.
+    """Return the results that are views of arguments, of tensors from outside or of other results, by position.
 
     A tensor that is returned several times is one result.
     """
@@ -310,7 +291,7 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
     for position, storage, view in members:
         if watch.is_outside(outputs[position]._node):
             continue
-        # Of several handles of one view the first is computed.
+        # The first of several tensors of one view is computed.
         own = (len(view.path), position)
         sources: list[tuple[int | Tensor | Result, View]] = [
             (numbers.get(each._node, each), each._alias[1])
@@ -323,16 +304,16 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
             if view.path[: len(seen.path)] == seen.path:
                 same = ops.reshape.op.call((view.spec,), (view.spec.shape,))
                 derived[position] = Derived(source, view.path[len(seen.path) :] or (same,))
-                outputs[position]._node.handle = None  # whose value is not needed
+                outputs[position]._node.handle = None  # Its value is not needed.
                 break
     for position, storage, _ in members:
         if not storage.is_outside(watch):
-            outputs[position]._alias = None  # so that the storage and what it keeps are gone
+            outputs[position]._alias = None  # Release the storage and its values.
     return derived
 
 
 def _realize_older(roots: list[Node], watch: Watch) -> None:
-    """Compute what was recorded before tracing, so that it counts as data read from outside."""
+    """Compute nodes recorded before tracing, so that they count as data read from outside."""
     seen = set(roots)
     stack = list(roots)
     older = []

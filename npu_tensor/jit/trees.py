@@ -1,4 +1,4 @@
-"""Nested arguments and results: their structure as a key, and the same structure with other tensors."""
+"""Nested arguments and results: a key for their structure, and the same structure with other tensors."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from npu_tensor.tensor import Tensor
 __all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild"]
 
 MOST_NESTED: Final = 100
-"""Lists, tuples and dicts inside each other that are followed; more are most likely one that contains itself."""
+"""Upper bound on the nesting of lists, tuples and dicts. A deeper one most likely contains itself."""
 
 MOST_PARTS: Final = 1000
-"""Objects that a Python value may be made of if it is to be compared by them; larger ones are equal to themselves."""
+"""Upper bound on the parts of a Python value that is compared by its parts. Larger values are compared by identity."""
 
 _PLAIN: Final = frozenset((bool, int, str, bytes, NoneType))
-"""Types whose values are the same if they are equal."""
+"""Types whose equal values are interchangeable."""
 
 
-# What classes have from `object` that say nothing else.
+# Methods that classes inherit from `object`.
 _by_identity: Final = object.__eq__
 _attributes: Final = object.__getstate__
 _new_object: Final = object().__reduce_ex__(4)[0]
 
 
 class _Slot(NamedTuple):
-    """The place of a tensor in flattened arguments or results."""
+    """Position of a tensor in flattened arguments or results."""
 
     number: int
 
 
 class _Same:
-    """A value that is equal to nothing but itself."""
+    """A value that is compared by identity."""
 
     __slots__ = ("value",)
 
@@ -55,7 +55,7 @@ class _Same:
 
 
 class _Constant:
-    """A Python value whose class says what is equal. Here those are equal that no function can tell apart."""
+    """A Python value of a class that defines equality. Two are equal only if no function can distinguish them."""
 
     __slots__ = ("key", "value")
 
@@ -74,7 +74,7 @@ class _Constant:
 
 
 def flatten(value: Any, tensors: list[Tensor], depth: int = 0) -> Any:
-    """A hashable description of nested tuples, lists and dicts in which tensors, appended to the list, are slots."""
+    """Return a hashable description of nested tuples, lists and dicts. Tensors become slots and are appended."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return _Slot(len(tensors) - 1)
@@ -82,8 +82,8 @@ def flatten(value: Any, tensors: list[Tensor], depth: int = 0) -> Any:
         kind = type(value)
         if depth > MOST_NESTED:
             raise ArgumentError(
-                f"jit follows {MOST_NESTED} lists, tuples and dicts inside each other, and here are more, or a "
-                f"{kind.__name__} that contains itself; pass the tensors in it as a flat list"
+                f"jit follows at most {MOST_NESTED} nested lists, tuples and dicts; this {kind.__name__} is nested "
+                "deeper or contains itself; pass its tensors as a flat list"
             )
         if getattr(value, "__dict__", None):
             raise TypeError(f"jit does not follow the attributes of a {kind.__name__}; use a plain {_plain(kind)}")
@@ -114,19 +114,23 @@ def _constant(value: Any) -> Any:
 
 
 def _equal_if_same(value: Any) -> tuple[Any, ...] | None:
-    """A description for what is compared by identity, or is the same where it is equal; None for other values."""
+    """Describe a value that is compared by identity or whose equal values are interchangeable; None for others."""
     kind: Any = type(value)
     if kind in _PLAIN or kind.__eq__ is _by_identity:
         return (kind, value)
-    # As values 0.0 and -0.0 are equal, and NaN is not even equal to itself.
+    # 0.0 equals -0.0, and NaN does not equal itself.
     return (kind, repr(value)) if kind is float else None
 
 
 def _key(value: Any, seen: dict[int, tuple[int, Any]]) -> Any:
-    """A description of a value by its type and by what it is made of: 1 == 1.0 == Decimal("1.00"), also inside.
+    """Describe a value by its type and its parts, because 1 == 1.0 == Decimal("1.00"), also inside containers.
 
-    seen: by identity, what has been described already, with its number: values may contain themselves. RecursionError
-    for more parts, or deeper ones, than can be followed.
+    Args:
+        value: The value.
+        seen: Values described so far by identity, each with its number: a value may contain itself.
+
+    Raises:
+        RecursionError: The value has too many or too deeply nested parts.
     """
     key = _equal_if_same(value)
     if key is not None:
@@ -135,11 +139,11 @@ def _key(value: Any, seen: dict[int, tuple[int, Any]]) -> Any:
         return seen[id(value)][0]
     if len(seen) >= MOST_PARTS:
         raise RecursionError
-    seen[id(value)] = (len(seen), value)  # which keeps it alive, so that no other one gets its identity meanwhile
+    seen[id(value)] = (len(seen), value)  # Keeps it alive, so that its identity is not reused.
     kind = type(value)
-    if isinstance(value, np.generic):  # NumPy numbers equal those of other types
+    if isinstance(value, np.generic):  # NumPy numbers equal numbers of other types.
         return (kind, value.dtype, value.tobytes())
-    if kind in (set, frozenset):  # without an order
+    if kind in (set, frozenset):  # The order of the parts is arbitrary.
         return (kind, frozenset(_key(part, seen) for part in value))
     parts = value if kind is tuple else _parts(value)
     return _Same(value) if parts is None else (kind, *(_key(part, seen) for part in parts))
@@ -150,20 +154,20 @@ _DESCRIBING: Final = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewar
 
 @lru_cache(maxsize=256)
 def _is_described(kind: type) -> bool:
-    """Whether Python's own methods say what a value is made of. One of another class may leave out a part."""
+    """Return True if only Python's own methods describe a value. Methods of other classes may leave out a part."""
     methods = [method for name in _DESCRIBING if (method := getattr(kind, name, None)) is not None]
     modules = (getattr(getattr(method, "__objclass__", method), "__module__", None) or "" for method in methods)
     return all(module.partition(".")[0] in sys.stdlib_module_names for module in modules)
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
-    """What makes a value, as `pickle` asks for it; None if there is no knowing."""
+    """Return the parts of a value by the protocol of `pickle`; None if they are not known."""
     kind: Any = type(value)
     if not _is_described(kind):
         return None
     try:
         reduced = value.__reduce_ex__(4)
-    except TypeError:  # it has more than Python knows of
+    except TypeError:  # It has parts that Python does not know.
         return None
     if not isinstance(reduced, tuple):  # the name of a global object
         return None
@@ -176,7 +180,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 
 def call_text(structure: Any, specs: Sequence[Spec]) -> str:
-    """The flattened (args, kwargs) of a call as a program would write them, with specs in place of tensors."""
+    """Format the flattened (args, kwargs) of a call as in a program, with specs in place of tensors."""
     _, (_, *args), (_, _, *kwargs) = structure
     named = (f"{name}={_text(part, specs)}" for (_, name), part in kwargs)
     return ", ".join([*(_text(part, specs) for part in args), *named])
@@ -197,7 +201,7 @@ def _text(structure: Any, specs: Sequence[Spec]) -> str:
 
 
 def rebuild(value: Any, tensors: list[Tensor]) -> Any:
-    """The nested value, from its original, with other tensors in order."""
+    """Return a copy of a nested value with other tensors, in order."""
     return _replace(value, iter(tensors))
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast, overload
@@ -19,6 +19,7 @@ from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
 from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
 from npu_tensor.observe.folding import folded
+from npu_tensor.planner.placement import Overhead, Usage
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
@@ -194,11 +195,15 @@ class Explanation(Sequence[Row]):
             times = [time for step in steps if (time := seconds[step]) is not None]
             here = [(plan, used) for plan, uri, used in launched if uri == device and device in self._work.overheads]
             launches = [contexts for _, contexts in here]
-            launching, switch, change, shared_contexts = self._work.overheads.get(device, Overheads())
-            switches = _changes([context for contexts in launches for context in contexts])
-            inside = sum(a != b for contexts in launches for a, b in pairwise(contexts))
-            if len(launches) == 1 and change is not None:
-                inside = switches  # It follows itself.
+            overheads = self._work.overheads.get(device, Overheads())
+            usage = Usage()
+            for contexts in launches:
+                for position, context in enumerate(contexts):
+                    usage = usage.add(context, joins=position > 0)
+            if launches:
+                usage = usage.closed(overheads.change is not None)
+            launching = len(launches) * overheads.launch
+            overhead = Overhead(overheads.switch, overheads.launch, overheads.change)
             rows.append(
                 Total(
                     device,
@@ -208,10 +213,10 @@ class Explanation(Sequence[Row]):
                     sum(cost.nbytes for cost in costs),
                     sum(move.expense.seconds for cost in costs for move in (*cost.reads, *cost.writes)),
                     len(launches),
-                    len(launches) * launching,
-                    switches,
-                    inside * (change or 0.0) + (switches - inside) * switch,
-                    _changes(_hardware_contexts(here, shared_contexts)),
+                    launching,
+                    usage.changes + usage.switches,
+                    usage.weight(overhead) - launching,
+                    _changes(_hardware_contexts(here, overheads.shared_contexts)),
                 )
             )
         return rows

@@ -1,9 +1,9 @@
-"""Planning is a pipeline, and each stage hands one record on; `planner.plan` shows it.
+"""Planning is a pipeline of plain calls; `planner.plan` makes them from top to bottom.
 
 The stages:
-    graph       graph.structure.digraph   equal ops merged
-    cuts        cuts.candidate_cuts       views folded into strides, ops fused into tasks, devices asked for kernels
-    placement   placing.placed_tasks      for each task the device that runs it, and the order
-    plan        binding.bind              kernels built, liveness, bound steps
-    run         run.realize               values of the leaves filled in, steps run, results put into their nodes
+    graph       graph.structure.digraph   merge equal ops
+    lowering    fuse.lower.lower          fold views into strides
+    placement   placing.place_tasks       fuse ops into tasks, ask devices for kernels, choose devices and the order
+    plan        binding.bind              build kernels, compute liveness, bind steps
+    run         run.realize               fill in values of the leaves, run the steps, store results in their nodes
 """

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from npu_tensor.config import Fallback
-from npu_tensor.planner.fuse import Tasks, cuts
-from npu_tensor.planner.fuse.lower import lower
+from npu_tensor.planner.fuse import Partition, partitions
+from npu_tensor.planner.fuse.lower import Lowering
 from npu_tensor.planner.measures import Declined, Measure
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.task import Accelerator, Kernel, Refusal, Task
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-__all__ = ["Answer", "Conditions", "Cut", "DeviceValue", "candidate_cuts"]
+__all__ = ["Answer", "Cut", "DeviceValue", "PlanningContext", "accelerator_cuts", "host_partition"]
 
 Answer = Kernel | Refusal | Declined
-"""What an accelerator says to a task, or what placement has made of it."""
+"""Answer of an accelerator to a task, or the decision of the placement against its kernel."""
 
 
 class DeviceValue(NamedTuple):
-    """A value from outside in a device's memory. home: that device. nbytes: what the host has not fetched."""
+    """A value from outside in a device's memory.
+
+    Attributes:
+        item: Number of the value.
+        home: Device that holds it.
+        nbytes: Bytes that the host has not fetched.
+    """
 
     item: int
     home: Any
     nbytes: int
 
 
-class Conditions(NamedTuple):
-    """What a plan depends on besides the graph; read before planning.
+class PlanningContext(NamedTuple):
+    """Inputs of a plan besides the graph, read before planning.
 
-    accelerators: in order of preference, before the processor. measure: what decides between devices; None for the
-    first one that takes a task. resident: where values from outside are. persistent: items from outside that stay the
-    same from run to run, as what a function under jit reads, so that bringing them to a device does not count; None
-    for a plan that is not under jit.
-    replaced: items from outside whose old values nobody reads after a run, so that an op may write over them, and the
-    items of their new values. numbers: those from outside, as they are now: later runs may have others, and what is
-    made for these must notice. uris: what was asked for. without_host: whether the processor may take nothing.
+    Attributes:
+        accelerators: Devices in order of preference, without the processor.
+        measure: Measure that decides between devices; None for the first device that takes a task.
+        resident: Values from outside that are in the memory of a device.
+        persistent: Items from outside that stay the same from run to run, such as those a function under jit reads;
+            moving them to a device is free. None for a plan that is not under jit.
+        replaced: Items from outside whose old values are not read after a run, each with the item of its new value.
+            An op may write over the old value.
+        numbers: Numbers from outside at the time of planning. Later runs may have others.
+        uris: Device URIs that the user asked for.
+        without_host: True if the processor must not run tasks.
+        fallback: Setting that decides what happens if the processor runs a task of an accelerator.
     """
 
     accelerators: tuple[Accelerator, ...]
@@ -53,24 +61,19 @@ class Conditions(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A graph cut into tasks, and by task the answers of the accelerators, as far as they were asked."""
+    """A graph cut into tasks, with the answers of the accelerators to each task; no answers if none were asked."""
 
-    tasks: Tasks
+    partition: Partition
     answers: Sequence[Sequence[Answer]]
 
 
-def candidate_cuts(graph: nx.DiGraph, conditions: Conditions) -> Iterator[Cut]:
-    """The cuts to choose from: if costs count that for the processor, and those for the first accelerator.
+def host_partition(lowering: Lowering) -> Partition:
+    """Cut a graph into tasks for the processor."""
+    return partitions(lowering, host_devices()[0].fusion)[0]
 
-    Made one by one, and devices are only asked for those that are looked at. Lowering adds attributes to the graph.
-    """
-    lowering = lower(graph)
-    accelerators = conditions.accelerators
-    if conditions.measure is not None or not accelerators:
-        alone = next(cuts(lowering, host_devices()[0].fusion))
-        yield Cut(alone, [()] * len(alone.tasks))
-    if not accelerators:
-        return
+
+def accelerator_cuts(lowering: Lowering, accelerators: Sequence[Accelerator]) -> list[Cut]:
+    """Cut a graph into tasks for the first accelerator. The last cut has most tasks on accelerators."""
     answers: dict[tuple[int, ...], list[Kernel | Refusal]] = {}
 
     def ask(task: Task) -> list[Kernel | Refusal]:
@@ -78,8 +81,8 @@ def candidate_cuts(graph: nx.DiGraph, conditions: Conditions) -> Iterator[Cut]:
             answers[task.items] = [device.claim(task) for device in accelerators]
         return answers[task.items]
 
-    def will_run(task: Task) -> bool:
+    def is_taken(task: Task) -> bool:
         return any(not isinstance(answer, Refusal) or answer.pending for answer in ask(task))
 
-    for tasks in cuts(lowering, accelerators[0].fusion, will_run):
-        yield Cut(tasks, [ask(task) for task in tasks.tasks])
+    found = partitions(lowering, accelerators[0].fusion, is_taken)
+    return [Cut(partition, [ask(task) for task in partition.tasks]) for partition in found]

@@ -1,4 +1,4 @@
-"""When the values of a plan are no longer needed, and which results can take over the memory of a dying operand."""
+"""Liveness: the last read of each value of a plan, and results that reuse the memory of an operand."""
 
 from __future__ import annotations
 
@@ -7,46 +7,54 @@ from types import MappingProxyType
 
 from npu_tensor.task import Output, Task
 
-__all__ = ["last_uses", "with_donors"]
+__all__ = ["last_reads", "with_donors"]
 
 
 def _items(task: Task) -> set[int]:
     return {source.item for source in task.inputs} | {output.item for output in task.outputs}
 
 
-def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
-    """For each task, the items that nobody reads after it; those of `kept` are needed for ever."""
+def last_reads(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
+    """Return for each task the items that no later task reads, except those in `kept`."""
     seen = set(kept)
     by_task: list[list[int]] = []
     for task in reversed(tasks):
-        dying = sorted(_items(task) - seen)
-        seen.update(dying)
-        by_task.append(dying)
+        unread = sorted(_items(task) - seen)
+        seen.update(unread)
+        by_task.append(unread)
     return by_task[::-1]
 
 
 def with_donors(
     tasks: Sequence[Task],
-    dying: Sequence[Sequence[int]],
-    elsewhere: Container[int] = (),
+    last_read: Sequence[Sequence[int]],
+    on_accelerators: Container[int] = (),
     replaced: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Task]:
-    """The tasks, where the result of an element-wise op or an update overwrites a temporary operand that dies with it.
+    """Let results of element-wise ops and updates overwrite an operand that is not read again.
 
-    The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
-    the positions that are written, and have elements of the same size and as many: a small result must not keep a
-    large buffer alive. dying: by task, as `last_uses` finds them. elsewhere: positions of tasks that another device
-    than the processor may run: what it has read or made may have copies there, and is never overwritten. replaced:
-    items from outside that may be overwritten too, by an update or by their new values, which are given: what else is
-    computed must not be left there by a run that fails.
+    The operand must have been made by an earlier task, because data from outside may have other owners. It must be
+    read at exactly the positions that are written, and have the same number of bytes: a small result must not keep a
+    large buffer alive.
+
+    Args:
+        tasks: Tasks in the order in which they run.
+        last_read: Result of `last_reads`.
+        on_accelerators: Positions of tasks that an accelerator may run. Values that such a task reads or makes may have
+            copies on the device and are never overwritten.
+        replaced: Items from outside that may be overwritten too, each with the item of its new value. Only an update
+            or the new value itself may do so, because a run that fails must leave the old or the new value.
+
+    Returns:
+        Tasks whose outputs name the operand that they overwrite.
     """
     producers: dict[int, int] = {}
     shared: set[int] = set()
     for position, task in enumerate(tasks):
-        if position in elsewhere:
+        if position in on_accelerators:
             shared |= _items(task)
     result = []
-    for task, items in zip(tasks, dying, strict=True):
+    for task, items in zip(tasks, last_read, strict=True):
         nbytes = {output.item: output.nbytes for output in task.outputs}
         own = {item: producers[item] for item in items if item in producers and item not in shared}
         new = {item: replaced[item] for item in items if item in replaced and item not in shared}
@@ -63,7 +71,13 @@ def with_donors(
 
 
 def _donate(task: Task, candidates: dict[int, int], only: Mapping[int, int] = MappingProxyType({})) -> Task:
-    """candidates: items and their bytes. only: of some of them, the item of the one output that may overwrite them."""
+    """Let the outputs of a task overwrite operands.
+
+    Args:
+        task: The task.
+        candidates: Items that may be overwritten, with their bytes.
+        only: The only output that may overwrite an item, for some of the items.
+    """
     if not candidates:
         return task
     outputs = list(task.outputs)
@@ -81,8 +95,8 @@ def _donate(task: Task, candidates: dict[int, int], only: Mapping[int, int] = Ma
 
 
 def _fits(task: Task, item: int, output: Output) -> bool:
-    readings = [source for source in task.inputs if source.item == item]
+    reads = [source for source in task.inputs if source.item == item]
     return all(
         source.layout == output.layout and source.dtype is not None and source.dtype.itemsize == output.dtype.itemsize
-        for source in readings
+        for source in reads
     )

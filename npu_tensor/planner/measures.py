@@ -1,4 +1,4 @@
-"""What placement makes small, by policy, and how a device that lost by predicted cost is explained."""
+"""Measures that placement minimizes, and the record of a device that lost a task by predicted cost."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from npu_tensor.task import Expense
 __all__ = ["MARGIN", "MEASURES", "Declined", "Measure"]
 
 MARGIN: Final = 1.1
-"""A graph leaves the processor if that is predicted to be so much better: predictions are not that exact."""
+"""Predicted gain, as a factor, for which a graph leaves the processor. Predictions are less exact than this."""
 
 
 class Measure(NamedTuple):
-    """What counts of an expense, and how to say so much of it."""
+    """A measure of expenses.
+
+    Attributes:
+        weigh: Returns the number that is minimized.
+        text: Formats such a number.
+    """
 
     weigh: Callable[[Expense], float]
     text: Callable[[float], str]
@@ -30,14 +35,21 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
         "energy": Measure(attrgetter("joules"), lambda joules: f"{joules * 1e3:.3g} mJ"),
     }
 )
-"""What each policy makes small. Under the policy "always", a task goes to the first device that takes it."""
+"""Measure of each policy. Under the policy "always", a task goes to the first device that takes it."""
 
 
 class Declined(NamedTuple):
     """A device that lost a task by predicted cost.
 
-    compared: a launch of the device with the whole graph on the CPU; the whole graph on both; or one kernel. there,
-    here: what that takes on the device and on the CPU. copies, switch: what one kernel may take besides.
+    Attributes:
+        device: URI of the device.
+        measure: Measure of the costs.
+        compared: "launch" compares a launch of the device with the whole graph on the CPU, "graph" the whole graph on
+            both, "kernel" one kernel.
+        there: Cost on the device.
+        here: Cost on the CPU.
+        copies: Upper bound on the cost of copies of one kernel.
+        switch: Extra cost of one kernel after a kernel of another context.
     """
 
     device: str
@@ -50,7 +62,7 @@ class Declined(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """In words, beginning with the device."""
+        """Comparison in words, beginning with the device."""
         there, here, copies, switch = map(self.measure.text, (self.there, self.here, self.copies, self.switch))
         what = {
             "launch": f"a launch alone takes {there} there, the whole graph {here} on the CPU",

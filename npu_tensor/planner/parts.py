@@ -1,8 +1,8 @@
-"""The parts in which a long graph is planned and run: a loop whose values have not been read, or a deep model.
+"""Parts in which a long graph is planned and run: a loop whose values have not been read, or a deep model.
 
-To plan an op takes far longer than to run it, and plans are kept by structure. So what repeats is made a part of its
-own: the iterations of a loop, or of several of its small iterations, become parts of equal structure. The same op
-recorded by the same line marks where an iteration begins. What does not repeat is cut by size.
+Planning an op takes far longer than running it, and plans are cached by structure. So each iteration of a loop, or a
+few small iterations, become parts of equal structure. An iteration begins where the same line records the same op
+again. A graph that does not repeat is cut by size.
 """
 
 from __future__ import annotations
@@ -17,29 +17,34 @@ from npu_tensor.graph.nodes import Node
 __all__ = ["parts"]
 
 LONGEST: Final = 512
-"""Ops of the largest graph that is planned as one."""
+"""Upper bound on the ops of a graph that is planned as one."""
 
 SHORTEST: Final = 32
-"""Ops that a part should have, so that small iterations are fused with each other."""
+"""Number of ops that a part should have at least, so that small iterations are fused with each other."""
 
 PLANNING: Final = 10
-"""Planning an op takes about as long as this many launches of a part."""
+"""Cost of planning an op, in launches of a part."""
 
 COPIED: Final = 32 << 10
-"""Bytes that are copied in about the time of a launch, 3 us."""
+"""Bytes that are copied in the time of a launch, about 3 us."""
 
 
 def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> list[list[Node]]:
-    """What to compute one after the other: of each part the results that later ones read, and `roots` at the end.
+    """Return the nodes to compute one part after another.
 
-    recorded: all that must be computed for `roots`, with its operands, in the order of recording.
+    Args:
+        recorded: Nodes that must be computed for `roots`, with their operands, in the order of recording.
+        roots: Nodes whose values are wanted.
+
+    Returns:
+        For each part, the results that later parts read; the last one is `roots`.
     """
     if len(recorded) <= LONGEST:
         return [list(roots)]
-    # Views take no time and are part of whatever reads them, so that none is copied because it lies between parts.
+    # Views take no time and belong to the part that reads them, so that none is copied at a boundary of parts.
     nodes: list[Node] = []
     last_read: list[int] = []
-    updated: list[tuple[int, int]] = []  # the numbers of what an update writes over, and of the update
+    updated: list[tuple[int, int]] = []  # numbers of the node that an update overwrites, and of the update
     position: dict[Any, int] = {}  # in `nodes`; a view has the position of its base
     for node, operands in recorded.items():
         read = [position[operand] for operand in operands if operand in position]
@@ -65,31 +70,33 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
 
 
 class _Cutter:
-    """Finds the places where a sequence of nodes is cut, each the number of the node that begins a part.
+    """Finds the numbers of the nodes that begin a part.
 
-    last_read: the number of the last node that reads each one. updated: what an update writes over, and the update;
-    between them lies no cut without a copy.
+    Args:
+        nodes: Nodes in the order of recording, without views.
+        last_read: Number of the last node that reads each node.
+        updated: Numbers of overwritten nodes and their updates. A cut between the two costs a copy.
     """
 
     def __init__(self, nodes: Sequence[Node], last_read: Sequence[int], updated: Sequence[tuple[int, int]]) -> None:
         self._calls = [node.call for node in nodes]
-        # The same for an op in all iterations, whatever its shapes. Code objects are slow to hash.
+        # Equal for an op in all iterations, even with other shapes. Code objects are slow to hash.
         self._marks = [(node.call and node.call.op, node.where and node.where[1]) for node in nodes]
         changes = [0] * (len(nodes) + 1)
         for number, last in enumerate(last_read):
             changes[number + 1] += 1
             changes[min(last, len(nodes) - 1) + 1] -= 1
-        # By number, how many values lie in memory when everything before has run.
+        # Number of values in memory before each node.
         self._crossing = [*accumulate(changes)]
         copies = [0.0] * (len(nodes) + 2)
         for number, update in updated:
             copies[number + 1] += nodes[update].spec.nbytes / COPIED
             copies[update + 1] -= nodes[update].spec.nbytes / COPIED
-        # By number, how many launches a copy takes that a cut there causes.
+        # Cost of the copies that a cut before each node causes, in launches.
         self._copies = [*accumulate(copies)]
 
     def cuts(self, begin: int, end: int) -> list[int]:
-        """Where the nodes of a range are cut, in ascending order, if there are too many for one part."""
+        """Return the cuts of a range in ascending order; none if it is short enough for one part."""
         if end - begin <= LONGEST:
             return []
         places = self._between_iterations(begin, end)
@@ -99,11 +106,11 @@ class _Cutter:
         return sorted([*places, *(place for each in inner for place in each)])
 
     def _between_iterations(self, begin: int, end: int) -> list[int]:
-        """The cuts that leave the least to plan and to launch; none if the parts would not repeat."""
+        """Return the cuts with the lowest cost of planning and launching; none if the parts would not repeat."""
         places: dict[Any, list[int]] = {}
         for number in range(begin + 1, end):
             places.setdefault(self._marks[number], []).append(number)
-        # Of the marks that are about equally frequent, such as those of one loop, the one where fewest values cross.
+        # Marks of one loop are about equally frequent. The best of them is the one where fewest values cross.
         best: dict[int, tuple[float, list[int]]] = {}
         for same in places.values():
             if len(same) > 1:
@@ -124,7 +131,7 @@ class _Cutter:
         return cheapest
 
     def _by_size(self, begin: int, end: int) -> list[int]:
-        """Cuts where fewest values cross, between parts of half the largest size or more."""
+        """Return cuts where fewest values cross, between parts of at least half the largest size."""
         cuts = []
         while end - begin > LONGEST:
             places = range(begin + LONGEST // 2, begin + LONGEST + 1)

@@ -1,4 +1,4 @@
-"""A plan: what will run for one structure. It is made once, holds no data, and fills a list of values when it runs."""
+"""A plan: the launches for one structure. It is made once, holds no data, and fills a list of values when it runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ BoundStep = tuple[Step, tuple[int, ...]]
 class Placed(NamedTuple):
     """A task, the kernel that runs it and its bound step.
 
-    refusals: of the devices that come before that of the kernel, in their order.
+    Attributes:
+        task: The task.
+        kernel: Kernel of the first device that takes the task.
+        step: Step that runs the kernel.
+        refusals: Refusals of the preferred devices, in order of preference.
     """
 
     task: Task
@@ -49,7 +53,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """What will run for one structure. Item numbers index the list of values.
+    """Launches for one structure. Item numbers index the list of values.
 
     Attributes:
         placed: Kernels in the order in which they run.
@@ -133,9 +137,8 @@ class Plan:
         return shown
 
     def _out_of_memory(self, values: Sequence[Any], recorded: Ops) -> OutOfMemoryError:
-        """The error of a step that had no memory; names the largest result of its task."""
-        # What a step has computed is there until a later one has read it, so the first one behind all that is there
-        # has failed.
+        """Return the error of a step that had no memory. It names the largest result of the task."""
+        # The value of a step is in the list until a later step has read it, so the step after the last value failed.
         tasks = [placed.task for placed in self.placed]
         computed = [n for n, task in enumerate(tasks) if any(values[each.item] is not None for each in task.outputs)]
         failed = tasks[min(max(computed, default=-1) + 1, len(tasks) - 1)]
@@ -183,16 +186,16 @@ class _Observer:
             tasks = [entry.task for entry in several]
             items = chain.from_iterable(task.items for task in tasks)
             yield events.KernelRan(
-                "+".join([task.name for task in tasks]),
-                several[0].kernel.device,
-                ", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
-                until - start,
-                self._plan,
-                first + number,
-                tuple(dict.fromkeys(self._lines[item] for item in items if self._lines.get(item))),
-                tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
-                simulated[number] if singly else None,
-                len(several),
+                kernel="+".join([task.name for task in tasks]),
+                device=several[0].kernel.device,
+                out=", ".join([f"{o.dtype.short}{list(o.layout.shape)}" for o in tasks[-1].outputs]),
+                seconds=until - start,
+                plan=self._plan,
+                step=first + number,
+                lines=tuple(dict.fromkeys(self._lines[item] for item in items if self._lines.get(item))),
+                phases=tuple([phase for phase in parts.of(events.Phase) if start < phase.when <= until]),
+                simulated=simulated[number] if singly else None,
+                kernels=len(several),
                 when=until,
             )
             start = until

@@ -1,4 +1,4 @@
-"""From a structure to its plan, once: the stages one after the other."""
+"""From a structure to its plan: the stages of planning, called one after the other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from npu_tensor import events
+from npu_tensor._util.cache_sizes import PLANS
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
-MAX_PLANS = 4096
-"""Plans kept; the oldest goes first."""
-
 
 def plan(
     structure: Structure,
@@ -32,18 +30,22 @@ def plan(
     persistent: frozenset[int] | None = None,
     replaced: frozenset[tuple[int, int]] = frozenset(),
 ) -> Plan:
-    """The plan of a structure, from the cache or new. Other threads may plan while kernels are built.
+    """Return the plan of a structure from the cache, or make it. Other threads can plan while kernels are built.
 
-    chosen: for other devices than the default ones. persistent, replaced: see `Conditions`.
+    Args:
+        structure: Structure of the graph.
+        chosen: Devices; None for the default ones.
+        persistent: See `PlanningContext`.
+        replaced: See `PlanningContext`.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:
         with selection.lock:
-            selection.accelerators(chosen)  # Only then it is known whether costs count.
+            selection.accelerators(chosen)  # It also decides whether costs count.
     resident: tuple[DeviceValue, ...] = ()
     key: Any = structure.key
     if chosen.accelerators and config.fallback != "allow":
-        key = (key, config.fallback)  # An op that the processor runs may be an error, or a warning.
+        key = (key, config.fallback)  # An op on the processor may be an error or a warning.
     if chosen.measure is not None:
         resident = tuple(_resident(structure.leaves))
         if resident or persistent is not None:
@@ -65,30 +67,31 @@ def _planned(
     persistent: frozenset[int] | None,
     replaced: frozenset[tuple[int, int]],
 ) -> Plan:
-    """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
-    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # with the first plan, not before
+    """Make a plan and store it in the cache. Two threads that plan the same structure get the same plan."""
+    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # Imported with the first plan.
     from npu_tensor.planner.binding import bind, prepare
-    from npu_tensor.planner.cuts import Conditions, candidate_cuts
-    from npu_tensor.planner.placing import placed_tasks
+    from npu_tensor.planner.cuts import PlanningContext
+    from npu_tensor.planner.fuse.lower import lower
+    from npu_tensor.planner.placing import place_tasks
 
     start, builds_before = time.perf_counter(), builds.finished
     with selection.lock:
-        conditions = Conditions(
-            selection.accelerators(chosen),
-            chosen.measure,
-            resident,
-            persistent,
-            dict(replaced),
-            {item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
-            chosen.key.uris,
-            chosen.key.without_host,
-            config.fallback,
+        context = PlanningContext(
+            accelerators=selection.accelerators(chosen),
+            measure=chosen.measure,
+            resident=resident,
+            persistent=persistent,
+            replaced=dict(replaced),
+            numbers={item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
+            uris=chosen.key.uris,
+            without_host=chosen.key.without_host,
+            fallback=config.fallback,
         )
         plans = chosen.plans
         graph = digraph(structure, merge=True)
-        placement = placed_tasks(candidate_cuts(graph, conditions), conditions)
+        placement = place_tasks(lower(graph), context)
     drafted = time.perf_counter()
-    prepare(placement, conditions)
+    prepare(placement, context)
     with selection.lock:
         ready = plans.get(key)
         if ready is not None and not ready.outdated:
@@ -96,7 +99,7 @@ def _planned(
         size = len(structure.leaves) + len(structure.nodes)
         with events.collect_parts() as parts:
             try:
-                ready = bind(placement, conditions, size, builds_before)
+                ready = bind(placement, context, size, builds_before)
             except DeviceError as error:
                 # The op may be part of the function that the user has called, such as argsort of sort.
                 lines = dict.fromkeys(node.line for _, node in structure.nodes if node.call is error.call)
@@ -105,7 +108,7 @@ def _planned(
             ops, now = len(structure.nodes), time.perf_counter()
             kernels = parts.of(events.KernelBuilt)
             events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, graph))
-        while len(plans) >= MAX_PLANS and key not in plans:
+        while len(plans) >= PLANS and key not in plans:
             plans.pop(next(iter(plans)))
         plans[key] = ready
     return ready

@@ -9,6 +9,7 @@ from typing import Any, Final
 from npu_tensor.errors import DimensionError, DivisionError
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, Overwriting, no_value_yet
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
+from npu_tensor.graph.tracing import watches
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
 from npu_tensor.planner.planner import plan
@@ -17,14 +18,16 @@ from npu_tensor.planner.selection import Selection
 __all__ = ["realize", "shorten"]
 
 VALUE_ERRORS: Final = DimensionError, DivisionError
-"""What ops raise because of the values that they read."""
+"""Errors that ops raise because of the values that they read."""
 
 
 def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
     """Compute the values of `nodes` and of every intermediate result that a living Tensor names.
 
-    wait: whether asynchronous devices have ended their work when this returns; reading a value waits for it.
-    chosen: for other devices than the default ones.
+    Args:
+        nodes: Nodes to compute.
+        wait: True to return only after asynchronous devices have finished. Reading a value waits in any case.
+        chosen: Devices; None for the default ones.
     """
     try:
         _compute(nodes, wait, chosen)
@@ -34,9 +37,11 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
 
 
 def _restore(nodes: Sequence[Node], call: object) -> None:
-    """Let tensors whose pending writes depend on an op that has failed keep the values of before, as in PyTorch.
+    """Restore the previous values of tensors whose pending writes depend on a failed op, as in PyTorch.
 
-    call: of the op. Several nodes may have it.
+    Args:
+        nodes: Nodes that were to be computed.
+        call: Call of the failed op. Several nodes may share it.
     """
     failed: set[Node] = set()
     for node, inputs in pending_ops(nodes).items():
@@ -63,7 +68,7 @@ def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None 
     if len(todo) == 1:
         _realize_part(structure_of(nodes, pending), wait, chosen)
         return
-    del pending  # Values that only later parts read end with these.
+    del pending  # It would keep the values that later parts read.
     _realize_parts(todo, chosen)
     if wait:
         selection.synchronize()
@@ -72,7 +77,7 @@ def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None 
 def shorten(node: Node, longest: int) -> None:
     """Run the beginning of a chain of more than `longest` ops, up to the latest iteration of the loop that records it.
 
-    That iteration is not cut, so that it has the structure of the others when it runs.
+    That iteration is not cut, so that it runs with the same structure as the others.
     """
     todo = parts(pending_ops((node,)), (node,))
     del todo[-1]
@@ -88,7 +93,7 @@ def shorten(node: Node, longest: int) -> None:
 
 
 def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
-    """Run parts of a graph, as `parts` finds them. Empties the list, which would keep the values of the results."""
+    """Run the parts of a graph and empty the list, which would keep the values of the results."""
     todo.reverse()
     while todo:
         _realize_part(structure_of(todo.pop()), False, chosen)
@@ -102,7 +107,9 @@ def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
     for item, leaf in structure.leaves:
         value = leaf.value if isinstance(leaf, Node) else leaf
         if value is PLACEHOLDER:
-            raise no_value_yet()
+            readers = zip(structure.nodes, structure.operands, strict=True)
+            reader = next(node for (_, node), operands in readers if item in operands)
+            raise no_value_yet(None if watches else reader)
         values[item] = value
     ready.run(values, structure.nodes, wait)
     for item, node in structure.nodes:

@@ -38,7 +38,13 @@ __all__ = [
 
 
 class Key(NamedTuple):
-    """What a user asks for. without_host: whether the processor must take nothing."""
+    """Devices and policy that the user asks for.
+
+    Attributes:
+        uris: Device URIs, separated by commas.
+        policy: Policy that chooses between devices.
+        without_host: True if the processor must not run tasks.
+    """
 
     uris: str
     policy: Policy
@@ -49,8 +55,11 @@ class Key(NamedTuple):
 class Selection:
     """Devices in order of preference, and the plans made for them.
 
-    accelerators: those before the host's; None until they are opened. measure: what decides between devices; None for
-    the first one that takes a task. plans: by the key of the structure, and by what else a placement depends on.
+    Attributes:
+        key: Devices and policy that the user asks for.
+        accelerators: Devices preferred to the host; None until they are opened.
+        measure: Measure that decides between devices; None for the first device that takes a task.
+        plans: Plans by the key of the structure and all else that a placement depends on.
     """
 
     key: Key
@@ -64,20 +73,22 @@ lock = new_lock()
 _opened_devices: dict[str, Accelerator] = {}
 _selections: dict[Key, Selection] = {}
 active = Selection(Key("", "auto"))
-"""The default devices. At first without a URI: `default_device` reads the setting when it is asked."""
+"""Default devices. They have no URI until the first call of `default_device`, which reads the setting."""
 
 selection_changed: list[Callable[[], None]] = []
-"""Called after other default devices were set."""
+"""Callbacks for a change of the default devices."""
 
 before_reset: list[Callable[[], None]] = []
-"""Called when everything is forgotten."""
+"""Callbacks for `reset`."""
 
 
 def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
-    """Its devices in order of preference, before those of the host, which take what these refuse.
+    """Open the devices of a selection and return them in order of preference, without those of the host.
 
-    A device that NPU_TENSOR_DEVICE names and that is not there is left out with a warning, unless NPU_TENSOR_FALLBACK
-    forbids the CPU. Raises DeviceError for what is no device.
+    A missing device in NPU_TENSOR_DEVICE is left out with a warning, unless NPU_TENSOR_FALLBACK forbids the CPU.
+
+    Raises:
+        DeviceError: The setting does not name a device.
     """
     if selection.accelerators is None:
         uris = selection.key.uris or default_device()
@@ -92,16 +103,21 @@ def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
 def _fill(selection: Selection, opened: list[Accelerator]) -> None:
     policy = selection.key.policy
     if policy == "auto":
-        # A simulated NPU is slower than the processor at everything: it is chosen to see it work.
+        # A simulated NPU is always slower than the processor; a user selects it to see it work.
         policy = "always" if all(device.uri.startswith("sim:") for device in opened) else "latency"
     selection.measure = MEASURES[policy] if opened and policy != "always" else None
     selection.accelerators = tuple(opened)
 
 
 def _opened(uris: str, cpu_allowed: bool) -> list[Accelerator]:
-    """Open devices. One that fails is skipped with a warning if another device, or the CPU, can run the ops.
+    """Open devices. A device that fails is skipped with a warning if another device or the CPU can run the ops.
 
-    Otherwise its error is raised. cpu_allowed: whether the CPU can although it is not among the URIs.
+    Args:
+        uris: Device URIs.
+        cpu_allowed: True if the CPU may run ops although it is not among the URIs.
+
+    Raises:
+        DeviceError: No device remains.
     """
     preferred = preferred_uris(uris)
     devices: list[Accelerator] = []
@@ -119,7 +135,7 @@ def _opened(uris: str, cpu_allowed: bool) -> list[Accelerator]:
 
 
 def _device_at(uri: DeviceUri) -> Accelerator:
-    """One object per URI: what was opened stays open."""
+    """Return the device of a URI. It stays open."""
     device = _opened_devices.get(uri.text)
     if device is None:
         device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
@@ -127,14 +143,14 @@ def _device_at(uri: DeviceUri) -> Accelerator:
 
 
 def synchronize() -> None:
-    """Wait until everything that asynchronous devices were asked for has ended. Raises what went wrong."""
+    """Wait for all work of asynchronous devices. Raise the error of failed work."""
     for device in list(_opened_devices.values()):
         if isinstance(device, AsynchronousDevice):
             device.synchronize()
 
 
 def default_device() -> str:
-    """The URIs that were given to `select`, or in NPU_TENSOR_DEVICE."""
+    """Return the URIs passed to `select`, or those in NPU_TENSOR_DEVICE."""
     if not active.key.uris:
         active.key = Key(config.device, config.policy)
         _selections.setdefault(active.key, active)
@@ -142,21 +158,26 @@ def default_device() -> str:
 
 
 def in_use(uri: str) -> bool:
-    """Whether `uri` is "cpu", one of the default devices, or a device that was opened, or a member of one."""
+    """Return True if `uri` is "cpu", a default device, an open device, or a member of one."""
     opened = [member.uri for device in list(_opened_devices.values()) for member in (device, *device.members)]
     return uri in ("cpu", *split_uris(default_device()), *opened)
 
 
 def current() -> Selection:
-    """The default devices."""
+    """Return the default devices, with their URIs."""
     default_device()
     return active
 
 
 def select(uris: str, policy: Policy | None = None) -> None:
-    """Let the devices at `uris` take tasks, separated by commas, the preferred one first. Raises DeviceError.
+    """Set the default devices. Plans are kept for each selection, so changing back costs nothing.
 
-    policy: None for that of NPU_TENSOR_POLICY. Plans are kept per value, so changing back costs nothing.
+    Args:
+        uris: Device URIs, separated by commas, the preferred one first.
+        policy: Policy that chooses between devices; None for that of NPU_TENSOR_POLICY.
+
+    Raises:
+        DeviceError: A device cannot be opened.
     """
     global active
     active = selection_of(uris, policy)
@@ -165,12 +186,12 @@ def select(uris: str, policy: Policy | None = None) -> None:
 
 
 def forced(uris: str) -> Selection:
-    """The devices at `uris` and, unless the processor is among them, no others. Raises DeviceError."""
+    """Return the devices at `uris`, without the processor unless it is among them. Raises DeviceError."""
     return _selection(Key(uris, "always", without_host=len(preferred_uris(uris)) == len(split_uris(uris))))
 
 
 def selection_of(uris: str, policy: Policy | None = None) -> Selection:
-    """What `select` would make the default. Raises DeviceError, ArgumentError."""
+    """Return the selection that `select` makes the default. Raises DeviceError, ArgumentError."""
     policy = config.policy if policy is None else policy
     if policy not in get_args(Policy):
         raise ArgumentError(f"there is no policy {policy!r}; there are {', '.join(get_args(Policy))}")
@@ -189,14 +210,14 @@ def _selection(key: Key) -> Selection:
 
 
 def reset_plans() -> None:
-    """Forget all plans; those of functions captured by jit stay."""
+    """Drop all plans except those of functions captured by jit."""
     with lock:
         for selection in _selections.values():
-            selection.plans = {}  # Those that are being made do not come back.
+            selection.plans = {}  # A thread that is planning stores its plan in the old dict.
 
 
 def reset() -> None:
-    """Forget all plans and devices, so that settings of the devices are read again."""
+    """Drop all plans and devices, so that the settings of the devices are read again."""
     reset_plans()
     for forget in before_reset:
         forget()

@@ -23,7 +23,7 @@ CPU: Final = (1, 0)
 _UNSIGNED, _BFLOAT = 1, 4  # kDLUInt, kDLBfloat
 
 
-# By name of the capsule: where its structure holds the type code, DLTensor.dtype.code. It comes after data, device and
+# Offset of the type code, DLTensor.dtype.code, by name of the capsule. It comes after data, device and
 # ndim, and these in a versioned capsule after version, manager_ctx, deleter and flags.
 _CODE_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 32 + 20}
 
@@ -47,10 +47,13 @@ def capsule_of(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """What `__dlpack__` of a read-only array returns: a copy, or with copy=False the memory, marked as read-only.
+    """Return the result of `__dlpack__` for a read-only array: a copy, or with copy=False the memory itself.
 
-    Versions of DLPack before 1.0 have no such mark, and PyTorch ignores it: consumers that pass copy=False must not
-    write. Raises BufferError if `dl_device` is not the processor's.
+    The memory is marked as read-only. Versions of DLPack before 1.0 have no such mark and PyTorch ignores it, so
+    consumers that pass copy=False must not write.
+
+    Raises:
+        BufferError: `dl_device` is not the processor.
     """
     is_bfloat16 = array.dtype == bfloat16.numpy
     words = array.view(np.uint16) if is_bfloat16 else array
@@ -75,8 +78,8 @@ class _Unmarked:
 
 
 def as_array(external: Exporter) -> np.ndarray[Any, Any]:
-    """The memory of another library's array as a NumPy array. Raises BufferError if it is not the processor's."""
-    if getattr(external, "requires_grad", False):  # of PyTorch, which does not give away what it differentiates
+    """Return another library's array as a NumPy array without a copy. Raises BufferError if it is on a device."""
+    if getattr(external, "requires_grad", False):  # PyTorch does not export a tensor that requires a gradient.
         external = external.detach()  # type: ignore[attr-defined]
     words = _Words(external)
     array = np.from_dlpack(words)
@@ -84,7 +87,7 @@ def as_array(external: Exporter) -> np.ndarray[Any, Any]:
 
 
 class _Words:
-    """What another library exports, with unsigned integers in place of bfloat16, which NumPy does not take."""
+    """Export of another library with bfloat16 as unsigned integers, because NumPy does not know bfloat16."""
 
     def __init__(self, external: Exporter) -> None:
         self.external = external

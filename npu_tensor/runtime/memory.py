@@ -1,4 +1,4 @@
-"""Host memory of tensors: an allocator that keeps what was freed, and the buffers it hands out.
+"""Host memory of tensors: an allocator that caches freed blocks, and buffers.
 
 Touching fresh memory costs more than most kernels (64 MiB: 25 ms with 4 KiB pages, 5 ms with 2 MiB pages), so
 blocks are reused instead of being given back to the operating system, and large ones ask for huge pages.
@@ -6,10 +6,10 @@ blocks are reused instead of being given back to the operating system, and large
 Small blocks (up to 1 MiB) come in fixed sizes. Each size has a list of free blocks, filled by cutting runs
 from slabs of 2 MiB. Large blocks are mappings of their own, rounded up to 2 MiB.
 
-Allocating and freeing a small block is one `pop` or `append` on a list, atomic in CPython; all else takes a lock.
+Allocating and freeing a small block is one atomic `pop` or `append` on a list; everything else needs a lock.
 
-Ctrl-C raises KeyboardInterrupt between any two Python instructions, also in a `__del__`. So a C function gives blocks
-back, and the state is consistent after each step under the lock. An interrupt can still lose one small block.
+Ctrl-C raises KeyboardInterrupt between any two Python instructions, also in a `__del__`. So a C function returns
+blocks, and the state is consistent after each step under the lock. An interrupt can still lose one small block.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 def _small_sizes() -> list[int]:
-    """Multiples of 64 bytes up to 512, then eight steps to each power of two: at most 1/8 is unused."""
+    """Return multiples of 64 bytes up to 512, then eight steps to each power of two: at most 1/8 is unused."""
     sizes = list(range(ALIGNMENT, 512 + 1, ALIGNMENT))
     while (base := sizes[-1]) < _LARGEST_SMALL:
         sizes += range(base + base // 8, 2 * base + 1, base // 8)
@@ -68,7 +68,7 @@ class _Mapping:
     __slots__ = ("_map", "address", "size")
 
     def __init__(self, size: int) -> None:
-        # The address of a mapping cannot be chosen, so ask for more; pages that nobody touches cost nothing.
+        # Map more than needed, because the address cannot be chosen; untouched pages cost nothing.
         self._map = mmap.mmap(-1, size + _HUGE_PAGE, **_PRIVATE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.address = -(-start // _HUGE_PAGE) * _HUGE_PAGE
@@ -82,7 +82,7 @@ class _Mapping:
 
 
 class _Block(partial[None]):
-    """A small block. A call, which takes no arguments, gives it back to its free list."""
+    """A small block. A call without arguments returns it to its free list."""
 
     __slots__ = ("address",)
 
@@ -100,7 +100,7 @@ class _FreeList(list[_Block]):
         self.mappings = mappings
 
     def new(self, address: int) -> _Block:
-        """The block at an address, which is not in the list yet."""
+        """Return the block at an address, which is not in the list yet."""
         block = _Block(self.append)
         block.__setstate__((self.append, (block,), {}, None))  # type: ignore[attr-defined]  # that of partial
         block.address = address
@@ -108,16 +108,16 @@ class _FreeList(list[_Block]):
 
 
 class Buffer:
-    """A block of host memory; goes back to its allocator when the last reference to it is gone.
-
-    address  of the first byte.
-    nbytes   usable bytes, as asked for.
-
-    home     the device that reaches the memory best; None for this machine's processor.
-    copies   what devices have made of the contents, by their own keys; not there until a device needs it. A buffer
-             that a device has read is never written again.
+    """A block of host memory, which returns to its allocator with the last reference to the buffer.
 
     NumPy arrays made by `as_array` share the memory and keep the buffer alive. Contents start undefined.
+
+    Attributes:
+        address: Address of the first byte.
+        nbytes: Usable bytes.
+        home: Device that reaches the memory best; None for this machine's processor.
+        copies: Copies of the contents on devices, by keys of the devices. The attribute is set by the first device that
+            reads the buffer, which is never written again.
     """
 
     __slots__ = ("__del__", "__weakref__", "_memory", "address", "copies", "nbytes")
@@ -126,8 +126,10 @@ class Buffer:
     nbytes: int
     home: Any = None
     copies: dict[int, Any]
-    __del__: Callable[[], object]  # gives the block back; Python calls what the slot holds, if anything
-    _memory: Any  # what else the memory needs: the array or the buffer that it is part of
+    # The slot holds a C function that returns the block. An ordinary `__del__` would swallow a KeyboardInterrupt that
+    # arrives while it runs, and lose the block (tests/runtime/test_memory.py interrupts allocations).
+    __del__: Callable[[], object]
+    _memory: Any  # object that owns the memory: an array, a buffer or a `_Collector`
 
     # `Allocator.allocation` does the same without the call.
     def __init__(self, address: int, nbytes: int) -> None:
@@ -136,7 +138,7 @@ class Buffer:
 
     @classmethod
     def from_array(cls, array: npt.NDArray[Any]) -> Buffer:
-        """The memory of a C-contiguous array, at any alignment, without a copy; keeps the array alive.
+        """Wrap the memory of a C-contiguous array, at any alignment, without a copy. Keeps the array alive.
 
         Raises ArgumentError when the array is not C-contiguous or holds Python objects.
         """
@@ -158,9 +160,15 @@ class Buffer:
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
 
     def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True) -> npt.NDArray[Any]:
-        """An array on the first bytes of the buffer, in C order. Any dtype of fixed size, also of ml_dtypes.
+        """Return an array on the first bytes of the buffer, in C order, of any dtype of fixed size.
 
-        NumPy cannot be talked into writing to one that is not writeable. Raises ArgumentError when it does not fit.
+        Args:
+            shape: Shape of the array.
+            dtype: NumPy dtype, also one of ml_dtypes.
+            writeable: False for an array that can never be made writeable.
+
+        Raises:
+            ArgumentError: The array does not fit into the buffer.
         """
         dtype = np.dtype(dtype)
         needed = math.prod(shape) * dtype.itemsize
@@ -171,7 +179,7 @@ class Buffer:
 
     @property
     def is_overwritable(self) -> bool:
-        """Whether nothing sees its bytes but who holds the buffer: no array, no other buffer, no device."""
+        """True if only the buffer refers to its memory: no array, no other buffer, no device."""
         memory = getattr(self, "_memory", None)
         if type(self) is not Buffer or hasattr(self, "copies"):
             return False
@@ -180,12 +188,12 @@ class Buffer:
         return memory is None or isinstance(memory, _Collector)
 
     def copy(self) -> Buffer:
-        """A buffer of the same bytes."""
+        """Return a buffer of the same bytes."""
         return Buffer.from_array(np.array(self.as_array((self.nbytes,), np.uint8)))
 
     def part(self, start: int, nbytes: int) -> Buffer:
-        """Some of its bytes as a buffer of their own, without a copy; keeps this one alive."""
-        # Parts of parts keep the whole alive, and not each other: a program may cut a part off again and again.
+        """Return a part of the memory as a buffer, without a copy. The part keeps this buffer alive."""
+        # Parts of parts keep the whole alive but not each other: a program may make parts of parts in a loop.
         memory = getattr(self, "_memory", None)
         part = Buffer(self.address + start, nbytes)
         part._memory = memory if isinstance(memory, (Buffer, np.ndarray)) else self
@@ -213,11 +221,12 @@ class _ReadOnly:
 class MemoryStatistics:
     """Bytes, counted in whole blocks.
 
-    in_use  held by buffers.
-    cached  free and kept for reuse, including the parts of slabs that are not cut yet.
-    packed  of these, copies of values in the layout in which a kernel reads them; see `Allocator.layouts`.
-    peak    an upper bound of the largest `in_use` so far: small blocks count from when they are first cut
-            until their slab is given back.
+    Attributes:
+        in_use: Bytes held by buffers.
+        cached: Free bytes kept for reuse, including parts of slabs that are not cut yet.
+        packed: Bytes of `in_use` that are copies of values in the layout of a kernel; see `Allocator.layouts`.
+        peak: Upper bound on the largest `in_use` so far. Small blocks count from the first cut until their slab is
+            released.
     """
 
     in_use: int
@@ -226,27 +235,28 @@ class MemoryStatistics:
     peak: int
 
 
-# One for all allocators, of which a process has one. A fork in the middle of a block would leave wrong counts in the
-# child. Not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
+# Lock of all allocators; a process has one. A fork in the middle of a block would leave wrong counts in the child. The
+# lock is not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
 _lock = threading.Lock()
 held_at_fork(_lock)
 
 
 class Allocator:
-    """Hands out buffers and keeps what they give back.
+    """Allocates buffers and caches their blocks.
 
-    pool_bytes  free large blocks are kept up to this many bytes in total; beyond it the ones that were freed
-                first are given back to the system. Slabs are given back by `release` only.
-    layouts     by value, by what a kernel makes of it: copies in the layout in which the kernel reads them, such as
-                packed weights; None where a copy was made once and not kept. They end with the value, or by `release`,
-                and take `pool_bytes` at most.
+    Attributes:
+        pool_bytes: Upper bound on the bytes of free large blocks. The oldest ones beyond it are unmapped. Slabs are
+            unmapped by `release` only.
+        layouts: By value and key of a kernel, copies in the layout that the kernel reads, such as packed weights; None
+            for a copy that was made once and not kept. They live as long as the value, or until `release`, and have
+            `pool_bytes` at most.
     """
 
     def __init__(self, pool_bytes: int = 1 << 30) -> None:
         self.pool_bytes = pool_bytes
         self._lock = _lock
         self._slabs: dict[int, _Mapping] = {}
-        self._slab_next = 0  # the uncut rest of the newest slab; all others are cut to the end
+        self._slab_next = 0  # begin of the uncut rest of the newest slab; all others are cut to the end
         self._slab_end = 0
         self._cut_bytes = 0
         self._free_lists = [_FreeList(size, self._slabs) for size in _SMALL_SIZES]
@@ -263,29 +273,30 @@ class Allocator:
         self.layouts: WeakKeyDictionary[Buffer, dict[Hashable, Buffer | None]] = WeakKeyDictionary()
 
     def forget_layouts(self, value: Buffer) -> None:
-        """Let go of what was made of the contents of a buffer, which are about to change."""
+        """Drop the layouts of a buffer whose contents are about to change."""
         if self.layouts:
             self.layouts.pop(value, None)
 
     def keeps(self, layout: Buffer) -> bool:
-        """Whether there is room for one more in `layouts`."""
+        """Return True if `layouts` has room for one more."""
         return self._layout_bytes() + layout.nbytes <= self.pool_bytes
 
     def _layout_bytes(self) -> int:
         return sum(copy.nbytes for copies in list(self.layouts.values()) for copy in list(copies.values()) if copy)
 
     def allocate(self, nbytes: int) -> Buffer:
-        """A buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
+        """Return a buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
 
-        Raises ArgumentError for a negative size, MemoryError when the system has no memory left even after
-        everything kept was given back.
+        Raises:
+            ArgumentError: The size is negative.
+            MemoryError: The system has no memory left, even after all cached blocks were released.
         """
         if nbytes > _LARGEST_SMALL:
             return self._large_buffer(nbytes)
         return self.allocation(nbytes)()
 
     def allocation(self, nbytes: int) -> Callable[[], Buffer]:
-        """A function that does what `allocate(nbytes)` does, in two thirds of the time for small buffers.
+        """Return a function that allocates like `allocate(nbytes)`, in two thirds of the time for small buffers.
 
         Raises ArgumentError for a negative size. The function may raise MemoryError.
         """
@@ -297,7 +308,7 @@ class Allocator:
         take, cut, new = free.pop, self._cut, object.__new__
 
         def allocate() -> Buffer:
-            # Python calls __init__ for 40 ns; the stores alone take 10.
+            # A call of __init__ takes 40 ns, the stores 10.
             buffer = new(Buffer)
             try:
                 block = buffer.__del__ = take()
@@ -310,16 +321,13 @@ class Allocator:
         return allocate
 
     def release(self) -> int:
-        """Give back to the system `layouts` and all free memory: large blocks, and slabs without a block in use.
-
-        Returns the number of bytes.
-        """
+        """Unmap `layouts` and all free memory: large blocks, and slabs without a block in use. Return its bytes."""
         self.layouts.clear()
         with self._lock:
             return self._release()
 
     def statistics(self) -> MemoryStatistics:
-        """Bytes in use and kept, now."""
+        """Return the bytes in use and the free bytes that are kept."""
         with self._lock:
             self._collect()
             free = sum(len(blocks) * blocks.size for blocks in self._free_lists)
@@ -336,7 +344,7 @@ class Allocator:
         """Fill an empty free list from a slab and take one block."""
         with self._lock:
             with suppress(IndexError):
-                return free.pop()  # Another thread filled the list, or gave a block back.
+                return free.pop()  # Another thread filled the list or returned a block.
             size = free.size
             if self._slab_end - self._slab_next < size:
                 self._new_slab()
@@ -349,7 +357,7 @@ class Allocator:
             return free.pop()
 
     def _new_slab(self) -> None:
-        """Cut what is left of the newest slab into the largest blocks that fit, and start another."""
+        """Cut the rest of the newest slab into the largest blocks that fit, and start another slab."""
         slab = self._map(_SLAB)
         while rest := self._slab_end - self._slab_next:
             free = self._free_lists[bisect_right(_SMALL_SIZES, rest) - 1]
@@ -362,7 +370,7 @@ class Allocator:
 
     @uninterrupted
     def _release_slabs(self) -> int:
-        # Other threads take blocks without the lock. Those taken out here are out of their reach.
+        # Other threads take blocks without the lock, so remove all free blocks from their reach first.
         removed: list[tuple[_FreeList, list[_Block]]] = []
         free_bytes: defaultdict[int, int] = defaultdict(int)
         for free in self._free_lists:
@@ -408,7 +416,7 @@ class Allocator:
             return buffer
 
     def _collect(self) -> None:
-        """Sort in the large blocks that were given back, and unmap the oldest beyond the limit."""
+        """Add returned large blocks to the free ones, and unmap the oldest beyond the limit."""
         while self._returned:
             address = self._returned[0]
             self._idle[address] = self._large[address].size
@@ -454,7 +462,7 @@ class Allocator:
 
 
 class _Collector:
-    """Held by a large buffer: when that has given its block back, memory beyond the limit is unmapped."""
+    """Member of a large buffer that unmaps memory beyond the limit when the buffer has returned its block."""
 
     __slots__ = ("allocator",)
 
@@ -462,6 +470,6 @@ class _Collector:
         self.allocator = allocator
 
     def __del__(self) -> None:
-        if not self.allocator._lock.locked():  # A garbage collection inside the lock would wait for ever.
+        if not self.allocator._lock.locked():  # A garbage collection inside the lock would deadlock.
             with self.allocator._lock:
                 self.allocator._collect()

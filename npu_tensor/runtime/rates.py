@@ -1,10 +1,10 @@
-"""How fast this machine's processor and its NPUs are: measured by `npu-tensor calibrate`, else priors.
+"""Speed of this machine's processor and NPUs: measured by `npu-tensor calibrate`, else priors.
 
     npu_rates("npu2", {"NPU": "NPU Strix"}).dispatch_seconds
-    too_long(kernel.cost)               # why a kernel must not be launched, or None
+    too_long(kernel.cost)               # reason not to launch a kernel, or None
 
-The priors stand in priors.json, each with its source, and those of the arrays in dataflow.array. What was measured lies
-in the cache directory, in one file per processor, and per NPU with its driver and power mode.
+The priors are in priors.json, each with its source, and those of the arrays in dataflow.array. Measurements are in the
+cache directory, in one file per processor, and one per NPU, driver and power mode.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAX_LAUNCH_SECONDS: Final = 0.5
 prediction may be wrong by some factor."""
 
 FORMAT: Final = 4
-"""Of calibration files; those of another format are not read."""
+"""Format of calibration files. Files of other formats are ignored."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Level:
 
 @dataclass(frozen=True)
 class TileShape:
-    """Of a part of a matrix product, whose sums are in registers."""
+    """Tile of a matrix product whose sums are in registers."""
 
     rows: int
     columns: int
@@ -75,17 +75,17 @@ class TileShape:
 
 @dataclass(frozen=True)
 class ProcessorRates:
-    """What the CPU device's kernels reach. Rates are per second and, if nothing else is said, of one thread."""
+    """Rates of the CPU device's kernels, per second and per thread unless noted."""
 
     lanes: float  # float32 lanes of the vectors that all of it holds for
-    launch_seconds: float  # of the smallest kernel, from Python
-    fork_seconds: float  # that a launch takes more if several threads work
+    launch_seconds: float  # latency of the smallest kernel, from Python
+    fork_seconds: float  # extra latency of a launch with several threads
     levels: tuple[Level, ...]  # the smallest first
-    flops: float  # operations of element-wise float32 programs as `PRIMITIVES` counts them
-    row_seconds: float  # of a row for each reduction, besides its elements
+    flops: float  # operations of element-wise float32 programs, counted as in `PRIMITIVES`
+    row_seconds: float  # overhead of a row for each reduction
     macs: Mapping[str, float]  # multiply-accumulates by `gemm_micro.Unit`
-    tiles: Mapping[str, TileShape]  # the fastest ones, by unit; none if nothing was measured
-    tile_seconds: float  # of a tile of a product, besides its multiply-accumulates
+    tiles: Mapping[str, TileShape]  # fastest tiles by unit; empty without a measurement
+    tile_seconds: float  # overhead of a tile of a product
     packed_bytes: float  # operands of a product, put in the order in which it reads them
     scattered_elements: float  # that are read or written one by one
     reference_seconds: float  # of one call of the NumPy reference
@@ -94,27 +94,27 @@ class ProcessorRates:
     thread_watts: float  # of a busy one
 
     def scaled(self, lanes: int) -> ProcessorRates:
-        """The same for vectors of another width, which arithmetic follows and memory does not."""
+        """Return the rates for vectors of another width, which affects arithmetic but not memory."""
         ratio = lanes / self.lanes
         macs = {unit: rate * ratio for unit, rate in self.macs.items()}
         return replace(self, lanes=lanes, flops=self.flops * ratio, macs=macs)
 
     def expense(self, seconds: float, working: float = 1) -> Expense:
-        """Of work that takes `seconds` and keeps so many threads busy."""
+        """Return the expense of work that lasts `seconds` and keeps `working` threads busy."""
         return Expense(seconds, seconds * working, seconds * working * self.thread_watts)
 
 
 @dataclass(frozen=True)
 class NpuRates:
-    """What launches on an NPU take of it and of the host."""
+    """Launch overheads on the NPU and on the host."""
 
     python_seconds: float  # of a launch until XRT has it
-    dispatch_seconds: float  # from then until the host sees the end of an empty kernel
-    step_seconds: float  # of each kernel within a launch, besides what its design predicts
-    change_seconds: float | None  # more, behind a kernel of another configuration; None where a launch has one
-    switch_seconds: float  # more, if the launch before was in another hardware context
+    dispatch_seconds: float  # then until the host sees the end of an empty kernel
+    step_seconds: float  # overhead of each kernel within a launch
+    change_seconds: float | None  # extra after another configuration; None if a launch has one
+    switch_seconds: float  # extra after a launch in another hardware context
     bytes_per_second: float  # between host memory and array, in all columns
-    core_rate: float  # what its cores reach of the rate that cycles of designs are predicted for
+    core_rate: float  # measured rate of its cores as a fraction of the predicted rate
     sync_seconds_per_byte: float  # for the host to write back or drop the cache lines of a buffer
     copied_bytes: float  # per second, of a tensor into a buffer as it is
     converted_elements: float  # per second, where dtype, order or padding changes
@@ -122,7 +122,7 @@ class NpuRates:
 
 
 def too_long(cost: Cost) -> str | None:
-    """Why a kernel of an NPU must not be launched, or None: the driver would end it before its work is done."""
+    """Return the reason why an NPU must not launch a kernel: the driver would end it early. None if it may."""
     seconds = cost.expense.seconds
     if seconds <= MAX_LAUNCH_SECONDS:
         return None
@@ -134,7 +134,7 @@ def too_long(cost: Cost) -> str | None:
 
 @cache
 def priors() -> Mapping[str, Mapping[str, Any]]:
-    """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the files."""
+    """Return the priors by "processor", "npu1" or "npu2", and by field. Their sources are in the files."""
     content = json.loads(files(__package__).joinpath("priors.json").read_text("utf-8"))
     rates = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
     for array in ARRAYS.values():
@@ -145,7 +145,7 @@ def priors() -> Mapping[str, Mapping[str, Any]]:
 
 
 def processor_identity() -> dict[str, str]:
-    """What the rates of this machine's processor depend on: model, cores of this process, instruction set."""
+    """Return the key of the processor's rates: model, cores of this process, instruction set."""
     return {"processor": _model(), "cores": str(available_cores()), "features": config.cpu_features}
 
 
@@ -157,7 +157,11 @@ def _model() -> str:
 
 
 def processor_rates(lanes: int | None = None) -> ProcessorRates:
-    """Of this machine's processor, whose vectors have so many float32 lanes; None if arithmetic does not matter."""
+    """Return the rates of this machine's processor.
+
+    Args:
+        lanes: Number of float32 lanes of a vector; None if arithmetic does not matter.
+    """
     measured = _read("processor", tuple(processor_identity().items()), config.cache_dir)
     rates = measured or _prior("processor")
     assert isinstance(rates, ProcessorRates)
@@ -165,7 +169,12 @@ def processor_rates(lanes: int | None = None) -> ProcessorRates:
 
 
 def npu_rates(device: str, identity: Mapping[str, str] | None = None) -> NpuRates:
-    """Of an NPU of the kind "npu1" or "npu2". identity: which one, driver, power mode; None if it is simulated."""
+    """Return the rates of an NPU.
+
+    Args:
+        device: Kind of the NPU, "npu1" or "npu2".
+        identity: Name, driver and power mode of the NPU; None if it is simulated.
+    """
     measured = None if identity is None else _read(device, tuple(identity.items()), config.cache_dir)
     rates = measured or _prior(device)
     assert isinstance(rates, NpuRates)
@@ -178,14 +187,14 @@ def _prior(kind: str) -> ProcessorRates | NpuRates:
 
 
 def calibration_path(kind: str, identity: Mapping[str, str]) -> Path:
-    """The name of the file of a device, below the cache directory."""
+    """Return the name of the file of a device, below the cache directory."""
     text = json.dumps(identity, sort_keys=True)
     return Path("calibration") / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
 @cache
 def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> ProcessorRates | NpuRates | None:
-    """What was measured here; None if nothing was, and with a warning if the file cannot be used."""
+    """Read a measurement. Return None if there is none, with a warning if the file cannot be used."""
     for directory in readable(root):
         path = directory / calibration_path(kind, dict(identity))
         try:
@@ -199,20 +208,20 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
             if stored.get("identity") != dict(identity):
                 raise ArgumentError(f"it was measured with {stored.get('identity')}, and this is {dict(identity)}")
             return _of_kind(kind, stored.get("rates"))
-        except (ValueError, RecursionError) as error:  # ArgumentError is one, and so is what is no JSON.
+        except (ValueError, RecursionError) as error:  # ArgumentError and JSONDecodeError are ValueErrors.
             warn(f"{path} is not used: {error}. `npu-tensor calibrate` measures again")
     return None
 
 
 def forget() -> None:
-    """Read the files again when rates are asked for next."""
+    """Drop the cached rates, so that the next call reads the files again."""
     _read.cache_clear()
 
 
 def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRates) -> Path:
-    """Keep what was measured; returns the file. Raises ArgumentError for rates that are no rates, OSError."""
+    """Store a measurement and return the file. Raises ArgumentError for invalid rates, and OSError."""
     content = {"format": FORMAT, "identity": dict(identity), "rates": asdict(rates)}
-    _of_kind(kind, content["rates"])  # What is refused later must not be written.
+    _of_kind(kind, content["rates"])  # Check the content, so that the file can be read later.
     path = writable(config.cache_dir) / calibration_path(kind, identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(content, indent=1, default=str).encode())
@@ -221,7 +230,7 @@ def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRate
 
 
 def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
-    """The record of a JSON object. Raises ArgumentError unless it has exactly the fields, all finite and positive.
+    """Return the record of a JSON object. Raises ArgumentError unless it has exactly the fields, with valid values.
 
     A rate that is 0 in the priors may be 0; one that the array does not have must be None.
     """
@@ -236,7 +245,7 @@ def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
 
 
 def _checked(name: str, value: object, prior: object) -> Any:
-    """A JSON value of the same form as a prior. ArgumentError otherwise, and unless numbers are positive.
+    """Return a JSON value of the form of a prior. Raises ArgumentError for another form or a number <= 0.
 
     The priors have no tiles; there may be those of any unit.
     """

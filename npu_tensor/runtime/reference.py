@@ -1,6 +1,6 @@
-"""The meaning of a task in NumPy: what runs where there is no compiled form.
+"""Reference device: the meaning of a task in NumPy. It runs tasks without a compiled kernel.
 
-bfloat16 and float16 are computed in float32 and rounded once, in blocks of rows so that the float32 copies stay small.
+bfloat16 and float16 are computed in float32 and rounded once, in blocks of rows, so that the float32 copies stay small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "f
 
 Array = np.ndarray[Any, Any]
 
-# What a pass of NumPy over all elements costs, in operations as PRIMITIVES counts them, and what storing 16-bit floats
+# Cost of a pass of NumPy over all elements, in operations counted as in PRIMITIVES, and of storing 16-bit floats
 # costs in passes: float32 additions take 0.17 ns per element, exponentials 0.49, rounding to bfloat16 0.46.
 FLOPS_PER_PASS = 5
 ROUNDING_PASSES = 3
@@ -38,7 +38,7 @@ BLOCK = 1 << 16
 
 
 def to_register(value: Any, register: str | None) -> Array:
-    """A stored array or a Python number in the type it is computed in; None leaves it as it is stored."""
+    """Convert a stored array or a Python number to its register type; None keeps the stored type."""
     if register is None:
         return np.asarray(value)
     with np.errstate(all="ignore"):
@@ -46,15 +46,18 @@ def to_register(value: Any, register: str | None) -> Array:
 
 
 def from_register(value: Any, dtype: DType) -> Array:
-    """A computed array in the type it is stored in, rounded to nearest even."""
+    """Convert a computed array to the type it is stored in, rounded to nearest even."""
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype.numpy, copy=False)
 
 
 def evaluate_call(call: Call, operands: list[Any], *, donated: bool = False) -> Array:
-    """One op on arrays and numbers by its declared body. For data, view and map ops, and for matmul.
+    """Evaluate a data, view or map op, or matmul, on arrays and numbers by its declared body.
 
-    donated: whether the body of an update may write over the first operand.
+    Args:
+        call: The op.
+        operands: Arrays and numbers.
+        donated: True if the body of an update may write over the first operand.
     """
     if call.op.updates and not donated:
         operands = [np.array(operands[0], order="C"), *operands[1:]]
@@ -72,7 +75,7 @@ def evaluate_call(call: Call, operands: list[Any], *, donated: bool = False) -> 
 
 
 def _cast(value: Array, dtype: str) -> Array:
-    """Floats to integers: toward zero; NaN gives 0, what is out of range the nearest limit."""
+    """Convert floats to integers: toward zero; NaN gives 0, values out of range the nearest limit."""
     if value.dtype.kind != "f" or np.dtype(dtype).kind not in "iu":
         return value.astype(dtype)
     limits = np.iinfo(dtype)
@@ -82,7 +85,7 @@ def _cast(value: Array, dtype: str) -> Array:
 
 
 def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Array]:
-    """The outputs of a program over arrays that broadcast to (rows, row length), or to any shape if nothing reduces."""
+    """Return the outputs of a program over arrays that broadcast to (rows, row length), or to any shape of a map."""
     values: list[Array] = []
     for primitive, arguments, dtype, constant in program.instructions:
         if primitive == "constant":
@@ -98,7 +101,7 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
             value = np.arange(row_length)
         else:
             parts = [values[argument] for argument in arguments]
-            if PRIMITIVES[primitive].reduces:  # what does not vary along the row still counts once per element
+            if PRIMITIVES[primitive].reduces:  # A value that is constant along the row counts once per element.
                 parts = [np.broadcast_to(row, (*row.shape[:-1], row_length)) for row in parts]
             value = PRIMITIVES[primitive].function(*parts)
         values.append(value)
@@ -106,7 +109,7 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
 
 
 def view(buffer: Buffer, dtype: DType, layout: Layout) -> Array:
-    """The elements of a buffer in a given layout, without a copy; quantized ones in blocks, which have no views."""
+    """Return the elements of a buffer in a given layout without a copy; quantized elements as whole blocks."""
     if dtype.is_quantized:
         return buffer.as_array(stored_shape(layout.shape, dtype), dtype.numpy)
     size = buffer.nbytes // dtype.itemsize
@@ -118,7 +121,7 @@ def view(buffer: Buffer, dtype: DType, layout: Layout) -> Array:
 
 
 def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
-    """An operand of a matrix product: its one input, or what its prologue computes."""
+    """Return an operand of a matrix product: its input, or the result of its prologue."""
     if prologue is None:
         (array,) = inputs
         return np.asarray(array)
@@ -127,7 +130,7 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
 
 
 def located(error: Exception, call: Call) -> NpuTensorError:
-    """An error that the user's values caused, with the op and its operands; `call` lets the scheduler add the line."""
+    """Return an error that the user's values caused, with the op and its operands and the call."""
     kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
     described = kind(f"{call.attributes.get('caller') or f'{call.op.name}({describe(call.operands)})'}: {error}")
     described.call = call
@@ -149,7 +152,7 @@ class ReferenceKernel:
 
     @property
     def passes(self) -> float:
-        """How often NumPy goes through all elements: once per instruction, more for functions and rounding."""
+        """Number of passes over all elements: one per instruction, more for functions and rounding."""
         task = self.task
         steps = task.program.instructions if task.program else ()
         passes = sum(max(1.0, PRIMITIVES[step.primitive].flops / FLOPS_PER_PASS) for step in steps) or 1.0
@@ -157,7 +160,7 @@ class ReferenceKernel:
 
     @cached_property
     def cost(self) -> Cost:
-        """What a run is predicted to take."""
+        """Predicted cost of a run."""
         task, rates = self.task, self.owner.rates
         elements = math.prod(task.shape)
         seconds = rates.reference_seconds * max(1, len(task.ops)) + elements * self.passes / rates.reference_elements
@@ -170,7 +173,7 @@ class ReferenceKernel:
         return Cost(rates.expense(seconds), nbytes)
 
     def bind(self) -> Step:
-        """The step; nothing is compiled."""
+        """Return the step; nothing is compiled."""
         return self._run
 
     def _run(self, values: list[Any]) -> None:
@@ -245,7 +248,7 @@ class ReferenceKernel:
                 self._store(value, result[part])
 
     def _result(self, buffer: Buffer, output: Output) -> Array:
-        """Where a result goes, over the task's shape; reduced dimensions have extent 1 for one element per row."""
+        """Return the array of a result over the task's shape; reduced dimensions have extent 1 if it is per row."""
         layout, cut = output.layout, len(self.task.shape) - self.task.rows
         if self.task.rows and not any(layout.strides[cut:]):
             layout = layout._replace(shape=layout.shape[:cut] + (1,) * self.task.rows)
@@ -275,21 +278,21 @@ class ReferenceDevice:
 
     @cached_property
     def rates(self) -> ProcessorRates:
-        """How fast this processor is."""
+        """Rates of this processor."""
         return processor_rates()
 
     def set_threads(self, threads: int) -> None:
-        """NumPy runs element-wise work in the calling thread."""
+        """Do nothing: NumPy runs element-wise work in the calling thread."""
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Nothing takes long."""
+        """Do nothing: binding is fast."""
 
     def launches(
         self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
     ) -> list[PlannedLaunch]:
-        """One by one."""
+        """Return one launch per kernel."""
         return [PlannedLaunch(1, step) for step in steps]
 
     def claim(self, task: Task) -> ReferenceKernel | Refusal:
-        """Always a kernel."""
+        """Return a kernel; no task is refused."""
         return ReferenceKernel(task, self)

@@ -1,4 +1,4 @@
-"""Where values lie in a buffer that serves one after the other."""
+"""Layout of values with different lifetimes in one buffer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Lifetime", "laid_out"]
 
 
 class Lifetime(NamedTuple):
-    """A value of so many bytes, from the step that makes it to the last one that reads it."""
+    """Size of a value in bytes, the step that makes it and the last step that reads it."""
 
     nbytes: int
     first: int
@@ -17,7 +17,7 @@ class Lifetime(NamedTuple):
 
 
 def laid_out(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Where each value begins, and the bytes of all: the largest first, each as low as it can."""
+    """Return the offset of each value and the size of the buffer. Places the largest first, as low as possible."""
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     for number in sorted(range(len(lifetimes)), key=lambda number: -lifetimes[number].nbytes):

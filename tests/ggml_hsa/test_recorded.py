@@ -22,7 +22,7 @@ from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Op
-from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse import partitions
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
@@ -38,7 +38,7 @@ def zeros(*shape: int, dtype: str = "bf16") -> nt.Tensor:
 def entries(*results: nt.Tensor, target: Target = TARGET) -> Iterator[tuple[dict[str, Any], Any, Offer]]:
     """The entry, the task and the offer of every kernel that some results need."""
     graph = digraph(structure_of([result._node for result in results]), merge=True)
-    for task in next(cuts(lower(graph), FUSION)).tasks:
+    for task in partitions(lower(graph), FUSION)[0].tasks:
         offer = families.claim(task, target)
         if isinstance(offer, Offer):
             yield entry_for(graph, task, target), task, offer
@@ -170,7 +170,7 @@ def test_every_op_is_recorded_and_replayed(op: Op) -> None:
         except (TypeError, ValueError):
             continue
         graph = digraph(structure_of([result._node]), merge=True)
-        (task,) = next(cuts(lower(graph), FUSION)).tasks
+        (task,) = partitions(lower(graph), FUSION)[0].tasks
         tensors, ops = describe(graph, task)
         output = TensorDesc.of(result.shape, result.dtype)
         again = replay(json.loads(json.dumps(ops)), tensors, output)

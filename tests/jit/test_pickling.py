@@ -197,47 +197,6 @@ def test_what_a_program_defines_is_found_by_its_own_processes_and_sent_by_value_
     assert method(nt.tensor([2.0])).tolist() == [10.0]
 
 
-MODULE = """
-import npu_tensor as nt
-
-factor = nt.tensor([3.0])
-
-@nt.jit
-def scaled(x):
-    return x * factor
-
-class Scale:
-    @nt.jit
-    def forward(self, x):
-        return x * factor
-"""
-
-
-@pytest.mark.parametrize("registered", ["", "mine.layers", "mine"])
-def test_functions_of_modules_that_are_registered_with_cloudpickle_go_by_value(tmp_path: Path, registered: str) -> None:
-    pytest.importorskip("cloudpickle", reason="the extra dask is not installed")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "__init__.py").touch()
-    (tmp_path / "mine" / "layers.py").write_text(MODULE)
-    program = f"""
-import importlib, pathlib, pickle
-import cloudpickle
-from mine import layers
-if {registered!r}:
-    cloudpickle.register_pickle_by_value(importlib.import_module({registered!r}))
-pathlib.Path("sent").write_bytes(cloudpickle.dumps((layers.scaled, layers.Scale().forward)))
-assert pickle.loads(pickle.dumps(layers.scaled)) is layers.scaled
-"""
-    python(program, tmp_path)
-    sent = (tmp_path / "sent").read_bytes()
-    if registered:  # this process has no module of that name
-        for function in pickle.loads(sent):
-            assert function(nt.tensor([2.0])).tolist() == [6.0]
-    else:
-        with pytest.raises(ModuleNotFoundError, match="mine"):
-            pickle.loads(sent)
-
-
 # --- what does not travel
 
 

@@ -345,22 +345,6 @@ def test_the_default_dtype_is_followed() -> None:
     assert function(x).dtype is nt.float32
 
 
-def test_many_results_held_by_frames_take_one_collection() -> None:
-    held: list[Any] = []
-
-    @nt.jit
-    def function(x: nt.Tensor) -> nt.Tensor:
-        held.append(sys._getframe())
-        steps = [x]
-        for _ in range(300):
-            steps.append(steps[-1] + 1)
-        return steps[-1]
-
-    assert function(nt.zeros(2)).tolist() == [300, 300]
-    assert function.captures == 1
-    held.clear()
-
-
 # --- reading state while a captured function writes it
 
 READ_IN_A_HANDLER = """

@@ -22,7 +22,7 @@ from npu_tensor.observe.explanation import Explanation, Overheads, Row, Work
 from npu_tensor.ops import registry
 from npu_tensor.planner import selection
 from npu_tensor.planner.measures import MEASURES, Declined
-from npu_tensor.planner.placement import Answer, Job, Overhead, weight
+from npu_tensor.planner.placement import Job, Option, Overhead, weight
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.task import Cost, Expense, Move, Refusal
 
@@ -175,7 +175,7 @@ def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     placed = tuple(stand_in("npu", 0.0, context) for context in contexts)
     plan = Plan(placed, (), (1,) * len(placed), (), 0)
     (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": Overheads(0.0, 1.0)})).totals
-    jobs = [Job((), (), (Answer(0.0, context), Answer(0.0))) for context in contexts]
+    jobs = [Job((), (), (Option(0.0, context), Option(0.0))) for context in contexts]
     assert total.switches == weight(jobs, (Overhead(1.0),), [0] * len(jobs), range(len(jobs)))
 
 

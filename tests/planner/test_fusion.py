@@ -9,7 +9,7 @@ import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner
 from npu_tensor.planner.fuse import cut
-from npu_tensor.planner.liveness import last_uses, with_donors
+from npu_tensor.planner.liveness import last_reads, with_donors
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
@@ -236,7 +236,7 @@ def test_random_numbers_are_not_merged() -> None:
     assert float(difference.abs().max()) > 0
 
 
-def test_result_takes_over_a_dying_temporary() -> None:
+def test_result_takes_over_a_last_read_temporary() -> None:
     a, x = data(64, 64)
     out = (a.cumsum(0) * 2).tanh()
     plan = planner.plan(structure_of([out._node]))
@@ -251,10 +251,10 @@ def test_what_another_device_may_have_copies_of_is_never_overwritten() -> None:
     tasks = [placed.task for placed in planner.plan(structure_of([out._node])).placed]
     assert tasks[1].outputs[0].donor is not None
     plain = [task._replace(outputs=tuple(o._replace(donor=None) for o in task.outputs)) for task in tasks]
-    dying = last_uses(plain, {tasks[1].outputs[0].item})
-    assert with_donors(plain, dying) == tasks
+    last_read = last_reads(plain, {tasks[1].outputs[0].item})
+    assert with_donors(plain, last_read) == tasks
     for elsewhere in ({0}, {1}):
-        assert with_donors(plain, dying, elsewhere) == plain
+        assert with_donors(plain, last_read, elsewhere) == plain
 
 
 def test_small_result_does_not_keep_a_large_temporary() -> None:

@@ -11,7 +11,7 @@ import npu_tensor as nt
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import digraph, structure_of
-from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse import partitions
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.task import Fusion, Refusal, Task
@@ -137,8 +137,8 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
     def takes(task: Task) -> bool:
         return len(task.ops) <= 3 and "sum" not in task.ops
 
-    tasks = list(cuts(lowering, Fusion(), takes))[-1].tasks
-    whole = next(cuts(lowering, Fusion())).tasks
+    tasks = partitions(lowering, Fusion(), takes)[-1].tasks
+    whole = partitions(lowering, Fusion())[0].tasks
     assert sorted(item for task in tasks for item in task.items) == sorted(
         item for task in whole for item in task.items
     )
@@ -158,8 +158,8 @@ def test_what_takes_nothing_changes_nothing(seed: int) -> None:
     for _ in range(25):
         program.step()
     lowering = lower(digraph(structure_of([t._node for t, _ in program.pool]), merge=True))
-    assert len([*cuts(lowering, Fusion(), lambda task: False)]) == 1
-    assert len([*cuts(lowering, Fusion(), lambda task: True)]) == 1
+    assert len(partitions(lowering, Fusion(), lambda task: False)) == 1
+    assert len(partitions(lowering, Fusion(), lambda task: True)) == 1
 
 
 MAPS_AND_ROWS: list[tuple[Callable[[Tensor, Tensor], Tensor], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = [
@@ -198,7 +198,7 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
         def takes(task: Task, refused: set[str] = refused, size: int = size) -> bool:
             return len(task.ops) <= size and refused.isdisjoint(task.ops)
 
-        for tasks in cuts(lower(digraph(actual, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
+        for tasks in partitions(lower(digraph(actual, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
             values: list[Any] = [None] * (len(actual.leaves) + len(actual.nodes))
             for item, leaf in actual.leaves:
                 values[item] = leaf.value if isinstance(leaf, Node) else leaf

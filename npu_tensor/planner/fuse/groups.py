@@ -25,9 +25,13 @@ MAX_OPERANDS: Final = 24
 class Group:
     """Ops that become one kernel.
 
-    shape: iteration space. dims: reduced dimensions of it. members: item -> whether its value is one per row.
-    contraction: the matrix product whose epilogue the other members are. prologues: operand number of it -> the items
-    that compute this operand.
+    Attributes:
+        kind: Kind of the kernel.
+        shape: Iteration space.
+        dims: Reduced dimensions of the iteration space.
+        members: By item, True if it has one value per row.
+        contraction: Matrix product; the other members are its epilogue.
+        prologues: By operand number of the product, the items that compute this operand.
     """
 
     kind: Kind
@@ -39,11 +43,16 @@ class Group:
 
     @property
     def items(self) -> set[int]:
-        """All that the kernel computes."""
+        """Items that the kernel computes."""
         return {*self.members}.union(*self.prologues.values())
 
+    def assign(self, other: Group) -> None:
+        """Take over all fields of another group."""
+        self.kind, self.shape, self.dims = other.kind, other.shape, other.dims
+        self.members, self.contraction, self.prologues = other.members, other.contraction, other.prologues
+
     def operands_over(self, item: int, domain: Domain) -> list[tuple[int, Layout | None]]:
-        """The operands of a member over the group's shape."""
+        """Return the operands of a member over the group's shape."""
         if domain.shape == self.shape:
             return list(domain.operands)
         if not self.members[item]:
@@ -52,21 +61,30 @@ class Group:
 
 
 class Candidate(NamedTuple):
-    """An op that may join a group. readings: how the members read it, over the group's shape."""
+    """An op that may join a group.
+
+    Attributes:
+        item: Number of the op.
+        domain: Its iteration domain.
+        readings: Layouts in which the members read it, over the group's shape.
+    """
 
     item: int
     domain: Domain
     readings: list[Layout]
 
     def is_read_as(self, layout: Layout) -> bool:
-        """Whether all members read it so."""
+        """Return True if all members read it in this layout."""
         return all(reading == layout or same_positions(reading, layout) for reading in self.readings)
 
 
 class Grouper:
     """Groups the ops of one graph, within the bounds of a device.
 
-    reduces: returns True if the program of a group has a reduction.
+    Args:
+        items: The lowered graph.
+        fusion: Bounds of the device.
+        reduces: Returns True if the program of a group has a reduction.
     """
 
     def __init__(self, items: Mapping[int, Lowered], fusion: Fusion, reduces: Callable[[Group], bool]) -> None:
@@ -74,13 +92,14 @@ class Grouper:
         self._reduces = reduces
         self._ops = [number for number, item in items.items() if "domain" in item]
         self.fusion = fusion
-        # Ops that must not join on the strength of a reduction that comes later: it went into another group.
+        # Ops that must not wait for a reduction to join their group: it went into another group.
         self._no_rows: set[int] = set()
 
     def groups(self, may_join: Callable[[int, Group, Group], bool] | None = None) -> list[Group]:
-        """All groups in an order in which they can run.
+        """Return all groups in an order in which they can run.
 
-        may_join: asked about an op, the group that could compute it too, and what this group would become.
+        Args:
+            may_join: Returns True if an op may join; gets the op, the group and the group with the op.
         """
         while True:
             groups = self._grouped(may_join)
@@ -99,14 +118,12 @@ class Grouper:
             for item, is_per_row in group.members.items()
             if is_per_row and self.items[item]["keep"] and self.items[item]["domain"].kind == "map"
         ]
-        if per_row and not (self._has_row_op(group) and self._reduces(group)):
+        has_row_op = any(self.items[item]["domain"].kind == "row" for item in group.members)
+        if per_row and not (has_row_op and self._reduces(group)):
             yield from per_row
 
-    def _has_row_op(self, group: Group) -> bool:
-        return any(self.items[item]["domain"].kind == "row" for item in group.members)
-
     def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
-        """Groups, made from the results backwards."""
+        """Build the groups from the results backwards."""
         groups: list[Group] = []
         group_of: dict[int, Group] = {}
         for item in reversed(self._ops):
@@ -115,25 +132,25 @@ class Grouper:
                 group_of[item] = next(iter(readers.values()))
                 continue
             group = next(iter(readers.values())) if len(readers) == 1 else None
-            if group is None or not self._may_join(item, group, may_join):
-                group = self.alone(item)
+            if group is None or not self._join_if(item, group, may_join):
+                group = self.single(item)
                 groups.append(group)
             group_of[item] = group
-        # Only the last member of a group is read by others, so their order is an order of the groups.
+        # Other groups read only the last member of a group, so the order of last members is an order of the groups.
         return sorted(groups, key=lambda group: max(group.members))
 
-    def _may_join(self, item: int, group: Group, may_join: Callable[[int, Group, Group], bool] | None) -> bool:
-        """Add an op to a group if the rules, and `may_join`, allow it."""
+    def _join_if(self, item: int, group: Group, may_join: Callable[[int, Group, Group], bool] | None) -> bool:
+        """Add an op to a group if the rules and `may_join` allow it."""
         if may_join is None:
             return self._join(item, group)
         joined = replace(group, members=dict(group.members), prologues=dict(group.prologues))
         if not (self._join(item, joined) and may_join(item, group, joined)):
             return False
-        vars(group).update(vars(joined))
+        group.assign(joined)
         return True
 
     def _join_each(self, item: int, groups: list[Group]) -> bool:
-        """Let several products read what an operand of all is a copy of, if each of them can."""
+        """Let several products read the source of a copy that is an operand of all, if each of them can."""
         joined = [replace(group, prologues=dict(group.prologues)) for group in groups]
         if "copy" not in self.items[item] or not all(
             group.contraction in self.items[item]["readers"] and self._join_prologue(item, group) for group in joined
@@ -143,19 +160,19 @@ class Grouper:
             group.prologues = own.prologues
         return True
 
-    def alone(self, item: int) -> Group:
-        """A group of one op."""
+    def single(self, item: int) -> Group:
+        """Return a group of one op."""
         domain = self.items[item]["domain"]
         contraction = item if domain.kind == "matmul" else None
         return Group(domain.kind, domain.shape, domain.dims, {item: domain.per_row}, contraction)
 
     def _join(self, item: int, group: Group) -> bool:
-        """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too.
+        """Add an op whose consumers are all in `group`, if the kernel of the group can compute it too.
 
-        A group that it does not join stays as it is.
+        The group does not change if the op does not join.
         """
         domain = self.items[item]["domain"]
-        if item in group.items:  # with the prologue that it is part of
+        if item in group.items:  # It joined as part of a prologue.
             return True
         rules = _RULES.get((domain.kind, group.kind), ())
         if not rules or len(group.items) >= MAX_OPS or not self._has_room(group, item):
@@ -169,10 +186,10 @@ class Grouper:
                 return verdict
         return False
 
-    # --- rules: True if the op has joined, False if it must not, None if this is not the rule for it
+    # --- rules: return True if the op has joined, False if it must not join, None if the rule does not apply
 
     def _join_at_equal_positions(self, op: Candidate, group: Group) -> bool | None:
-        """An element-wise op that is read where it is computed."""
+        """Add an element-wise op that is read at the positions where it is computed."""
         if op.domain.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
             return None
         if self._streams(op, group, group.dims) > self.fusion.streams:
@@ -181,9 +198,9 @@ class Grouper:
         return True
 
     def _join_per_row(self, op: Candidate, group: Group) -> bool | None:
-        """An element-wise op on what a reduction leaves, such as the root in a norm, which is read all along the row.
+        """Add an element-wise op on the result of a reduction, such as the root in a norm, that is read along the row.
 
-        The reduction itself comes later. If it does not join, the group is element-wise after all.
+        The reduction itself is visited later. If it does not join, the op is removed in the next round of `groups`.
         """
         if op.domain.shape == group.shape or op.item in self._no_rows:
             return None
@@ -197,7 +214,7 @@ class Grouper:
         return True
 
     def _join_product(self, op: Candidate, group: Group) -> bool | None:
-        """A matrix product, whose epilogue the group becomes, which may see its elements in another shape."""
+        """Add a matrix product; the group becomes its epilogue and may read the result in another shape."""
         joined = replace(group, kind="matmul", shape=op.domain.shape, members={**group.members, op.item: False})
         if math.prod(op.domain.shape) != math.prod(group.shape) or not op.is_read_as(full_layout(group.shape)):
             return None
@@ -205,11 +222,11 @@ class Grouper:
             return None
         if self.items[op.item]["keep"] or not (self.fusion.residuals or self._reads_only_vectors(joined, op.item)):
             return False
-        vars(group).update(vars(replace(joined, contraction=op.item)))
+        group.assign(replace(joined, contraction=op.item))
         return True
 
     def _join_reduction(self, op: Candidate, group: Group) -> bool | None:
-        """A row-wise op over the shape of the group."""
+        """Add a row-wise op over the shape of the group."""
         domain = op.domain
         if domain.shape != group.shape or group.dims not in ((), domain.dims) or not are_neighbours(domain.dims):
             return None
@@ -222,7 +239,7 @@ class Grouper:
         return True
 
     def _join_reduction_before(self, op: Candidate, group: Group) -> bool | None:
-        """A row-wise op whose results are all that the group works on, so that the group becomes work per row."""
+        """Add a row-wise op if the group works only on its results, so that the group becomes work per row."""
         domain = op.domain
         if not domain.per_row or group.shape not in row_shapes(domain.shape, domain.dims):
             return None
@@ -233,7 +250,7 @@ class Grouper:
         return True
 
     def _join_prologue(self, item: int, group: Group) -> bool:
-        """What an operand of the matrix product is computed by, with all that only serves it."""
+        """Add the op that computes an operand of the matrix product, with all ops that only serve it."""
         assert group.contraction is not None
         prologue = prologue_of(self.items, item, group.contraction) if self.fusion.prologues else None
         if prologue is None:
@@ -245,10 +262,10 @@ class Grouper:
         group.prologues = joined.prologues
         return True
 
-    # --- what the rules ask
+    # --- conditions of the rules
 
     def _has_room(self, group: Group, *items: int) -> bool:
-        """Whether the operands of a group, with some more items, are not too many."""
+        """Return True if a group with some more items does not have too many operands."""
         inside = {*group.items, *items}
         most = sum([len(self.items[item]["domain"].operands) for item in inside])
         if most <= min(MAX_OPERANDS, self.fusion.inputs, self.fusion.arguments - 1 - len(inside)):
@@ -272,13 +289,13 @@ class Grouper:
         return candidates
 
     def _can_be_read(self, member: int, group: Group) -> bool:
-        """Whether the operands of a member have layouts over the shape of a group."""
+        """Return True if the operands of a member have layouts over the shape of a group."""
         domain = self.items[member]["domain"]
         pairs = zip(domain.operands, group.operands_over(member, domain), strict=True)
         return all((own is None) == (layout is None) for (_, own), (_, layout) in pairs)
 
     def _streams(self, op: Candidate, group: Group, dims: tuple[int, ...]) -> int:
-        """How many operands would differ from row to row if an op over the group's shape joined; 0 without rows."""
+        """Count the operands that differ from row to row if an op over the group's shape joins; 0 without rows."""
         if not dims:
             return 0
         inside = {op.item, *group.members}
@@ -291,13 +308,13 @@ class Grouper:
                 steps = [
                     stride if extent > 1 else 0 for extent, stride in zip(layout.shape, layout.strides, strict=True)
                 ]
-                # What is one number for all rows is streamed as well.
+                # An operand with one number for all rows is streamed too.
                 if not any(steps) or any(step for axis, step in enumerate(steps) if axis not in dims):
                     items.add((source, layout))
         return len(items)
 
     def _reads_only_vectors(self, group: Group, product: int) -> bool:
-        """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""
+        """Return True if all operands but the product vary along at most one of the last two dimensions."""
         members = [member for member in group.members if member != product]
         operands = [operand for each in members for operand in group.operands_over(each, self.items[each]["domain"])]
         for source, layout in operands:
@@ -313,9 +330,9 @@ class Grouper:
         return True
 
     def _reduction_above(self, item: int, group: Group) -> tuple[int, ...]:
-        """The dimensions of a reduction over the group's shape that `item` only post-processes; () if there is none.
+        """Return the dimensions of a reduction over the group's shape that `item` post-processes; () without one.
 
-        Everything on the way up to the reduction must serve this group alone, so that the reduction joins it too.
+        All ops between must have no reader outside this group, so that the reduction joins it too.
         """
         inside = {item, *group.members}
         stack = [item]
@@ -342,4 +359,4 @@ _RULES: Final[Mapping[tuple[Kind, Kind], tuple[Rule, ...]]] = {
     ("row", "row"): (Grouper._join_reduction,),
     ("matmul", "map"): (Grouper._join_product,),
 }
-"""By the kind of the op and that of the group that reads it: what is tried, in this order."""
+"""Rules by the kind of the op and the kind of the group that reads it, in the order in which they are tried."""

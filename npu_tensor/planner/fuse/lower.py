@@ -19,10 +19,15 @@ Kind = Literal["map", "row", "matmul", "data"]
 
 
 class Domain(NamedTuple):
-    """An op on its own: iteration domain, reduced dimensions of it, and how each operand lies over it.
+    """Iteration domain of an op.
 
-    per_row: whether the result is one element per row. operands: item and layout; None for numbers and for the
-    operands of matmul and data ops, which keep their own shapes.
+    Attributes:
+        kind: Kind of kernel that computes the op.
+        shape: Iteration space.
+        dims: Reduced dimensions.
+        per_row: True if the result has one element per row.
+        operands: Item and layout of each operand over the iteration space; operands of matmul and data ops keep their
+            own shapes. The layout of a number is None.
     """
 
     kind: Kind
@@ -36,20 +41,23 @@ class Lowered(Item, total=False):
     """The attributes of a node after lowering."""
 
     source: tuple[int, Layout]
-    """Of a view that its readers read as strides: the item whose buffer holds its elements, and where."""
+    """Item whose buffer holds the elements of a view, and their layout, if readers read the view as strides."""
     copy: tuple[int, Layout]
-    """Of a view that gets a buffer of its own: what is copied into it."""
+    """Item and layout that are copied into a view with a buffer of its own."""
     domain: Domain
-    """Of every op that computes something; views that are copied do."""
+    """Iteration domain of an op that computes something, including views that are copied."""
     readers: list[int]
-    """The ops with a domain that read the item, once per operand."""
+    """Ops with a domain that read the item, once per operand."""
 
 
 class Lowering(NamedTuple):
-    """A lowered graph: the attributes of its nodes, in topological order.
+    """A lowered graph.
 
-    aliases: kept items that share the buffer of another one, and that one: ops that were merged, and views of the whole
-    of what they view. kept: items with buffers of their own whose values are needed afterwards.
+    Attributes:
+        items: Attributes of its nodes, in topological order.
+        aliases: Kept items that share the buffer of another item, each with that item: merged ops, and views of all
+            elements of their base.
+        kept: Items with buffers of their own whose values are needed after the run.
     """
 
     items: Mapping[int, Lowered]
@@ -58,7 +66,7 @@ class Lowering(NamedTuple):
 
 
 def lower(graph: nx.DiGraph) -> Lowering:
-    """Add the attributes of `Lowered` to the nodes of a graph; what an alias shares is kept too."""
+    """Add the attributes of `Lowered` to the nodes of a graph. Bases of aliases are kept too."""
     items = cast("dict[int, Lowered]", dict(graph.nodes.data()))
     aliases: dict[int, int] = {}
     for number, item in items.items():
@@ -67,7 +75,7 @@ def lower(graph: nx.DiGraph) -> Lowering:
     for number, item in items.items():
         item["readers"] = []
         if "call" in item and (item["call"].op.kind != "view" or "copy" in item):
-            domain = item["domain"] = _form(items, item)
+            domain = item["domain"] = _domain(items, item)
             for source, _ in domain.operands:
                 items[source]["readers"].append(number)
     bases = {**aliases, **graph.graph["twins"]}
@@ -85,14 +93,14 @@ def _root(number: int, bases: Mapping[int, int]) -> int:
 
 
 def spec_of(item: Item) -> Spec:
-    """The shape and dtype of an item that is not a number."""
+    """Return the shape and dtype of an item that is not a number."""
     spec = item["spec"]
     assert spec is not None
     return spec
 
 
 def _fold(items: dict[int, Lowered], aliases: dict[int, int], number: int) -> None:
-    """Fold a view into its readers, or mark it, or what it views, to be copied."""
+    """Fold a view into its readers, or mark the view or its base to be copied."""
     item = items[number]
     source = _view_source(items, item)
     if source is None:  # a view of a view that has no strides
@@ -121,7 +129,7 @@ def _view_source(items: dict[int, Lowered], item: Lowered) -> tuple[int, Layout]
 
 
 def _reading(items: dict[int, Lowered], number: int) -> tuple[int, Layout | None]:
-    """The item whose buffer holds the elements of an item, and where they lie; no layout for a number."""
+    """Return the item whose buffer holds the elements of an item, and their layout; None for a number."""
     item = items[number]
     if "source" in item:
         return item["source"]
@@ -130,7 +138,7 @@ def _reading(items: dict[int, Lowered], number: int) -> tuple[int, Layout | None
 
 
 def viewed(items: Mapping[int, Lowered], layout: Layout, root: int, view: int) -> Layout | None:
-    """A layout over the elements of `root` as a layout over a view of it; None if that has no strides."""
+    """Return a layout over the elements of `root` as a layout over a view of it; None if that has no strides."""
     calls: list[Call] = []
     while view != root:
         calls.append(items[view]["call"])
@@ -142,7 +150,7 @@ def viewed(items: Mapping[int, Lowered], layout: Layout, root: int, view: int) -
     return strided
 
 
-def _form(items: dict[int, Lowered], item: Lowered) -> Domain:
+def _domain(items: dict[int, Lowered], item: Lowered) -> Domain:
     call = item["call"]
     if "copy" in item:
         return Domain("map", call.spec.shape, (), False, (item["copy"],))
@@ -166,7 +174,7 @@ def _form(items: dict[int, Lowered], item: Lowered) -> Domain:
 
 
 def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> Domain:
-    """A product with one row or column: a sum over (..., M, N, K), bound by memory and not by arithmetic."""
+    """Return a product with one row or column as a sum over (..., M, N, K): it is bound by memory."""
     (a, a_layout), (b, b_layout) = sources
     assert a_layout is not None
     assert b_layout is not None
@@ -187,7 +195,7 @@ def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> 
 
 
 def operand_register(call: Call, operand: int) -> str:
-    """The type in which the op computes an operand; a Python number becomes that too."""
+    """Return the register type in which the op computes an operand. Python numbers are converted to it too."""
     register = call.registers[operand]
     assert register is not None
     return register

@@ -1,4 +1,4 @@
-"""Prologues: what only an operand of a matrix product needs is computed while that operand is packed."""
+"""Prologues: ops that only an operand of a matrix product needs, computed while that operand is packed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positio
 __all__ = ["prologue_of", "uncopied"]
 
 VECTOR_STRIDES: Final = (1, 2)
-"""Of rows of A and columns of B: between elements that are packed as a vector."""
+"""Strides of rows of A and columns of B whose elements are packed as a vector."""
 
 LEAST_RUN: Final = 8
-"""Neighbouring elements along K that are packed as a vector, where those of rows of A or columns of B are not."""
+"""Minimum number of neighbours along K that are packed as a vector if rows of A or columns of B are not."""
 
 
 def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tuple[int, set[int]] | None:
-    """Which operand of a matrix product an op computes, and all element-wise ops that only serve that operand.
+    """Return the number of the operand that an op computes, and all element-wise ops that only serve that operand.
 
-    None if it cannot be computed by packing, or better by what produces the inputs of these ops.
+    Return None if packing cannot compute it, or if the kernel that produces the inputs of these ops should.
     """
     readers = graph[item]["readers"]
     if readers != [contraction] and ("copy" not in graph[item] or readers.count(contraction) != 1):
         return None
     number = next(n for n, (source, _) in enumerate(graph[contraction]["domain"].operands) if source == item)
     if "copy" in graph[item]:
-        is_read_so = all(graph[reader]["domain"].kind == "matmul" for reader in readers)
-        if graph[item]["keep"] or not is_read_so or uncopied(graph, contraction, number) is None:
+        only_products = all(graph[reader]["domain"].kind == "matmul" for reader in readers)
+        if graph[item]["keep"] or not only_products or uncopied(graph, contraction, number) is None:
             return None
         return number, {item}
     items = _items(graph, item) if _is_allowed(graph, item) else None
@@ -40,7 +40,7 @@ def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tu
 
 
 def _is_allowed(graph: Mapping[int, Lowered], item: int) -> bool:
-    """Whether an op can be part of a prologue: element-wise in float32, where its conditions are allowed."""
+    """Return True if an op can be part of a prologue: element-wise in float32 or bool."""
     return (
         graph[item]["domain"].kind == "map"
         and not graph[item]["keep"]
@@ -49,7 +49,7 @@ def _is_allowed(graph: Mapping[int, Lowered], item: int) -> bool:
 
 
 def _items(graph: Mapping[int, Lowered], root: int) -> set[int] | None:
-    """`root` and the ops that only serve it; None if the kernel that makes their input can do them as it stores."""
+    """Return `root` and the ops that only serve it; None if the kernel that makes their input can compute them."""
     whole = full_layout(graph[root]["domain"].shape)
     inside, stack = {root}, [root]
     while stack:
@@ -58,8 +58,7 @@ def _items(graph: Mapping[int, Lowered], root: int) -> set[int] | None:
             if domain is None or layout is None or source in inside or not inside.issuperset(consumers):
                 continue
             operands = [operand for consumer in consumers for operand in graph[consumer]["domain"].operands]
-            readings = [reading for item, reading in operands if item == source and reading]
-            full = all(same_positions(reading, whole) for reading in readings)
+            full = all(same_positions(reading, whole) for item, reading in operands if item == source and reading)
             if domain.kind == "row" and (full or domain.shape == whole.shape):
                 return None
             if domain.kind == "matmul" and full and not graph[source]["keep"]:
@@ -71,7 +70,7 @@ def _items(graph: Mapping[int, Lowered], root: int) -> set[int] | None:
 
 
 def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, items: set[int]) -> bool:
-    """Whether vectors along the rows, or along the columns, of an operand can read all that computes it."""
+    """Return True if vectors along the rows, or along the columns, of an operand can read all inputs of its ops."""
     if operand_register(graph[contraction]["call"], number) != "float32":
         return False
     root, reading = graph[contraction]["domain"].operands[number]
@@ -79,7 +78,7 @@ def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, 
     pairs = list(zip(reading.shape, reading.strides, strict=True))
     read = math.prod(extent for extent, stride in pairs if stride)
     if read > spec_of(graph[root]).size or any(extent > 1 and stride == 0 for extent, stride in pairs[-2:]):
-        return False  # elements would be computed several times
+        return False  # Elements would be computed several times.
     view = graph[contraction]["inputs"][number]
     layouts = [
         viewed(graph, layout, root, view)
@@ -93,10 +92,11 @@ def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, 
 
 
 def uncopied(graph: Mapping[int, Lowered], contraction: int, number: int) -> Layout | None:
-    """How an operand of a matrix product that is a copy lies in what it was copied from.
+    """Return the layout of an operand that is a copy in the source of the copy.
 
-    Over the batch, and the rows and columns of the operand, each of which may be several dimensions, as those of the
-    windows of a convolution are. None if it is part of the copy only, or if packing could not read it by vectors.
+    The layout is over the batch, the rows and the columns of the operand. Each of these may be several dimensions, as
+    in the windows of a convolution. Return None if the operand is only a part of the copy, or if packing could not
+    read the source by vectors.
     """
     source, reading = graph[contraction]["domain"].operands[number]
     assert reading is not None

@@ -28,7 +28,7 @@ class TaskMaker:
         self._equal: dict[Any, tuple[Task, list[int]]] = {}
 
     def task(self, group: Group) -> Task:
-        """The work of a group. Equal sets of items are equal groups, whatever else there is."""
+        """Return the task of a group. Groups of one graph with equal items are equal."""
         items = tuple(sorted(group.items))
         task = self._tasks.get(items)
         if task is None:
@@ -36,7 +36,7 @@ class TaskMaker:
         return task
 
     def _shared(self, group: Group, items: tuple[int, ...]) -> Task:
-        """As `_task`. Equal groups, such as those of equal layers, have one program."""
+        """Return the task of a group; equal groups, such as those of equal layers, share one program."""
         numbers = {item: number for number, item in enumerate(items)}
         members: list[Any] = []
         for item in items:
@@ -59,7 +59,7 @@ class TaskMaker:
         )
 
     def _task(self, group: Group, items: tuple[int, ...]) -> Task:
-        """One expression, joined from those of the members."""
+        """Join the expressions of the members to one program."""
         ops = tuple("copy" if "copy" in self.items[item] else self.items[item]["call"].op.name for item in items)
         calls = tuple(self.items[item]["call"] for item in items)
         if group.kind == "data":
@@ -90,22 +90,22 @@ class TaskMaker:
                 spec = spec_of(self.items[item])
                 over = row_layout(group.shape, group.dims) if group.members[item] else full_layout(group.shape)
                 outputs.append(Output(item, spec.dtype, permuted(over, order), spec.nbytes))
-        # Storing rounds; a rounding just before it would be done twice.
+        # Storing rounds, so a rounding just before it is redundant.
         stored = [builder.before(values[o.item], f"round_{o.dtype.name}") for o in outputs]
         program = builder.program(stored)
         reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
         return Task(
-            group.kind if reduces or group.kind == "matmul" else "map",
-            items,
-            ops,
-            (*matrices, *inputs),
-            tuple(outputs),
-            tuple([group.shape[axis] for axis in order]),
-            len(group.dims) if reduces else 0,
-            program,
-            self.items[group.contraction]["call"] if group.contraction is not None else None,
-            (prologues[0], prologues[1]),
-            calls,
+            kind=group.kind if reduces or group.kind == "matmul" else "map",
+            items=items,
+            ops=ops,
+            inputs=(*matrices, *inputs),
+            outputs=tuple(outputs),
+            shape=tuple([group.shape[axis] for axis in order]),
+            rows=len(group.dims) if reduces else 0,
+            program=program,
+            call=self.items[group.contraction]["call"] if group.contraction is not None else None,
+            prologues=(prologues[0], prologues[1]),
+            calls=calls,
         )
 
     def _record(
@@ -116,7 +116,7 @@ class TaskMaker:
         values: dict[int, Symbol],
         first_slot: int,
     ) -> list[Input]:
-        """Add the values of items to `values`, which holds those already there; returns what they read."""
+        """Add the values of items to `values` and return the inputs that they read."""
         inputs: dict[Input, int] = {}
         for item in sorted(items):
             if item in values:
@@ -138,9 +138,9 @@ class TaskMaker:
         return list(inputs)
 
     def _factor(self, group: Group, number: int) -> tuple[list[Input], Prologue | None]:
-        """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue.
+        """Return the inputs of an operand of the matrix product, over batch, rows and columns, and its prologue.
 
-        A copy is read where it would be copied from.
+        The operand is read from the source of the copy if it is a copy.
         """
         assert group.contraction is not None
         contraction = group.contraction
@@ -164,7 +164,7 @@ class TaskMaker:
         builder = ProgramBuilder()
         values: dict[int, Symbol] = {}
         inputs = self._record(items, over, builder, values, 0)
-        # Packing rounds; a rounding just before it would be done twice.
+        # Packing rounds, so a rounding just before it is redundant.
         program = builder.program([builder.before(values[source], f"round_{dtype.name}")])
         return inputs, Prologue(program, len(inputs), dtype)
 
@@ -180,9 +180,12 @@ class TaskMaker:
 
 
 def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
-    """The op's body on symbols: operands converted to the op's registers, the result to its dtype's.
+    """Apply the op's body to symbols. Operands are converted to the op's registers, the result to that of its dtype.
 
-    computed: which operands have never been in memory, and so are not rounded to their dtype yet.
+    Args:
+        call: The op.
+        symbols: Values of the operands.
+        computed: True for operands that were never in memory and so are not rounded to their dtype yet.
     """
     if call.op.kind == "matmul":  # with one row or column: see lower.py
         register = operand_register(call, 0)
@@ -202,7 +205,7 @@ def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
 
 
 def _round_to(value: Symbol, dtype: DType) -> Symbol:
-    """An explicit conversion rounds also where the value stays in a register."""
+    """Round a value to a dtype although it stays in a register."""
     if dtype.register == dtype.name:
         return value
     return value.builder.emit(f"round_{dtype.name}", (value,))

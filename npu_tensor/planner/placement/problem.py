@@ -1,18 +1,21 @@
-"""What is to be placed, what a placement is, and what it takes."""
+"""The placement problem: jobs, devices and the cost of a placement."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-__all__ = ["Answer", "Job", "Movement", "Overhead", "Placement", "weight"]
+__all__ = ["Job", "Movement", "Option", "Overhead", "Placement", "Search", "State", "Usage", "weight"]
 
 
 class Overhead(NamedTuple):
-    """What a device that is not the processor takes besides its jobs.
+    """Costs of a device that is not the processor, besides its jobs.
 
-    launch: of jobs that follow each other on the device and on no other between them. change: from a job of one context
-    to one of another within a launch; None if a launch has one context. switch: the same between launches.
+    Attributes:
+        switch: Cost of a launch whose context differs from that of the previous launch.
+        launch: Cost of a launch: jobs that follow each other on the device with no job of another device between them.
+        change: Cost of a change of the context within a launch; None if a launch has one context.
     """
 
     switch: float
@@ -21,19 +24,25 @@ class Overhead(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """The weight of bringing a value from the processor's memory into a form that a kernel reads, or back from it.
+    """Conversion of a value between the processor's memory and a form that a kernel reads or writes.
 
-    form: see `task.Move`. All that bring one value into one form on one device have the same weight.
+    Attributes:
+        weight: Cost of the conversion. It is the same for all jobs that use one form of a value on one device.
+        form: Form on the device, see `task.Move`. None stands for the tensor's own bytes.
     """
 
     weight: float
     form: Hashable = None
 
 
-class Answer(NamedTuple):
-    """What a job takes on a device. context: equal for jobs that follow each other there without a switch.
+class Option(NamedTuple):
+    """Cost of a job on one device.
 
-    reads, writes: one per input and output of the job; empty on the processor.
+    Attributes:
+        weight: Cost of the job itself.
+        context: Equal for jobs that can follow each other on the device without a switch.
+        reads: One movement per input of the job; empty on the processor.
+        writes: One movement per output of the job; empty on the processor.
     """
 
     weight: float
@@ -43,27 +52,196 @@ class Answer(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A task. inputs, outputs: the values that it reads and makes. answers: by device; None where it is refused.
+    """A task with its costs. Jobs are listed in an order in which they could run.
 
-    Jobs are listed in an order in which they could run: a value is made before it is read.
+    Attributes:
+        inputs: Values that the job reads.
+        outputs: Values that the job makes.
+        options: One per device, the processor last; None for a device that refuses the job.
     """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    answers: tuple[Answer | None, ...]
-
-    @property
-    def alone(self) -> float:
-        """What it takes on the processor, which refuses nothing."""
-        return self.answers[-1].weight  # type: ignore[union-attr]
+    options: tuple[Option | None, ...]
 
 
 class Placement(NamedTuple):
-    """devices: of each job. order: numbers of the jobs, as they should run. weight: what all of it takes."""
+    """Devices and order of jobs.
+
+    Attributes:
+        devices: Device of each job.
+        order: Numbers of the jobs in the order in which they run.
+        weight: Cost of the whole placement.
+    """
 
     devices: tuple[int, ...]
     order: tuple[int, ...]
     weight: float
+
+
+class Usage(NamedTuple):
+    """Launches of one device so far.
+
+    Attributes:
+        first: Context of the first job.
+        last: Context of the latest job.
+        launches: Number of launches.
+        changes: Number of context changes within launches.
+        switches: Number of context changes between launches.
+    """
+
+    first: Hashable = None
+    last: Hashable = None
+    launches: int = 0
+    changes: int = 0
+    switches: int = 0
+
+    def add(self, context: Hashable, joins: bool) -> Usage:
+        """Return the usage after one more job.
+
+        Args:
+            context: Context of the job.
+            joins: True if the job is part of the latest launch.
+        """
+        if not self.launches:
+            return Usage(context, context, 1)
+        if context == self.last:
+            return self if joins else Usage(self.first, context, self.launches + 1, self.changes, self.switches)
+        if joins:
+            return Usage(self.first, context, self.launches, self.changes + 1, self.switches)
+        return Usage(self.first, context, self.launches + 1, self.changes, self.switches + 1)
+
+    def closed(self, can_change: bool) -> Usage:
+        """Return the usage of one run among many: the first job follows the last one of the previous run.
+
+        A single launch stays active between runs, so its contexts change within it if `can_change` is set.
+        """
+        return self.add(self.first, joins=can_change and self.launches == 1)._replace(launches=self.launches)
+
+    def weight(self, overhead: Overhead) -> float:
+        """Return the cost of the launches and of all changes of the context."""
+        changes = self.changes * (overhead.change or 0.0)
+        return self.launches * overhead.launch + changes + self.switches * overhead.switch
+
+
+class Residency(NamedTuple):
+    """Location of a value that is not only in the processor's memory.
+
+    Attributes:
+        device: Device that made the value.
+        own: True if the value is there as the tensor's own bytes, which other jobs of the device read without a move.
+        back: Cost of bringing the value to the processor's memory; 0 if it is there.
+        copies: Devices and forms of copies.
+    """
+
+    device: int
+    own: bool
+    back: float
+    copies: tuple[tuple[int, Hashable], ...] = ()
+
+
+@dataclass(slots=True)
+class State:
+    """State after the first jobs of an order. Not frozen, because the search makes many of them.
+
+    Attributes:
+        moved: Cost of the jobs and of moving values, without launches.
+        weight: Cost so far, including launches.
+        devices: Linked list of devices: that of the latest job, and the list before it.
+        usages: Launches by device, without the processor.
+        residencies: Values that are not only in the processor's memory and are still to be read.
+    """
+
+    moved: float
+    weight: float
+    devices: Any
+    usages: tuple[Usage, ...]
+    residencies: Mapping[int, Residency]
+
+    def closed_weight(self, overheads: Sequence[Overhead]) -> float:
+        """Return the cost of a run among many, if no more jobs follow."""
+        used = [(usage, overhead) for usage, overhead in zip(self.usages, overheads, strict=True) if usage.launches]
+        return self.moved + sum([usage.closed(o.change is not None).weight(o) for usage, o in used])
+
+
+class Search:
+    """The states that an order of jobs passes through, and the cost of each step.
+
+    - Each job costs the weight of its option, and each launch and change of the context its overhead. The first job of
+      a run follows the last one of the run before.
+    - Each form of a value that a device reads is made once. A value left on a device in form None is read there as it
+      is.
+    - A value left on a device is brought back once if another device reads it, if its device reads another form of it,
+      or if it is a result.
+
+    Args:
+        jobs: The jobs.
+        overheads: Overheads by device, without the processor.
+        order: Numbers of the jobs in the order in which they run.
+        results: Values that are read after the run.
+        resident: Values from outside in the memory of a device in form None, and the cost of bringing them back.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        overheads: Sequence[Overhead],
+        order: Sequence[int],
+        results: Collection[int],
+        resident: Mapping[int, tuple[int, float]],
+    ) -> None:
+        self._jobs = jobs
+        self._overheads = overheads
+        self._results = frozenset(results)
+        self._last_read = {value: number for number in order for value in jobs[number].inputs}
+        back = sum([cost for value, (_, cost) in resident.items() if value in self._results])
+        residencies = {
+            value: Residency(device, True, 0.0 if value in self._results else cost)
+            for value, (device, cost) in resident.items()
+        }
+        self.start = State(back, back, None, (Usage(),) * len(overheads), residencies)
+
+    def step(self, state: State, number: int, device: int) -> State:
+        """Return the state after one more job. Raises ValueError if the device has refused it."""
+        job = self._jobs[number]
+        option = job.options[device]
+        if option is None:
+            raise ValueError(f"device {device} has refused job {number}")
+        on_processor = device == len(self._overheads)
+        moved, found = state.moved + option.weight, state.residencies
+        changed: dict[int, Residency] = {}
+        for slot, value in enumerate(job.inputs):
+            place = changed.get(value) or found.get(value)
+            if not on_processor:
+                movement = option.reads[slot]
+                if place is None:
+                    place = Residency(len(self._overheads), False, 0.0)
+                if place.device != device or not place.own or movement.form is not None:
+                    copy = device, movement.form
+                    moved += place.back + (0.0 if copy in place.copies else movement.weight)
+                    changed[value] = Residency(place.device, place.own, 0.0, (*place.copies, copy))
+            elif place is not None and place.back:
+                moved += place.back
+                changed[value] = Residency(place.device, place.own, 0.0, place.copies)
+        if not on_processor:
+            for value, movement in zip(job.outputs, option.writes, strict=True):
+                is_result = value in self._results
+                moved += movement.weight if is_result else 0.0
+                if value in self._last_read:
+                    back = 0.0 if is_result else movement.weight
+                    changed[value] = Residency(device, movement.form is None, back)
+        unread = [value for value in job.inputs if self._last_read[value] == number]
+        if changed or not found.keys().isdisjoint(unread):
+            found = {value: place for value, place in {**found, **changed}.items() if value not in unread}
+        usages, total = state.usages, state.weight + (moved - state.moved)
+        if not on_processor:
+            usage, overhead = usages[device], self._overheads[device]
+            follows = state.devices is not None and state.devices[0] == device
+            joins = follows and (usage.last == option.context or overhead.change is not None)
+            used = usage.add(option.context, joins)
+            total += used.weight(overhead) - usage.weight(overhead)
+            usages = (*usages[:device], used, *usages[device + 1 :])
+        return State(moved, total, (device, state.devices), usages, found)
 
 
 def weight(
@@ -74,63 +252,21 @@ def weight(
     results: Collection[int] = (),
     resident: Mapping[int, tuple[int, float]] | None = None,
 ) -> float:
-    """What a placement takes: the one definition of it.
+    """Return the cost of a placement in a plan that runs again and again.
 
-    - Every job what it takes on its device.
-    - Every launch: see `Overhead`.
-    - Every change and switch between jobs that follow each other on a device, in a plan that is run again and again:
-      the first job follows the last one, in the same launch if there is only one.
-    - Every copy in a form that a device reads, once per value, device and form. There is none for form None if the
-      value was left there in form None.
-    - Every value that was left by a device that is not the processor and is read in any other way, also by the
-      processor or because it is a result: bringing it back, once.
+    Args:
+        jobs: The jobs.
+        overheads: Overheads by device, without the processor.
+        devices: Device of each job; the processor is `len(overheads)`.
+        order: Numbers of the jobs in the order in which they run.
+        results: Values that are read after the run.
+        resident: Values from outside in the memory of a device in form None, and the cost of bringing them back.
 
-    overheads: by device, without the processor. results: values that somebody looks at afterwards.
-    resident: values from outside that lie in the memory of a device in form None, and what bringing them back takes.
-
-    Raises ValueError for a job on a device that has refused it.
+    Raises:
+        ValueError: A job is on a device that has refused it.
     """
-    processor = len(overheads)
-    left = {value: (device, Movement(back)) for value, (device, back) in (resident or {}).items()}
-    contexts: list[list[Hashable]] = [[] for _ in overheads]
-    launches = [0 for _ in overheads]
-    before = processor
-    copied: set[tuple[int, int, Hashable]] = set()
-    back = {value for value in results if value in left}
-    total = 0.0
+    search = Search(jobs, overheads, order, results, resident or {})
+    state = search.start
     for number in order:
-        job, device = jobs[number], devices[number]
-        answer = job.answers[device]
-        if answer is None:
-            raise ValueError(f"device {device} has refused job {number}")
-        total += answer.weight
-        before, previous = device, before
-        if device == processor:
-            back.update(value for value in job.inputs if value in left)
-            continue
-        used, overhead = contexts[device], overheads[device]
-        same = not used or used[-1] == answer.context
-        if previous == device and (same or overhead.change is not None):
-            total += 0.0 if same else overhead.change or 0.0
-        else:
-            total += overhead.launch if same else overhead.launch + overhead.switch
-            launches[device] += 1
-        used.append(answer.context)
-        for value, movement in zip(job.inputs, answer.reads, strict=True):
-            lies_at, lies_as = left.get(value, (processor, movement))
-            if lies_at == device and lies_as.form is None and movement.form is None:
-                continue
-            if lies_at != processor:
-                back.add(value)
-            if (value, device, movement.form) not in copied:
-                copied.add((value, device, movement.form))
-                total += movement.weight
-        for value, movement in zip(job.outputs, answer.writes, strict=True):
-            left[value] = (device, movement)
-            if value in results:
-                back.add(value)
-    total += sum(left[value][1].weight for value in back)
-    for overhead, used, count in zip(overheads, contexts, launches, strict=True):
-        if used and used[0] != used[-1]:
-            total += overhead.switch if overhead.change is None or count > 1 else overhead.change
-    return total
+        state = search.step(state, number, devices[number])
+    return state.closed_weight(overheads)

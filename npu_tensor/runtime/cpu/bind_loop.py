@@ -31,7 +31,7 @@ __all__ = ["bind_loop", "number_types", "slots_of", "with_fixed_numbers"]
 # Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
 STREAMING_BYTES = 24 << 20
 
-# The transposed inputs of a map that are copied to the stack tile by tile, which takes up to 32 KiB for each.
+# Upper bound on transposed inputs of a map that are copied to the stack by tiles of up to 32 KiB each.
 MOST_TRANSPOSED = 4
 
 
@@ -46,7 +46,8 @@ def bind_loop(
 ) -> BoundLoops:
     """Compile a program for the collapsed form of `shape`, and bind the loop that runs it.
 
-    together: so many neighbouring elements of a map run in one thread.
+    Args:
+        together: Number of neighbouring elements of a map that run in one thread.
     """
     layouts = [output.layout for output in outputs]
     layouts += [source.layout for source in inputs if source.layout is not None]
@@ -69,14 +70,18 @@ def bind_loop(
     slots = (*(Location(output.item) for output in outputs), *slots_of(inputs, program))
     loop = BoundLoop(kernel, meta.ctypes.data, n, piece, slots)
     new = tuple([(output.item, output.nbytes) for output in outputs if output.donor is None])
-    taken = tuple([(output.item, output.donor) for output in outputs if output.donor is not None])
-    return BoundLoops((loop,), new, taken, (meta,))
+    overwritten = tuple([(output.item, output.donor) for output in outputs if output.donor is not None])
+    return BoundLoops((loop,), new, overwritten, (meta,))
 
 
 def slots_of(inputs: Sequence[Input], program: Program, first: int = 0, with_offset: bool = False) -> list[Slot]:
-    """What a kernel is given for operands, which the program reads in slots from `first` on.
+    """Return the arguments of a kernel for operands.
 
-    with_offset: whether an address is that of the first element, or of the memory that it lies in.
+    Args:
+        inputs: The operands.
+        program: Program that reads them.
+        first: Slot of the first operand.
+        with_offset: True for addresses of first elements, False for addresses of the memory.
     """
     numbers = number_types(program)
     return [
@@ -88,7 +93,7 @@ def slots_of(inputs: Sequence[Input], program: Program, first: int = 0, with_off
 
 
 def number_types(program: Program) -> dict[int, type]:
-    """Scalar slot -> float, int or bool, as the kernel reads it; a bool has the bits of an int, and 0.5 is true."""
+    """Return the type of each scalar slot: float, int or bool. A bool has the bits of an int, and 0.5 is true."""
     return {
         i.value: float if i.dtype.startswith("float") else bool if i.dtype == "bool" else int
         for i in program.instructions
@@ -97,9 +102,9 @@ def number_types(program: Program) -> dict[int, type]:
 
 
 def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], outputs: int) -> bool:
-    """Whether lanes should run across rows: when the large operands jump along a row but not across rows.
+    """Return True if lanes should run across rows: the large operands jump along a row but not across rows.
 
-    That form stores what does not vary along a row once, so every result with one value per element must vary.
+    That form stores a value that is constant along a row once, so every result with one value per element must vary.
     """
     if not space.outer or space.inner <= 1 or space.runs:
         return False
@@ -117,9 +122,9 @@ def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], o
 
 
 def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space, bool]:
-    """Whether a map should go over tiles: when some inputs jump along rows but are contiguous across them.
+    """Return the space, and True if a map should go over tiles: some inputs jump along rows but not across them.
 
-    The outer dimension along which most of these are contiguous becomes the innermost one.
+    The outer dimension along which most of these inputs are contiguous becomes the innermost outer one.
     """
     if rows or space.inner < lanes or any(stride != 1 for stride in space.inner_strides[:outputs]):
         return space, False
@@ -153,7 +158,7 @@ def _operands(
     columns: bool,
     tiles: bool,
 ) -> tuple[tuple[LoopOperand, ...], np.ndarray[Any, Any]]:
-    """The kernel's operands, and the sizes, strides and fixed numbers that it reads as `meta`; see loop_kernel."""
+    """Return the kernel's operands, and the sizes, strides and fixed numbers of `meta`; see loop_kernel."""
     numbers = number_types(program)
     operands: list[LoopOperand] = []
     meta = [space.inner, *space.outer]
@@ -190,9 +195,12 @@ _LARGEST: Final = (1 << 63) - 1
 def with_fixed_numbers(
     program: Program, first: int, most: int = _LARGEST, row_length: int | None = None
 ) -> tuple[Program, list[int | float]]:
-    """The program with these numbers as scalars in slots from `first` on, and the numbers.
+    """Return the program with some constants replaced by scalars in slots, and the numbers.
 
-    most: of these slots; further numbers stay constants. row_length: of a program that may ask for it.
+    Args:
+        first: First slot.
+        most: Upper bound on slots; further numbers stay constants.
+        row_length: Row length, for a program that reads it.
     """
     numbers: list[int | float] = []
     instructions: list[Instruction] = []

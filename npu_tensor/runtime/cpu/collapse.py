@@ -15,7 +15,8 @@ __all__ = ["Space", "collapse"]
 class Space(NamedTuple):
     """Outer extents (outermost first) and the inner one; per operand its offset, outer strides and inner stride.
 
-    runs: how many of the last outer dimensions belong to the row, which then consists of several evenly spaced runs.
+    Attributes:
+        runs: Number of outer dimensions that belong to the row, which then consists of evenly spaced runs.
     """
 
     outer: tuple[int, ...]
@@ -37,7 +38,7 @@ class Space(NamedTuple):
 
 
 def collapse(shape: tuple[int, ...], layouts: Sequence[Layout], rows: int) -> Space:
-    """The space of `shape` over which all layouts are walked; the last `rows` dimensions are one row.
+    """Return the space of `shape` over which all layouts are walked; the last `rows` dimensions are one row.
 
     With rows = 0 the inner dimension is the innermost one left.
     """

@@ -68,7 +68,7 @@ class ColumnKernel(ReducingBase):
         stages: list[Stage],
         scratch: dict[int, Value],
     ) -> None:
-        """The rows that start at each of `lanes`, a vector each."""
+        """Return the rows that start at each of `lanes`, a vector each."""
         e = self.emitter
         zero = e.constant(0, "i64")
 

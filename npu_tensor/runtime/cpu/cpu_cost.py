@@ -1,6 +1,6 @@
-"""What the kernels of the CPU device are predicted to take, and into which pieces their loops are cut.
+"""Predicted cost of the kernels of the CPU device, and the pieces into which their loops are cut.
 
-A loop takes the longer of what its arithmetic and its memory take. A product packs both operands first.
+A loop lasts as long as its arithmetic or its memory traffic, whichever is longer. A product packs both operands first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PAGE: Final = 4096
 """Bytes; prefetching ends with a page."""
 
 LEAST_PIECE: Final = 8 << 10
-"""Elements of cheap work that pay for waking a second thread: a fork and join takes about 1 us."""
+"""Elements of cheap work that pay for waking a second thread: a fork and join lasts about 1 us."""
 
 PIECE: Final = 32 << 10
 """Elements that a thread claims at a time when there is plenty."""
@@ -53,17 +53,17 @@ NEAR: Final = frozenset({-1, 0, 1, 2})
 """Strides that loops read and write in whole vectors."""
 
 TRANSPOSED_FLOPS: Final = 10
-"""What turning an element in a tile of rows and columns costs, in operations: a transposed copy of 256 x 256 float32
-takes 0.14 ns per element and thread of a Zen 5."""
+"""Cost of transposing an element in a tile, in operations: a transposed copy of 256 x 256 float32 lasts 0.14 ns per
+element and thread of a Zen 5."""
 
 
 def flops(program: Program) -> int:
-    """Operations per element, as PRIMITIVES counts them."""
+    """Count the operations per element, as PRIMITIVES does."""
     return sum(PRIMITIVES[step.primitive].flops * (1 + (step.dtype in WIDE)) for step in program.instructions)
 
 
 def grain(n: int, elements: int, program: Program, threads: int) -> int:
-    """Positions per piece of work, so that a piece takes some microseconds and large work has many pieces."""
+    """Return the positions per piece: a piece lasts some microseconds and large work has many pieces."""
     if elements == 0 or threads == 1:
         return max(n, 1)
     least = _least_piece(program)
@@ -74,12 +74,12 @@ def grain(n: int, elements: int, program: Program, threads: int) -> int:
 
 
 def _least_piece(program: Program) -> float:
-    """A transcendental function costs about as much as eight cheap elements."""
+    """Return the minimum elements of a piece. A transcendental function costs about eight cheap elements."""
     return LEAST_PIECE / (1 + flops(program) / 16)
 
 
 def _tensor_bytes(task: Task) -> int:
-    """Bytes that are read at least once, or written."""
+    """Count the bytes that are read at least once, or written."""
     nbytes = sum(output.nbytes for output in task.outputs)
     for source in task.inputs:
         if source.layout and source.dtype:
@@ -93,16 +93,16 @@ def _level(nbytes: float, working: int, rates: ProcessorRates) -> Level:
 
 
 def _memory_seconds(nbytes: float, working: int, rates: ProcessorRates) -> float:
-    """Of so many bytes, at the rate of the level that holds the share of each thread."""
+    """Return the seconds to stream `nbytes` from the cache level that holds each thread's share."""
     level = _level(nbytes, working, rates)
     return nbytes / min(working * level.thread_bytes_per_second, level.bytes_per_second)
 
 
 def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Level, rates: ProcessorRates) -> float:
-    """What a thread takes for elements that are no neighbours along the innermost dimension.
+    """Return a thread's seconds for elements that are not contiguous along the innermost dimension.
 
-    Those that are along another one are read in tiles, or by lanes that run across rows, so that each vector is in
-    another line. All others are read one by one.
+    Elements that are contiguous along another dimension are read in tiles, or by lanes across rows, so that each vector
+    is in another line. All others are read one by one.
     """
     assert tensor.layout is not None
     assert tensor.dtype is not None
@@ -118,7 +118,7 @@ def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Lev
 
 
 def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
-    """Of a map or row task as one loop over its elements."""
+    """Return the cost of a map or row task as one loop over its elements."""
     assert task.program is not None
     elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
     rows = math.prod(task.shape[: len(task.shape) - task.rows]) if task.rows else 0
@@ -137,7 +137,7 @@ def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
 
 
 class ProductWork(NamedTuple):
-    """What a matrix product does, its tiles and panels padded."""
+    """Work of a matrix product with padded tiles and panels."""
 
     unit: str
     macs: int
@@ -148,7 +148,7 @@ class ProductWork(NamedTuple):
 
 
 def factor_dtypes(task: Task) -> tuple[str, str]:
-    """Of what a matrix product multiplies, after the prologues."""
+    """Return the dtypes that a matrix product multiplies, after the prologues."""
     a, b = (
         inputs[0].dtype if prologue is None else prologue.dtype
         for prologue, inputs in zip(task.prologues, task.split(task.inputs)[:2], strict=True)
@@ -159,7 +159,7 @@ def factor_dtypes(task: Task) -> tuple[str, str]:
 
 
 def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWork:
-    """Of a matrix product."""
+    """Return the work of a matrix product."""
     assert task.program is not None
     *batch, m, n = task.shape
     products, elements = math.prod(batch), math.prod(task.shape)
@@ -189,7 +189,7 @@ def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWo
 
 
 def product_cost(task: Task, rates: ProcessorRates, threads: int, blocking: Blocking, target: CpuTarget) -> Cost:
-    """Of a matrix product: a loop that multiplies, and two before it that pack, with the prologues, if any packs."""
+    """Return the cost of a matrix product: up to two loops that pack, with prologues, and one that multiplies."""
     nbytes, work = _tensor_bytes(task), product_work(task, blocking, target)
     working = max(1, min(threads, work.tiles))
     seconds = work.macs / rates.macs[work.unit] + work.tiles * rates.tile_seconds + work.after / rates.flops
@@ -208,7 +208,7 @@ QUANTIZED_MACS: Final = 0.6
 
 
 def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
-    """Of the op `linear_quantized`: what its arithmetic or its memory takes, and the rounding of the input."""
+    """Return the cost of `linear_quantized`: rounding the input, then arithmetic or memory traffic."""
     source, weights = task.inputs
     assert source.layout is not None
     assert weights.layout is not None
@@ -223,28 +223,28 @@ def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
 
 
 def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
-    """Of a task that takes as long as its memory."""
+    """Return the cost of a task that is bound by memory."""
     nbytes = _tensor_bytes(task)
     working = max(1, min(threads, nbytes // PACKED_PIECE))
     return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
 
 
 ROUNDING_FLOPS: Final = 8
-"""Of an element that is rounded to 8 bits, assumed."""
+"""Cost of rounding an element to 8 bits, in operations; assumed, not measured."""
 
 
 def quantized_piece(item_bytes: int, tokens: int) -> int:
-    """Items of so many bytes that a thread claims at a time, each of which is met by so many tokens."""
+    """Return the number of items that a thread claims at a time, from their size and the number of tokens."""
     return max(1, PACKED_PIECE // (item_bytes * tokens)) if item_bytes and tokens else 1
 
 
 def _sum(rates: ProcessorRates, *stages: tuple[float, int]) -> Expense:
-    """Of loops that run one after the other: seconds and working threads of each."""
+    """Return the expense of consecutive loops, each given by its seconds and working threads."""
     start = sum(rates.launch_seconds + (rates.fork_seconds if working > 1 else 0.0) for _, working in stages)
     expenses = [rates.expense(start), *(rates.expense(seconds, working) for seconds, working in stages)]
     return total(expenses)
 
 
 def total(expenses: Iterable[Expense]) -> Expense:
-    """Of work that is done one after the other."""
+    """Return the sum of expenses."""
     return Expense(*map(sum, zip(*expenses, strict=True)))

@@ -41,11 +41,11 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
 
 
 MOST_BYTES: Final = 1 << 20
-"""Of a value in such a call. Larger ones take long to compute, and their memory should be given back at once."""
+"""Upper bound on the bytes of a value in a joint call. The memory of larger values should be released early."""
 
 
 def _loops(kernel: Kernel) -> BoundKernel | None:
-    """What a kernel runs, if that may be part of a longer call."""
+    """Return the loops of a kernel if they may be part of a joint call."""
     if not isinstance(kernel, CpuKernel) or kernel.loops is None:
         return None
     if any(nbytes > MOST_BYTES for _, nbytes in kernel.loops.new):
@@ -60,12 +60,12 @@ class CpuDevice(Processor):
     fusion = Fusion(arguments=MAX_SLOTS - 2)  # A product has two more: its factors, packed.
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""
+        """Do nothing: LLVM compiles in milliseconds, one module at a time."""
 
     def launches(
         self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
     ) -> list[PlannedLaunch]:
-        """Loops on small values, whose time is not much longer than a call's, run together without Python."""
+        """Join consecutive loops on small values in one call of native code."""
         result: list[PlannedLaunch] = []
         first = 0
         while first < len(kernels):
@@ -81,7 +81,7 @@ class CpuDevice(Processor):
         return result
 
     def claim(self, task: Task) -> Kernel | Refusal:
-        """A compiled kernel, or why the task has none."""
+        """Return a compiled kernel, or the reason why the task has none."""
         if task.kind == "data":
             if task.ops[0] in KERNELS:
                 return KERNELS[task.ops[0]](self, task)

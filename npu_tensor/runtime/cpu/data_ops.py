@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.dtypes import float32, float64
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
@@ -21,7 +22,7 @@ __all__ = ["COMPOSED", "Composed"]
 
 
 class Composed(NamedTuple):
-    """Map tasks that run one after the other, and item numbers and values of what they read besides."""
+    """Consecutive map tasks, with the item numbers and values of their additional inputs."""
 
     tasks: tuple[Task, ...]
     constants: Mapping[int, np.ndarray[Any, Any]]
@@ -32,7 +33,7 @@ _SEQUENCES: Final = frozenset({"int32", "int64", "float32"})
 
 
 def _sequence(task: Task) -> Composed | Refusal:
-    """The op `arange_from` on integers."""
+    """Return the tasks of `arange_from` on integers."""
     (output,) = task.outputs
     assert task.call is not None
     if output.dtype.name not in _SEQUENCES or any(number is not int for number in task.call.operands):
@@ -45,7 +46,7 @@ def _sequence(task: Task) -> Composed | Refusal:
 
 
 def _rotation(task: Task) -> Composed | Refusal:
-    """The op `rotate` on (..., tokens, heads, features) in float32.
+    """Return the tasks of `rotate` on (..., tokens, heads, features) in float32.
 
     A table has the cosine and the sine of one pair of one token, which all heads share. A pair of features (a, b)
     becomes (a cos - b sin, b cos + a sin): both are a feature times cos plus its partner times sin, with a sign.
@@ -124,18 +125,18 @@ def _map_task(task: Task, shape: tuple[int, ...], inputs: list[Input], outputs: 
 
 
 def _over(source: Input, shape: tuple[int, ...], axes: tuple[int | None, ...]) -> Input:
-    """The operand over another shape, whose dimensions are the given ones of its own, or repeat it."""
+    """Return the operand over another shape; `axes` has its dimension for each axis, None to repeat it."""
     assert source.layout is not None
     strides = tuple(0 if axis is None else source.layout.strides[axis] for axis in axes)
     return source._replace(layout=Layout(shape, strides, source.layout.offset))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MODULES)
 def _table_program(positions: str, magnitude: float, with_factors: bool) -> Program:
-    """Slots: positions, of that register type, radians per position, and what these are divided by.
+    """Return the program of a rotation table with slots for positions, radians per position and their divisors.
 
-    Angles are reduced to half a turn in float64, as a far position has many turns and float32 only 24 bits for them.
-    Kept, because every layer of a model has the same rotation and it takes longer to record than all the rest.
+    Angles are reduced to half a turn in float64, because float32 has only 24 bits for the many turns of a far position.
+    Cached, because all layers of a model have the same rotation and recording it is slow.
     """
     builder = ProgramBuilder()
     position: Any = builder.load(0, positions).astype("float64")
@@ -148,7 +149,7 @@ def _table_program(positions: str, magnitude: float, with_factors: bool) -> Prog
 
 
 def _program(slots: int, formula: Callable[..., Any]) -> Program:
-    """A formula of float32 operands."""
+    """Return the program of a formula with float32 operands."""
     builder = ProgramBuilder()
     return builder.program([formula(*(builder.load(slot, "float32") for slot in range(slots)))])
 
@@ -159,7 +160,7 @@ _COPY: Final = _program(1, lambda x: x)
 
 
 def _padding(task: Task) -> Composed | Refusal:
-    """The op `pad_widths` with a constant: everything is filled, then the operand copied into it."""
+    """Return the tasks of `pad_widths` with a constant: fill everything, then copy the operand into it."""
     (source,), (output,) = task.inputs, task.outputs
     assert task.call is not None
     assert source.layout is not None

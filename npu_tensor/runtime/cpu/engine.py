@@ -39,7 +39,7 @@ from npu_tensor.runtime.store.store import Store
 __all__ = ["Address", "Engine", "EngineStatistics"]
 
 SPARE_MAPPINGS: Final = 8
-"""Linking a module takes 2 for good and some more for a moment."""
+"""Free memory mappings that linking needs. A module keeps 2 and needs some more for a moment."""
 
 
 # All of llvmlite works in one LLVM context, so one lock serves every engine. Holding it across fork() gives
@@ -55,7 +55,7 @@ _SUFFIX: Final = ".o"
 
 
 class Address(int):
-    """Where a function begins. Its module stays in memory as long as an address of one of its functions lives."""
+    """Address of a function. The address keeps the module in memory."""
 
     _code: _Code
 
@@ -68,7 +68,7 @@ class _Code:
         self.functions = functions
 
     def addresses(self) -> dict[str, Address]:
-        """The functions by name; each address keeps the code."""
+        """Return the functions by name. Each address keeps the code in memory."""
         result = {name: Address(address) for name, address in self.functions.items()}
         for address in result.values():
             address._code = self
@@ -77,7 +77,7 @@ class _Code:
 
 @dataclass
 class EngineStatistics:
-    """What an engine has done so far."""
+    """Counters of an engine."""
 
     compiled: int = 0
     compile_seconds: float = 0.0  # for parsing and code generation
@@ -102,14 +102,14 @@ class Engine:
         prefix = "\0".join((_FORMAT, llvmlite.__version__, version, self.triple, key, ""))
         self._key_prefix = prefix.encode()
         self._store = None if cache_dir is None else Store(cache_dir.absolute())
-        # By key: the module, and what keeps its memory.
+        # Modules by key, each with the owner of its memory.
         self._modules: dict[bytes, tuple[weakref.ref[_Code], llvm.ResourceTracker]] = {}
         self._numbers = itertools.count()
 
     def compile(
         self, ir_text: str, *function_names: str, symbols: Mapping[str, int] | None = None
     ) -> dict[str, Address]:
-        """The address of each function named, of a module that is compiled or found in a cache.
+        """Return the address of each function named, of a module that is compiled or found in a cache.
 
         `symbols` gives the addresses of the external functions and variables that the module may use.
 
@@ -151,12 +151,12 @@ class Engine:
     def _build(
         self, key: bytes, data: bytes | None, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]
     ) -> tuple[_Code, bytes]:
-        """The module in memory, and its object file, which is generated unless it is passed."""
+        """Return the module in memory, and its object file, which is generated unless it is passed."""
         data = data or self._generate(ir_text, exported, symbols)
         return self._link(key, data, exported, symbols), data
 
     def _generate(self, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]) -> bytes:
-        """Machine code of the module, as an object file that defines the functions `exported`."""
+        """Return the machine code of the module, as an object file that defines the functions `exported`."""
         start = time.perf_counter()
         try:
             module = llvm.parse_assembly(ir_text)
@@ -191,12 +191,12 @@ class Engine:
 
 @uninterrupted
 def _new_linker(target_machine: Any) -> tuple[str, llvm.LLJIT]:
-    """The triple of the machine, and what loads code for it."""
+    """Return the triple of the machine and a linker for it."""
     return target_machine.triple, llvm.create_lljit_compiler(target_machine, suppress_errors=True)
 
 
 def _require_mappings() -> None:
-    """BuildError near the limit of mappings of a process (65,530 on Linux): at the limit, LLVM ends the process."""
+    """Raise BuildError near the limit of mappings of a process (65,530 on Linux), where LLVM ends the process."""
     try:
         for mapping in [mmap(-1, PAGESIZE) for _ in range(SPARE_MAPPINGS)]:
             mapping.close()
@@ -206,7 +206,7 @@ def _require_mappings() -> None:
 
 @cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """glibc's malloc_trim; other C libraries have none."""
+    """Return glibc's malloc_trim; None for other C libraries."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 

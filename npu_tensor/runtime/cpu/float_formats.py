@@ -11,7 +11,7 @@ __all__ = ["narrow_bfloat16", "narrow_float16", "round_bfloat16", "round_float16
 
 
 def round_bfloat16(e: SsaBuilder, x: Value) -> Value:
-    """float32 lanes rounded to bfloat16 precision, half to even.
+    """Round float32 lanes to bfloat16 precision, half to even.
 
     Subnormals are kept, NaN becomes quiet.
     """
@@ -19,12 +19,12 @@ def round_bfloat16(e: SsaBuilder, x: Value) -> Value:
 
 
 def round_float16(e: SsaBuilder, x: Value) -> Value:
-    """float32 lanes rounded to float16 precision, half to even."""
+    """Round float32 lanes to float16 precision, half to even."""
     return widen_float16(e, narrow_float16(e, x))
 
 
 def _rounded_bfloat16_bits(e: SsaBuilder, x: Value) -> Value:
-    """Bits of `x` whose upper half is `x` in bfloat16; the lower half is of no use."""
+    """Return bits whose upper half is `x` in bfloat16; the lower half is undefined."""
     bits = e.bits(x)
     last_kept = e.op("and", e.op("lshr", bits, 16), 1)
     rounded = e.add(e.add(bits, last_kept), 0x7FFF)
@@ -36,7 +36,7 @@ def widen_bfloat16(e: SsaBuilder, raw: Value) -> Value:
 
 
 def narrow_bfloat16(e: SsaBuilder, vectors: Sequence[Value]) -> list[Value]:
-    """Each vector rounded half to even. Several at once take fewer branches than one by one."""
+    """Round each vector half to even. Several at once need fewer branches than one by one."""
 
     def by_integers() -> list[Value]:
         return [e.convert("trunc", e.op("lshr", _rounded_bfloat16_bits(e, x), 16), "i16") for x in vectors]
@@ -60,7 +60,7 @@ def narrow_bfloat16(e: SsaBuilder, vectors: Sequence[Value]) -> list[Value]:
 
 
 def narrow_float16(e: SsaBuilder, x: Value) -> Value:
-    """Rounded half to even."""
+    """Round half to even."""
     if e.target.has_float16:
         return e.convert("bitcast", e.convert("fptrunc", x, "half"), "i16")
     bits = e.bits(x)
@@ -90,7 +90,7 @@ def widen_float16(e: SsaBuilder, raw: Value) -> Value:
     normal = e.add(magnitude, 112 << 23)
     not_finite = e.add(magnitude, 224 << 23)
     quiet = e.op("or", not_finite, 0x00400000)
-    # Subnormals: put the bits behind the implied one of 2^-14 and take that away again.
+    # Subnormals: append the bits to the implied one of 2^-14 and subtract that again.
     subnormal = e.bits(e.sub(e.float_of_bits(e.add(magnitude, 113 << 23)), 2.0**-14))
     result = e.select(e.compare("ult", magnitude, 1 << 23), subnormal, normal)
     result = e.select(e.compare("uge", magnitude, 0x7C00 << 13), not_finite, result)

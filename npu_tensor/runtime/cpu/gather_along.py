@@ -22,8 +22,8 @@ __all__ = ["GatherKernel", "gather_kernel"]
 
 _MODULE: Final = """
 ; pointers: results, elements, indices, and a byte that becomes 1 if an index is out of range.
-; meta: extent along the dimension, places behind it, indices for each place before it; steps of the elements before,
-; along and behind it.
+; meta: extent along the dimension, positions after it, indices for each position before it; steps of the elements
+; before, along and after it.
 define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end) {{
 entry:
   %elements.slot = getelementptr ptr, ptr %pointers, i64 1
@@ -81,19 +81,19 @@ done:
 
 
 def _module(name: str, bits: tuple[int, int], target: CpuTarget) -> str:
-    """bits: of an element and of an index."""
+    """Return the module for elements and indices of these bits."""
     element, index = bits
     return _MODULE.format(name=name, element=f"i{element}", index=f"i{index}")
 
 
 def _clear_module(name: str, _: None, target: CpuTarget) -> str:
-    """The kernel that makes 8 bytes 0."""
+    """Return the module of a kernel that sets 8 bytes to 0."""
     signature = f"define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"
     return f"{signature} {{\n  %target = load ptr, ptr %pointers\n  store i64 0, ptr %target\n  ret void\n}}\n"
 
 
 def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:
-    """The kernel for a task of the op, or why there is none."""
+    """Return the kernel for a task of the op, or the reason why there is none."""
     x, index = task.inputs
     assert task.call is not None
     assert x.layout is not None
@@ -111,7 +111,7 @@ def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:
 
 
 def _around(layout: Layout, dim: int) -> Layout | None:
-    """A layout with one dimension before `dim` and one behind it; None if elements are not evenly spaced there."""
+    """Return the layout with one dimension before `dim` and one after it; None if they are not evenly spaced."""
     shape = layout.shape
     return reshaped(layout, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 

@@ -1,11 +1,10 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile`, `direct_tile`. Others
-pack A, and then either multiply by one panel of B after the other, each of which is packed just before, or pack B too,
-to be kept for the next product with it. A and B may be `Computed`: element-wise expressions that are evaluated while
-they are packed. K is never split, so the sums stay in registers until they are rounded once, after the epilogue. The
-panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver for any K; the order of the tiles
-keeps what is read most often in L2.
+Small products, and those of few rows, read A and B in place, in one loop; see `gemm_tile`, `direct_tile`. Others pack A
+and then either pack and multiply one panel of B after another, or pack all of B, which is cached for the next product
+with it. A and B may be `Computed`: element-wise expressions that are evaluated while they are packed. K is never split,
+so the sums stay in registers until they are rounded once, after the epilogue. The panels stream from the caches at 7
+bytes per cycle and core, which L3 can deliver for any K; the order of the tiles keeps the most frequent reads in L2.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _BLOCK_BYTES = 384 << 10
 # A piece of work that a thread claims: long against the claim (0.1 us), short against the whole product.
 _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
-# What a tile costs besides its steps: decoding, storing, the epilogue.
+# Overhead of a tile besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
 # Neighbours along K that are packed run by run: without masks at least a vector of units.
 _LEAST_RUN = 8
@@ -46,7 +45,7 @@ _LEAST_RUN = 8
 # Without AVX512, whose masks make ends of rows cheap, as many multiplications in a whole batch; measured on a Zen 3.
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
-# So do those of so few columns, which would leave most of a packed tile empty, if rows are so many vectors long that
+# So do those with few columns, which would leave most of a packed tile empty, if rows have so many vectors that
 # adding the lanes does not matter. Measured on a Zen 3: with 16 columns packing was faster, and
 # also with 8 columns whose rows are 8 vectors long.
 _THIN_COLUMNS, _LONG_ROWS = 12, 16
@@ -54,11 +53,11 @@ _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_GROUPS = {32: (8, 8, 8, 4), 16: (8, 4, 4, 2)}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
-# Lines of B that are read ahead, of up to so many bytes in the inner form: with short ones, most of what a tile needs
+# Lines of B that are read ahead, and their maximum bytes in the inner form: with short ones, most of what a tile needs
 # is on other pages, which no processor foresees; long ones would leave L2 before they are needed. Measured on a Zen 3,
 # with keys of 64 float16 beyond L2: 2.5 times as fast.
 _AHEAD, _SHORT_LINE_BYTES = 32, 1024
-# The largest panel of B that a thread packs when it needs it, on its stack: as much as row kernels use there.
+# Largest panel of B that a thread packs on its stack: row kernels use as much stack.
 _STRIP_BYTES = 256 << 10
 # The largest packed A that is read for each such panel: L3 has to hold it. Windows, of which B would be many times the
 # image, are always packed so.
@@ -93,7 +92,7 @@ class Computed(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """What a product is asked to do."""
+    """Parameters of a product."""
 
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
@@ -104,7 +103,7 @@ class _Problem(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether no output has an element."""
+        """True if no output has an element."""
         return 0 in (*self.batch, *self.shape[:2])
 
     @property
@@ -113,7 +112,7 @@ class _Problem(NamedTuple):
         return [*self.outputs, *(operand for operand in self.operands if operand.strides is not None)]
 
     def with_batch_as_rows(self) -> _Problem:
-        """The same product with batch dimensions made into rows, where B is shared and all row strides go on.
+        """Return the same product with batch dimensions as rows, if B is shared and the row strides are regular.
 
         A stack of small products with the same weights becomes one with full tiles.
         """
@@ -127,8 +126,8 @@ class _Problem(NamedTuple):
             if size != 1 and m != 1 and any(strides[-3] != m * strides[-2] for strides in followed):
                 break
             if size != 1 and m == 1 and isinstance(problem.a, Computed):
-                break  # the distance between rows could become one that its vectors cannot follow
-            # A matrix of one row has no distance between rows: that of the batch takes its place.
+                break  # The distance between rows could become one that vectors cannot follow.
+            # A matrix of one row has no distance between rows: that of the batch replaces it.
             keep = -3 if m == 1 and size != 1 else -2
             problem = problem._replace(
                 shape=(m * size, n, k),
@@ -142,42 +141,42 @@ class _Problem(NamedTuple):
 
 
 def tile_rows(m: int, most: int) -> int:
-    """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size."""
+    """Return the rows of a tile: as few tiles as possible, of equal size, so that the last one is nearly full."""
     return max(LEAST_ROWS, _even(m, most))
 
 
 def _even(count: int, most: int) -> int:
-    """The size of parts of at most `most`, as few and as equal as possible."""
+    """Return the size of parts of at most `most`, as few and as equal as possible."""
     return max(1, -(-count // max(1, -(-count // most))))
 
 
 def _whole(count: int, most: int) -> int:
-    """The size of parts such that all are whole, if they are not much smaller than `most`."""
+    """Return the size of parts such that all are whole, if they are not much smaller than `most`."""
     most = min(count, most)
     return next((size for size in range(most, most // 2, -1) if count % size == 0), most)
 
 
 def _strides(operand: Matrix) -> tuple[int, ...]:
-    """The strides of an operand that is no number."""
+    """Return the strides of an operand that is not a number."""
     assert operand.strides is not None
     return operand.strides
 
 
 def _matrices(operand: Matrix | Computed) -> list[Matrix]:
-    """What is in memory of A or B."""
+    """Return the matrices in memory of an operand."""
     inputs = operand.inputs if isinstance(operand, Computed) else (operand,)
     return [x for x in inputs if x.strides is not None]
 
 
 def _column_stride(operand: Matrix, columns: int) -> int | None:
-    """The column stride; 1 for a single column; None for a number."""
+    """Return the column stride; 1 for a single column; None for a number."""
     if operand.strides is None:
         return None
     return operand.strides[-1] if columns > 1 else 1
 
 
 def _matrix_without_batch(operand: Matrix, keep: int) -> Matrix:
-    """The operand with the innermost batch dimension and its rows made one dimension of stride `keep`."""
+    """Return the operand with the innermost batch dimension and its rows made one dimension of stride `keep`."""
     if operand.strides is None:
         return operand
     *outer, _, _, column = operand.strides
@@ -191,7 +190,7 @@ def _without_batch(operand: Matrix | Computed, keep: int) -> Matrix | Computed:
 
 
 def _vector_access(operand: Matrix, axis: int, extent: int) -> str:
-    """How vectors in the direction of an axis read an input of a prologue; "" if they cannot."""
+    """Return the access of vectors along an axis to an input of a prologue; "" if they cannot read it."""
     if operand.strides is None:
         return "number"
     return {0: "splat", 1: "vector"}.get(operand.strides[axis] if extent > 1 else 1, "")
@@ -202,13 +201,13 @@ def _lines_and_k(operand: Scattered, k_axis: int) -> tuple[Layout, Layout]:
 
 
 def _line_distance(operand: Scattered, k_axis: int) -> int:
-    """Elements between most neighbouring lines."""
+    """Return the number of elements between most neighbouring lines."""
     lines, _ = _lines_and_k(operand, k_axis)
     return lines.strides[-1] if lines.strides else 1
 
 
 def _has_runs(operand: Scattered, k_axis: int, unit: Unit, target: CpuTarget) -> bool:
-    """Whether there are more neighbours along K than lines that are packed as a vector."""
+    """Return True if there are more neighbours along K than lines that are packed as a vector."""
     lines, k = _lines_and_k(operand, k_axis)
     run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
     least = _LEAST_RUN if target.has_avx512 else max(_LEAST_RUN, unit_lanes(unit, target) * unit.count)
@@ -224,7 +223,7 @@ def _pack_spec(
     lines: int,
     target: CpuTarget,
 ) -> PackSpec:
-    """How A or B is packed, whose stride number `k_axis` is the one along K."""
+    """Return the packing of A or B, whose stride number `k_axis` is along K."""
     line_axis = -3 - k_axis
     if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit, target):
         return PackSpec(operand.dtype, unit, "runs", width)
@@ -255,7 +254,7 @@ def direct_tile(
     target: CpuTarget,
     products: int,
 ) -> tuple[TileSpec, dict[str, int]] | None:
-    """The tile and the sizes of so many products that read A and B where they are; None if they should pack them."""
+    """Return the tile and the sizes of products that read A and B in place; None if they should pack them."""
     m, n, k = shape
     if not isinstance(a, Matrix) or not isinstance(b, Matrix):
         return None
@@ -289,13 +288,13 @@ def direct_tile(
 
 
 def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
-    """The epilogue that only casts."""
+    """Return the epilogue that only casts."""
     casts = [Instruction("cast", (0,), register_dtype(output.dtype)) for output in outputs]
     return Program((Instruction("load", (), accumulate, 0), *casts), tuple(range(1, 1 + len(casts))))
 
 
 def _offsets(dtype: str, *layouts: Layout) -> NDArray[np.int64]:
-    """The byte offsets of all elements of several dimensions, in row-major order."""
+    """Return the byte offsets of all elements of several dimensions, in row-major order."""
     offsets = np.zeros(1, np.int64)
     for layout in layouts:
         for size, stride in zip(layout.shape, layout.strides, strict=False):
@@ -304,15 +303,21 @@ def _offsets(dtype: str, *layouts: Layout) -> NDArray[np.int64]:
 
 
 def _batch_offsets(batch: tuple[int, ...], operand: Matrix | Scattered) -> NDArray[np.int64]:
-    """The byte offset of the operand's matrix in every product of the batch."""
+    """Return the byte offset of the operand's matrix in every product of the batch."""
     layouts = operand.batch if isinstance(operand, Scattered) else [Layout(batch, _strides(operand))]
     return _offsets(operand.dtype, *layouts)
 
 
 def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -> tuple[NDArray[np.int64], Segment]:
-    """The number of the first segment of every panel and of all segments, and the segments; see `gemm_pack`.
+    """Return the number of the first segment of every panel and of all segments, and the segments.
 
-    lines: offsets. distance: between the lines of a segment.
+    See `gemm_pack`.
+
+    Args:
+        lines: Offsets of the lines.
+        distance: Distance between the lines of a segment.
+        width: Lines of a panel.
+        lanes: Lanes of a vector.
     """
     numbers = np.arange(lines.size)
     places = numbers % width
@@ -325,9 +330,9 @@ def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -
 
 
 def _strip_blocks(a_panels: int, b_panels: int, threads: int) -> int:
-    """Into how many blocks to cut A such that all threads are done early, if each packs the panels of B that it reads.
+    """Return the number of blocks of A that ends a loop first in which each thread packs its panels of B.
 
-    Packing a panel of B takes about half as long as multiplying it by one of A.
+    Packing a panel of B lasts about half as long as multiplying it by one of A.
     """
 
     def longest(blocks: int) -> int:
@@ -346,9 +351,11 @@ class _Loop(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """How one operand is packed; `matrices` numbers the packed matrix of every product of the batch.
+    """Packing of an operand.
 
-    key: the same for packings that make the same of the same memory; None for other operands than matrices.
+    Attributes:
+        matrices: Number of the packed matrix of every product of the batch.
+        key: Equal for packings with equal results from the same memory; None for operands that are not matrices.
     """
 
     key: Hashable
@@ -363,11 +370,11 @@ class Packing(NamedTuple):
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where the packed matrix of every product begins."""
+        """Offset of the packed matrix of every product."""
         return self.matrices * (self.panels * self.panel_bytes)
 
     def run(self, launch: Launch, allocate: Callable[[int], Buffer], sources: Sequence[int | float]) -> Buffer:
-        """The packed operand, from what it is packed from. `allocate` aligns to `memory.ALIGNMENT`."""
+        """Pack an operand. `allocate` aligns to `memory.ALIGNMENT`."""
         packed = allocate(self.bytes)
         launch(*self.loop, packed.address, *sources)
         return packed
@@ -466,7 +473,7 @@ class Gemm:
     def _packed(
         self, problem: _Problem, blocking: Blocking, threads: int
     ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
-        """The tile, the sizes and the offsets of A and B of a product that packs them."""
+        """Return the tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape
         unit, most_rows, columns = blocking
         rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
@@ -542,8 +549,8 @@ class Gemm:
     ) -> None:
         """Compute the product of operands that are addresses and numbers.
 
-        If there are `packings`, a and b are the addresses of what these have made, but with `strips` b is the operand
-        itself. An output may be the memory of an operand of the epilogue with the same strides.
+        If there are `packings`, a and b are the addresses of their results, but with `strips` b is the operand itself.
+        An output may be the memory of an operand of the epilogue with the same strides.
         """
         if not self.empty:
             launch(*self.multiply, *a, *b, *outputs, *operands)

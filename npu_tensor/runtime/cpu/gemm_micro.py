@@ -91,7 +91,7 @@ _MOST_VECTORS = 4
 
 
 class Blocking(NamedTuple):
-    """How products are computed: in which unit, and in tiles of at most how many rows and of how many columns."""
+    """Unit of products, maximum rows of a tile, and columns of a tile."""
 
     unit: Unit
     rows: int
@@ -99,7 +99,7 @@ class Blocking(NamedTuple):
 
 
 def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
-    """The densest unit that holds the elements of both operands exactly.
+    """Return the densest unit that holds the elements of both operands exactly.
 
     Raises DTypeError if there is no product of these dtypes.
     """
@@ -120,12 +120,12 @@ def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
 
 
 def unit_lanes(unit: Unit, target: CpuTarget) -> int:
-    """Units in one vector register."""
+    """Return the number of units in a vector register."""
     return target.lanes * 4 // unit.bytes
 
 
 def usual_blocking(unit: Unit, target: CpuTarget) -> Blocking:
-    """Tiles that are good on every processor with the instructions of the target, of two vectors of columns."""
+    """Return tiles that are good on every processor with the instructions of the target, of two vectors of columns."""
     columns = 2 * unit_lanes(unit, target)
     if target.has_avx512:
         return Blocking(unit, 14, columns)
@@ -135,7 +135,7 @@ def usual_blocking(unit: Unit, target: CpuTarget) -> Blocking:
 
 
 def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
-    """The usual one, and others of which one may be faster on some processor: large tiles that stay in registers.
+    """Return the usual blocking and others that may be faster on some processor: large tiles that fit in registers.
 
     One register holds a broadcast unit of A and one each vector of B. Without FMA each product needs one as well.
     """
@@ -147,30 +147,30 @@ def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
 
 
 def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:
-    """`pointer` moved by a number of bytes."""
+    """Return `pointer` plus a number of bytes."""
     return emitter.address(pointer, emitter.operand(offset, "i64"), "int8")
 
 
 def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, align: int = 8) -> Value:
-    """The value of any LLVM type at `index` in an array of them."""
+    """Return the value of any LLVM type at `index` in an array of them."""
     address = emitter.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
     return emitter.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
 
 
 def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Value:
-    """A run-time number in every lane: a float64 or int64 stands in the pointer slot itself."""
+    """Return a run-time number in every lane: a float64 or int64 is in the pointer slot itself."""
     return emitter.number(dtype, lambda type_: load_value(emitter, type_, pointers, slot))
 
 
 def broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:
-    """A scalar in so many lanes."""
+    """Return a vector with a scalar in all lanes."""
     type_ = f"<{lanes} x {scalar.type}>"
     first = emitter.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
     return emitter.shuffle(first, [0] * lanes)
 
 
 def first_of(emitter: Emitter, count: Value, lanes: int) -> Value:
-    """The mask of the first `count` of so many lanes; `count` is an i64 and may be below 0 or above `lanes`."""
+    """Return the mask of the first `count` lanes; `count` is an i64 and may be below 0 or above `lanes`."""
     limit = emitter.convert("trunc", emitter.larger(emitter.smaller(count, lanes), 0), "i8")
     return emitter.compare("slt", emitter.literals(range(lanes), "i8"), broadcast(emitter, limit, lanes))
 
@@ -178,7 +178,8 @@ def first_of(emitter: Emitter, count: Value, lanes: int) -> Value:
 class Elements(NamedTuple):
     """Consecutive elements of an operand in memory, converted to the elements of a unit.
 
-    flip_sign: add 128 to int8 elements, as for A of the unsigned x signed product of int8_quad.
+    Attributes:
+        flip_sign: True to add 128 to int8 elements, as for A of the unsigned x signed product of int8_quad.
     """
 
     emitter: Emitter
@@ -187,7 +188,7 @@ class Elements(NamedTuple):
     flip_sign: bool = False
 
     def load(self, lanes: int, address: Value, mask: Value | None = None) -> Value:
-        """So many elements, one is a scalar. Lanes outside `mask` are 0 and not accessed."""
+        """Load `lanes` elements; one element is a scalar. Lanes outside `mask` are 0 and not accessed."""
         element, size = MEMORY_ELEMENT[self.dtype], ELEMENT_SIZE[self.dtype]
         type_ = element if lanes == 1 else f"<{lanes} x {element}>"
         if mask is None:
@@ -206,13 +207,13 @@ class Elements(NamedTuple):
         return emitter.convert("zext" if self.dtype == "uint8" else "sext", value, element)
 
     def units(self, value: Value) -> Value:
-        """Elements that follow one another along K as units."""
+        """Return elements that follow one another along K as units."""
         if self.unit.count == 1:
             return value
         return self.emitter.cast(value, f"<{value.lanes // self.unit.count} x {self.unit.bits}>")
 
     def interleave(self, rows: Sequence[Value]) -> Value:
-        """Units, each made of the elements of one lane in every row; the rows follow one another along K."""
+        """Return units, each made of the elements of one lane in every row; the rows follow one another along K."""
         emitter, bits = self.emitter, self.unit.bits
         if len(rows) == 1:
             return rows[0]
@@ -225,7 +226,7 @@ class Elements(NamedTuple):
 
 
 def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
-    """total + the products of a and b, vectors of units."""
+    """Return total plus the products of a and b, which are vectors of units."""
     if unit.name in ("float32", "float64"):
         return emitter.fma(a, b, total)
     if unit.name == "int8_quad":
@@ -241,12 +242,12 @@ def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value
 
 
 def _split(emitter: Emitter, units: Value, element: str) -> Value:
-    """Units of 32 bits as a vector of their 16-bit elements."""
+    """Return units of 32 bits as a vector of their 16-bit elements."""
     return emitter.cast(units, f"<{2 * emitter.lanes} x {element}>")
 
 
 def unpack(emitter: Emitter, unit: Unit, rows: Sequence[Value]) -> list[Value]:
-    """Vectors of units from as many rows of elements as a unit has; `in_order` puts their lanes into order.
+    """Return vectors of units from as many rows of elements as a unit has; `in_order` puts their lanes into order.
 
     The instructions that interleave two vectors do so within each 128 bits.
     """
@@ -267,14 +268,14 @@ def unpack(emitter: Emitter, unit: Unit, rows: Sequence[Value]) -> list[Value]:
 
 
 def in_order(emitter: Emitter, vectors: Sequence[Value], lanes: int) -> list[Value]:
-    """Totals of the columns that `unpack` read, in their order."""
+    """Return totals of the columns that `unpack` read, in their order."""
     count = len(vectors)
     # Vector j has, in each 128 bits, columns 4 j to 4 j + 3 of a block.
     columns = [4 * (count * block + j) + i for j in range(count) for block in range(lanes // 4) for i in range(4)]
     places = [divmod(columns.index(column), lanes) for column in range(count * lanes)]
 
     def pick(part: Sequence[tuple[int, int]]) -> Value:
-        """One vector, from pairs of vectors and then from a pair of those."""
+        """Return one vector, picked from pairs of vectors and then from a pair of those."""
         pairs = [
             emitter.shuffle(a, [lane + lanes * (j % 2) if j // 2 == number else 0 for j, lane in part], b)
             for number, (a, b) in enumerate(zip(vectors[::2], vectors[1::2], strict=True))
@@ -287,15 +288,15 @@ def in_order(emitter: Emitter, vectors: Sequence[Value], lanes: int) -> list[Val
 
 
 def sum_each(emitter: Emitter, vectors: Sequence[Value]) -> Value:
-    """The sum of the lanes of each vector; vectors are a power of two, at most as many as their lanes.
+    """Return the sum of the lanes of each vector; vectors are a power of two, at most as many as their lanes.
 
     Neighbouring lanes are added within each 128 bits, where no shuffle is slow, then neighbouring blocks of 128 bits.
     """
     count, block = len(vectors), 16 // (4 if vectors[0].element in ("float", "i32") else 8)
-    parts, current = block, list(vectors)  # parts: of the sum of one vector, within a block
+    parts, current = block, list(vectors)  # parts of the sum of one vector, within a block
 
     def added(size: int, within: int, a: Value, b: Value | None = None) -> Value:
-        """Pairs of `size` lanes; in every `within` lanes those of a, then those of b."""
+        """Add pairs of `size` lanes; each group of `within` lanes has those of a, then those of b."""
         firsts = [
             base + start + pair
             for start in range(0, a.lanes, within)
@@ -316,9 +317,9 @@ def sum_each(emitter: Emitter, vectors: Sequence[Value]) -> Value:
 
 
 class Operand(NamedTuple):
-    """What the inner loop reads of A or B: where a step begins, how many bytes further the next one, and its vectors.
+    """Operand of the inner loop: address of a step, distance to the next step in bytes, and vectors of a step.
 
-    All `vectors` of a step are in units. Those of A meet all of B, lane by lane.
+    Vectors consist of units. Each vector of A is multiplied by all of B, lane by lane.
     """
 
     vectors: int
@@ -354,9 +355,9 @@ THROUGHPUT_VECTORS = 2 + _TOTALS
 
 
 def throughput_module(name: str, unit: Unit, target: CpuTarget) -> str:
-    """The module of `void name(ptr vectors, i64 steps)`: as many multiply-adds as the processor can do at a time.
+    """Return the module of `void name(ptr vectors, i64 steps)`, which measures the throughput of multiply-adds.
 
-    vectors: of units; the products of the first two are added in every step to each of the others, which are stored.
+    Every step adds the products of the first two vectors to each of the others, which are stored.
     """
     emitter = Emitter(target)
     type_ = f"<{unit_lanes(unit, target)} x {unit.accumulator}>"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_number, load_value
 from npu_tensor.runtime.cpu.gemm_tile import TileSpec, emit_sums
@@ -32,7 +33,7 @@ _SHORT_PROGRAM = 6
 
 
 class GemmSpec(NamedTuple):
-    """What the kernel that multiplies is compiled for.
+    """Parameters of the kernel that multiplies.
 
     The epilogue is elementwise: load slot 0 is the sum, slot i the operand i - 1. An operand's access is "row"
     (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
@@ -66,7 +67,7 @@ class _MultiplyWriter:
 
     def module(self, name: str) -> str:
         emitter, tile = self.emitter, self.shape
-        # Of the sums in memory, which are read by whole vectors, also where a tile has fewer columns.
+        # Columns of the sums in memory, which are read by whole vectors even if a tile has fewer columns.
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
         self.matrices = [load_value(emitter, "ptr", self.pointers, slot) for slot in range(2)]
@@ -114,7 +115,7 @@ class _MultiplyWriter:
             offset = emitter.mul(product, 8 * (2 + len(self.memory)))
             matrix = load_value(emitter, "i64", byte_offset(emitter, self.offsets, offset), 1)
             number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
-            # Where packed B would begin if all of it were packed.
+            # Address of packed B if all of it were packed.
             self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
             emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
             items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
@@ -195,7 +196,7 @@ class _MultiplyWriter:
             self.emitter.statement(f"store {value.type} {value.name}, ptr {address.name}, align {bytes_}")
 
     def _matrix(self, slot: int, position: int) -> tuple[Value, Value]:
-        """Address and row stride of an output or tensor operand of the current product."""
+        """Return address and row stride of an output or tensor operand of the current product."""
         base = load_value(self.emitter, "ptr", self.pointers, slot)
         offset = load_value(self.emitter, "i64", self.table, 2 + position)
         return byte_offset(self.emitter, base, offset), load_value(self.emitter, "i64", self.row_strides, position)
@@ -221,11 +222,11 @@ class _MultiplyWriter:
             emitter.store(outputs[output], value, address, mask)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MODULES)
 def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
+    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
     pointers  [A, B, outputs..., epilogue operands...]; A and B are packed or not; with strips, B is not
-    meta      `MULTIPLY_META` and what its comment says
+    meta      `MULTIPLY_META` and the fields in its comment
     """
     return _MultiplyWriter(spec, target).module(name)

@@ -2,8 +2,8 @@
 
 The operand is seen as *lines* (rows of A, columns of B) along K. Which of its two strides is one element
 decides how a panel is copied: along K, square blocks are transposed in registers; across lines, vectors are
-copied and the elements of a unit interleaved; otherwise, and for what is left over, elements are copied one
-by one. Elements past the end of K are zero in both operands, so they never add anything, not even to NaN or
+copied and the elements of a unit interleaved; otherwise, and for remainders, elements are copied one by
+one. Elements past the end of K are zero in both operands, so they never add anything, not even to NaN or
 infinity. An operand that has to be computed is computed block by block, into scratch memory from which
 each block is copied in the same ways.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import (
     Elements,
@@ -115,7 +116,7 @@ def emit_block(
                 (value,) = emit_program(emitter, prologue.program, load, scalar)
                 emitter.store(dtype, value, target)
 
-            # Lanes past the end of the operand are stored as well, but packing takes no notice of them.
+            # Lanes past the end of the operand are stored as well, but packing ignores them.
             whole = emitter.compare("sge", left, emitter.lanes)
             emitter.branch(whole, lambda: evaluate(None), lambda: evaluate(emitter.first_lanes(left)))
 
@@ -132,20 +133,22 @@ LAYOUTS = ("along_k", "across_lines", "strided", "scattered", "runs")
 # The leading int64 numbers of a pack kernel's meta array; strides and offsets are in bytes. The offset of
 # each matrix inside the operand follows. With a prologue, the strides here are not used; there follow, for each
 # of its tensors, the stride across its vectors, and then for every matrix the offset inside each of these tensors.
-# Of a scattered operand there follow, before the offsets, the addresses of three tables: the offset of every k; the
+# For a scattered operand, the addresses of three tables come before the offsets: the offset of every k; the
 # number of the first segment of every panel, and of all segments; the fields of every segment, see `Segment`. Of one
 # with runs: the addresses of two, the offset of every k and that of every line; and the elements of a run.
 PACK_META = ("k", "steps", "lines", "panels", "line_stride", "k_stride", "panel_bytes")
 
 _CACHE_LINE = 64  # bytes, and the size of the largest vector register
-# What a prologue computes at a time: it stays in the level-1 cache beside its inputs and a part of the panel.
+# Elements that a prologue computes at a time: they fit in the level-1 cache with its inputs and a part of the panel.
 _SCRATCH_BYTES = 8 << 10
 
 
 class Segment(NamedTuple):
     """Evenly spaced lines that are lanes `begin` to `end` of a vector. Tables hold arrays of each field.
 
-    line: of lane 0 in the panel. offset: where the element of lane 0 would be, in bytes.
+    Attributes:
+        line: Line of lane 0 in the panel.
+        offset: Offset in bytes of the element of lane 0.
     """
 
     line: Any
@@ -155,7 +158,7 @@ class Segment(NamedTuple):
 
 
 class PackSpec(NamedTuple):
-    """What a pack kernel is compiled for."""
+    """Parameters of a pack kernel."""
 
     dtype: str
     unit: Unit
@@ -169,7 +172,7 @@ class PackSpec(NamedTuple):
 
 
 def panel_bytes(spec: PackSpec, steps: int, target: CpuTarget) -> int:
-    """Size of one packed panel: whole cache lines, with room for what packing stores after the last step."""
+    """Return the size of a packed panel: whole cache lines, with padding for stores after the last step."""
     lanes = unit_lanes(spec.unit, target)
     block_steps = steps + lanes if spec.layout == "runs" else -(-steps // lanes) * lanes
     used = (block_steps + int(spec.correct)) * spec.width * spec.unit.bytes
@@ -181,12 +184,12 @@ def _vector(lanes: int, element: str) -> str:
 
 
 def _block_size(line_bytes: int, multiple: int) -> int:
-    """The largest power of two of elements along K that fits the scratch memory, at least `multiple`, one itself."""
+    """Return the largest power of two of elements along K that fits the scratch memory, at least `multiple`."""
     return max(multiple, 1 << ((_SCRATCH_BYTES // line_bytes).bit_length() - 1))
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
-    """(first line, lines) of vectors that cover a panel: whole registers, then smaller powers of two."""
+    """Return (first line, lines) of vectors that cover a panel: whole registers, then smaller powers of two."""
     pieces, first = [], 0
     while first < width:
         size = min(lanes, 1 << ((width - first).bit_length() - 1))
@@ -314,7 +317,7 @@ class _PackWriter:
         )
 
     def _copy_along_k(self) -> Value:
-        """Transpose what there is of K, or leave over what is no whole unit or no whole block."""
+        """Transpose along K. Without masks, leave the remainder of a unit or block over."""
         emitter = self.emitter
         stop = self.meta["steps"]
         if not self.masked:
@@ -350,11 +353,11 @@ class _PackWriter:
         self._by_lines(start, transpose)
 
     def _by_lines(self, start: Callable[[Value], Value], transpose: Callable[[list[Value], Value], None]) -> None:
-        """transpose(where they start, the first one) for as many lines of a panel at a time as there are lanes.
+        """Call `transpose` for blocks of as many lines of a panel as there are lanes, with their addresses.
 
-        Those past the end of the matrix are its last one. A block of fewer lines than lanes is stored with whole
-        vectors all the same: what they write past the panel's width are the first lines of the next step, which are
-        written later, or the room after the last.
+        Lines past the end of the matrix are its last line. A block of fewer lines is stored with whole vectors too:
+        they write past the panel's width to the first lines of the next step, which are written later, or to the
+        padding after the last step.
         """
         emitter, last = self.emitter, self.emitter.sub(self.valid, 1)
 
@@ -394,7 +397,7 @@ class _PackWriter:
     def _copy_across_lines(self) -> Value:
         """Copy whole vectors of lines, step by step, interleaving the elements of a unit.
 
-        A panel at the edge of the matrix is read past its valid lines, which fills lines that nobody uses.
+        A panel at the edge of the matrix is read past its valid lines, which fills unused lines.
         """
         emitter = self.emitter
         stop = emitter.op("udiv", self._readable_k(), self.unit.count)
@@ -437,7 +440,7 @@ class _PackWriter:
         emitter.loop(first, last, 1, (), copy_segment)
 
     def _within(self, segment: Segment, lanes: Sequence[int]) -> Value:
-        """Which of some lanes of a vector belong to a segment."""
+        """Return the mask of lanes of a vector that belong to a segment."""
         emitter = self.emitter
         numbers = emitter.literals(lanes, "i8")
         begin, end = (
@@ -450,7 +453,7 @@ class _PackWriter:
         return emitter.op("and", emitter.compare("sge", numbers, begin), emitter.compare("slt", numbers, end))
 
     def _copy_vectors(self, source: Value, line: Value, within: Callable[[Sequence[int]], Value] | None) -> None:
-        """Copy evenly spaced lines, for all k. within: which lanes exist, of those that are in a loaded vector."""
+        """Copy evenly spaced lines for all k; `within` is the mask of existing lanes of a loaded vector."""
         emitter, lanes, count, stride = self.emitter, self.lanes, self.unit.count, self.spec.line_elements
         # Vectors that are loaded: the first element of each, and the lanes that its elements are, -1 for none. The
         # second one of two begins one element early and so ends with the last element that is wanted.
@@ -508,9 +511,9 @@ class _PackWriter:
         emitter.loop(segment.begin, segment.end, 1, (), copy_lane)
 
     def _readable_k(self) -> Value:
-        """How many k can be read over the panel's full width without passing the last element of the matrix.
+        """Return the number of k that can be read over the panel's full width without passing the end of the matrix.
 
-        What lies between is memory of the operand: other columns of a view, or the next k.
+        Memory in between belongs to the operand: other columns of a view, or the next k.
         """
         emitter, k, k_stride = self.emitter, self.meta["k"], self.meta["k_stride"]
         excess = emitter.mul(emitter.sub(self.spec.width, self.valid), self.element_bytes)
@@ -521,7 +524,7 @@ class _PackWriter:
         return emitter.larger(emitter.sub(k, unreadable), 0)
 
     def _copy_elements(self, first_step: Value) -> None:
-        """Copy the remaining steps element by element; what does not exist is zero."""
+        """Copy the remaining steps element by element; elements past the end are zero."""
         emitter, count = self.emitter, self.unit.count
         element_bytes = self.unit.bytes // count
         zero = Value("zeroinitializer", self.unit.element)
@@ -550,7 +553,7 @@ class _PackWriter:
         emitter.loop(first_step, self.meta["steps"], 1, (), copy_step)
 
     def _store_correction(self, destination: Value) -> None:
-        """Store -128 times the sum of each line: what adding 128 to every element of A adds to a product."""
+        """Store -128 times the sum of each line, which corrects products with 128 added to every element of A."""
         emitter, lanes = self.emitter, self.lanes
         type_ = _vector(lanes, "i32")
         vectors = self.spec.width // lanes
@@ -570,12 +573,12 @@ class _PackWriter:
             self._store(emitter.neg(total), byte_offset(emitter, destination, j * lanes * 4))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MODULES)
 def pack_module(name: str, spec: PackSpec, target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
+    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
 
     pointers  [packed, operand], or with a prologue [packed, its inputs...]; packed is aligned to 64 bytes and
               has room for matrices x panels panels
-    meta      `PACK_META` and what its comment says
+    meta      `PACK_META` and the fields in its comment
     """
     return _PackWriter(spec, target).module(name)

@@ -37,8 +37,8 @@ __all__ = ["Form", "TileSpec", "emit_sums"]
 
 Form = Literal["packed", "outer", "inner"]
 
-# int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. A row of A that is all 128
-# gives what has to be subtracted.
+# int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. The products of a row of A
+# that is all 128 are subtracted.
 _QUAD_OF_128 = -0x7F7F7F80
 _FLIP_SIGNS = -0x7F7F7F80
 
@@ -46,7 +46,7 @@ _CACHE_LINE = 64
 
 
 class TileSpec(NamedTuple):
-    """What the code of a tile depends on."""
+    """Parameters of the code of a tile."""
 
     unit: Unit
     form: Form
@@ -58,17 +58,17 @@ class TileSpec(NamedTuple):
     group: int = 0  # columns whose sums are accumulated together in the inner form
 
     def lanes(self, target: CpuTarget) -> int:
-        """Units of a vector."""
+        """Return the number of units of a vector."""
         return unit_lanes(self.unit, target)
 
     @property
     def shifted(self) -> bool:
-        """Whether A is multiplied as unsigned."""
+        """True if A is multiplied as unsigned."""
         return self.unit.name == "int8_quad"
 
 
 class _Place(NamedTuple):
-    """Where a tile is: the matrices of its product, its panels, and its first row and column."""
+    """Position of a tile: matrices of its product, panels, and first row and column."""
 
     a: Value
     b: Value
@@ -81,9 +81,12 @@ class _Place(NamedTuple):
 def emit_sums(
     emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], a: Value, b: Value, a_panel: Value, b_panel: Value
 ) -> list[Value]:
-    """The sums, row by row: vectors of columns.
+    """Return the sums row by row, as vectors of columns.
 
-    a, b: addresses of the matrices or packed matrices. meta: `MULTIPLY_META` of the product.
+    Args:
+        a: Address of matrix A, packed or not.
+        b: Address of matrix B, packed or not.
+        meta: `MULTIPLY_META` of the product.
     """
     rows, columns = emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns)
     place = _Place(a, b, a_panel, b_panel, rows, columns)
@@ -93,7 +96,7 @@ def emit_sums(
 
 
 def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
-    """int8_quad finds the initial value of every column's accumulators before the units of B."""
+    """Return the sums of packed operands. With int8_quad, B has the initial value of each column before its units."""
     unit, lanes = tile.unit, tile.lanes(emitter.target)
     vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
     type_ = f"<{lanes} x {unit.accumulator}>"
@@ -116,13 +119,13 @@ def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: 
 
 
 def _lines(emitter: Emitter, first: Value, count: int, end: Value, stride: Value) -> list[Value]:
-    """Byte offsets of lines; those past the end of the matrix are its last one, whose products nobody reads."""
+    """Return byte offsets of lines. Lines past the end are the last line, whose products are not read."""
     last = emitter.sub(end, 1)
     return [emitter.mul(emitter.smaller(emitter.add(first, i), last), stride) for i in range(count)]
 
 
 def _without_shift(emitter: Emitter, totals: Sequence[Value], columns: int) -> list[Value]:
-    """The sums of all rows of A but the last, which is that of `_QUAD_OF_128`."""
+    """Return the sums of all rows of A but the last, which is that of `_QUAD_OF_128`."""
     *rows, correction = (totals[i : i + columns] for i in range(0, len(totals), columns))
     return [emitter.sub(total, extra) for row in rows for total, extra in zip(row, correction, strict=True)]
 
@@ -196,7 +199,7 @@ def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
     ahead = emitter.mul(meta["b_line_bytes"], tile.ahead)
 
     def sums(first_column: Value) -> list[Value]:
-        """Of a group of columns: for each row, vectors of as many as there are lanes, or of all."""
+        """Return the sums of a group of columns: for each row, vectors of at most as many sums as lanes."""
         columns = _lines(emitter, first_column, tile.group, meta["n"], meta["b_line_bytes"])
 
         def products(

@@ -1,4 +1,4 @@
-"""What kernels are written with: the builder, its access to memory, and operations of several instructions."""
+"""IR emitter of kernels: the builder, access to memory, and operations of several instructions."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from npu_tensor.runtime.cpu.values import (
 
 __all__ = ["TABLE_SIZE", "Emitter"]
 
-# Elements of the tables of `lookup`: what fits into one AVX512 register.
+# Elements of the tables of `lookup`, which fit into one AVX512 register.
 TABLE_SIZE = 16
 
 
 class Emitter(SsaBuilder):
     """A builder with loads and stores, and operations that take several instructions or differ between targets.
 
-    In memory elements are as `memory_dtype` says; in registers 16-bit floats are float32 and bool is a mask.
+    Elements in memory have the type `memory_dtype`; in registers 16-bit floats are float32 and bool is a mask.
     """
 
     def address(self, pointer: Value, index: Value, memory_dtype: str) -> Value:
-        """The address of element `index` (an i64, or a vector of them) of an array."""
+        """Return the address of element `index` (an i64, or a vector of them) of an array."""
         type_ = f"<{self.lanes} x ptr>" if index.type.startswith("<") else "ptr"
         element = MEMORY_ELEMENT[memory_dtype]
         return self.assign(type_, f"getelementptr {element}, ptr {pointer.name}, {index.type} {index.name}")
 
     def load(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
-        """Consecutive elements in the register dtype. Lanes outside `mask` are 0 and not accessed."""
+        """Load consecutive elements in the register dtype. Lanes outside `mask` are 0 and not accessed."""
         return self.from_memory(memory_dtype, self.load_raw(memory_dtype, address, mask))
 
     def load_raw(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
-        """`load` without the conversion."""
+        """Load elements without the conversion."""
         element, size = MEMORY_ELEMENT[memory_dtype], ELEMENT_SIZE[memory_dtype]
         type_ = self.vector(element)
         if mask is None:
@@ -48,7 +48,7 @@ class Emitter(SsaBuilder):
         return self.masked("load", address, Value(str(size), "i32"), mask, Value("zeroinitializer", type_))
 
     def masked(self, operation: str, *operands: Value) -> Value:
-        """llvm.masked.load or gather: (address, alignment, mask, rest); store or scatter: (value, address, ...)."""
+        """Call llvm.masked.load or gather (address, alignment, mask, rest), store or scatter (value, address, ...)."""
         if operation in ("load", "gather"):
             result, overloads = operands[3].type, (operands[3].type, operands[0].type)
         else:
@@ -56,13 +56,13 @@ class Emitter(SsaBuilder):
         return self.intrinsic(f"llvm.masked.{operation}", *operands, result=result, overloads=overloads)
 
     def load_scalar(self, memory_dtype: str, address: Value) -> Value:
-        """One element, converted to the register dtype, in every lane."""
+        """Load one element, converted to the register dtype, into every lane."""
         element, size = MEMORY_ELEMENT[memory_dtype], ELEMENT_SIZE[memory_dtype]
         raw = self.assign(element, f"load {element}, ptr {address.name}, align {size}")
         return self.from_memory(memory_dtype, self.splat(raw))
 
     def gather(self, memory_dtype: str, pointer: Value, offsets: Value, mask: Value | None = None) -> Value:
-        """Elements at the offsets (i64 lanes, in elements). Lanes outside `mask` hold some element of the others."""
+        """Load elements at offsets (i64 lanes, in elements). Lanes outside `mask` hold some element of the others."""
         if mask is not None:
             # The first lane is always inside: reading it again needs no branch where gathers are emulated.
             offsets = self.select(mask, offsets, self.splat(self.extract(offsets)))
@@ -77,7 +77,7 @@ class Emitter(SsaBuilder):
         self.store_raw(memory_dtype, self.to_memory(memory_dtype, value), address, mask)
 
     def store_raw(self, memory_dtype: str, raw: Value, address: Value, mask: Value | None = None) -> None:
-        """Store what `to_memory` gave."""
+        """Store a result of `to_memory`."""
         size = ELEMENT_SIZE[memory_dtype]
         if mask is None:
             self.statement(f"store {raw.type} {raw.name}, ptr {address.name}, align {size}")
@@ -92,7 +92,7 @@ class Emitter(SsaBuilder):
     def scatter_raw(
         self, memory_dtype: str, raw: Value, pointer: Value, offsets: Value, mask: Value | None = None
     ) -> None:
-        """Store what `to_memory` gave at the offsets (i64 lanes, in elements)."""
+        """Store a result of `to_memory` at the offsets (i64 lanes, in elements)."""
         addresses = self.address(pointer, offsets, memory_dtype)
         align = Value(str(ELEMENT_SIZE[memory_dtype]), "i32")
         self.masked("scatter", raw, addresses, align, mask or self.constant(1, self.vector("i1")))
@@ -118,7 +118,7 @@ class Emitter(SsaBuilder):
             self.statement(f"store {joined.type} {joined.name}, ptr {place.name}, align {size}, !nontemporal !0")
 
     def from_memory(self, memory_dtype: str, raw: Value) -> Value:
-        """The lanes of a vector as they were loaded, in the register dtype."""
+        """Convert the lanes of a vector from their memory type to the register dtype."""
         if memory_dtype == "bfloat16":
             return float_formats.widen_bfloat16(self, raw)
         if memory_dtype == "float16":
@@ -128,11 +128,11 @@ class Emitter(SsaBuilder):
         return raw
 
     def to_memory(self, memory_dtype: str, value: Value) -> Value:
-        """The lanes of a vector as they are stored."""
+        """Convert the lanes of a vector to their memory type."""
         return self.all_to_memory(memory_dtype, [value])[0]
 
     def all_to_memory(self, memory_dtype: str, values: Sequence[Value]) -> list[Value]:
-        """The lanes of each vector as they are stored. Several at once may take fewer branches than one by one."""
+        """Convert the lanes of several vectors to their memory type, with fewer branches than one by one."""
         if memory_dtype == "bfloat16":
             return float_formats.narrow_bfloat16(self, values)
         return [self._to_memory(memory_dtype, value) for value in values]
@@ -145,30 +145,30 @@ class Emitter(SsaBuilder):
         return value
 
     def polynomial(self, x: Value, coefficients: Sequence[ValueOrNumber]) -> Value:
-        """Horner's rule, highest power first."""
+        """Evaluate a polynomial by Horner's rule, highest power first."""
         result = coefficients[0]
         for coefficient in coefficients[1:]:
             result = self.fma(result, x, coefficient)
         return self.operand(result, x.type)
 
     def at_most(self, x: Value, bound: Number) -> Value:
-        """min(x, bound); NaN stays NaN. The order of operands is that of the x86 instruction."""
+        """Return min(x, bound); NaN stays NaN. The order of operands is that of the x86 instruction."""
         return self.select(self.compare("ogt", x, bound), bound, x)
 
     def at_least(self, x: Value, bound: Number) -> Value:
-        """max(x, bound); NaN stays NaN."""
+        """Return max(x, bound); NaN stays NaN."""
         return self.select(self.compare("olt", x, bound), bound, x)
 
     def larger(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """The maximum of two signed integers."""
+        """Return the maximum of two signed integers."""
         return self.select(self.compare("sgt", left, right), left, right)
 
     def smaller(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """The minimum of two signed integers."""
+        """Return the minimum of two signed integers."""
         return self.select(self.compare("slt", left, right), left, right)
 
     def transpose(self, rows: Sequence[Value]) -> list[Value]:
-        """The columns of a square matrix given by its rows, whose number is a power of two.
+        """Return the columns of a square matrix given by its rows, whose number is a power of two.
 
         log2(rows) perfect shuffles of the upper with the lower half.
         """
@@ -181,7 +181,7 @@ class Emitter(SsaBuilder):
         return current
 
     def lookup(self, table: Sequence[float], index: Value) -> Value:
-        """float32 elements of a table of `TABLE_SIZE`; the low bits of the i32 lanes of `index` choose them."""
+        """Look up float32 elements of a table of `TABLE_SIZE` by the low bits of the i32 lanes of `index`."""
         if self.target.has_avx512:
             return self.intrinsic("llvm.x86.avx512.permvar.sf.512", self.literals(table), index, overloads=())
         if "avx2" in self.target.features:
@@ -202,7 +202,7 @@ class Emitter(SsaBuilder):
         return result
 
     def number(self, dtype: str, load: Callable[[str], Value]) -> Value:
-        """A run-time number of a register dtype in every lane; load(LLVM type) reads it as a double or an i64."""
+        """Return a run-time number of a register dtype in every lane. `load` reads it as a double or an i64."""
         element = REGISTER_ELEMENT[dtype]
         if element in FLOATS:
             number = load("double")
@@ -213,7 +213,7 @@ class Emitter(SsaBuilder):
         return self.splat(number if element == "i64" else self.convert("trunc", number, element))
 
     def first_lanes(self, count: Value) -> Value:
-        """The mask of the first `count` lanes (an i64, at least 0)."""
+        """Return the mask of the first `count` lanes (an i64, at least 0)."""
         narrow = self.convert("trunc", self.smaller(count, self.lanes), "i32")
         return self.compare("slt", self.lane_numbers("i32"), self.splat(narrow))
 
@@ -239,7 +239,7 @@ class Emitter(SsaBuilder):
     # ------------------------------------------------------------------ rounding
 
     def rint(self, x: Value) -> Value:
-        """Nearest integral float, half to even."""
+        """Round to the nearest integral float, half to even."""
         if self.target.has_rounding:
             return self.intrinsic("llvm.roundeven", x)
         # From 2^23 (2^52) on there is no fraction; below, adding that number shifts the fraction out.

@@ -67,7 +67,11 @@ __all__ = [
 
 
 class CpuKernel:
-    """A task on the processor. loops: once it is bound, what it runs, if that is loops only."""
+    """Kernel of a task on the processor.
+
+    Attributes:
+        loops: Loops of the bound kernel, if it runs loops only.
+    """
 
     device = "cpu"
     name: str
@@ -80,7 +84,7 @@ class CpuKernel:
         self.reason = f"compiled, {processor.target.lanes} lanes"
 
     def bind(self) -> Step:
-        """Compile what is not compiled yet."""
+        """Bind the kernel; compile code that is not in a cache."""
         with self.owner.compiling(self):
             bound = self._bind()
         if not isinstance(bound, BoundLoops):
@@ -90,7 +94,7 @@ class CpuKernel:
 
     @property
     def reference(self) -> ReferenceKernel:
-        """NumPy's kernel for the task, for what a compiled one leaves to it."""
+        """NumPy kernel of the task, for cases that the compiled kernel does not handle."""
         return ReferenceKernel(self.task, ReferenceDevice(self.owner.allocator))
 
     def _bind(self) -> BoundLoops | Step:
@@ -111,7 +115,7 @@ class LoopKernel(CpuKernel):
         return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        """Operands whose rows jump in memory are copied before."""
+        """Bind the loop. Operands whose rows jump in memory are copied first."""
         task = self.task
         inputs, copies = list(task.inputs), []
         if task.rows:
@@ -165,7 +169,7 @@ class ProductKernel(CpuKernel):
         return product_cost(self.task, self.owner.rates, self.owner.threads, blocking, self.owner.target)
 
     def _bind(self) -> BoundLoops | Step:
-        """Operands of the epilogue that jump along a row are copied before."""
+        """Bind the product. Operands of the epilogue that jump along a row are copied first."""
         task, owner = self.task, self.owner
         assert task.program is not None
         *batch, m, n = task.shape
@@ -242,7 +246,7 @@ class QuantizedKernel(CpuKernel):
         return quantized_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        """An input that jumps in memory or is bfloat16 is copied before, and one that is not taken exactly is rounded.
+        """Bind the product. An input that jumps in memory or is bfloat16 is copied first; an inexact product rounds it.
 
         A bfloat16 result is a copy of the float32 sums.
         """
@@ -278,7 +282,7 @@ class QuantizedKernel(CpuKernel):
 
 
 class CopyingKernel(CpuKernel):
-    """A kernel that moves elements, and takes as long as it takes to read and write them."""
+    """A kernel that moves elements and is bound by memory."""
 
     @cached_property
     def cost(self) -> Cost:
@@ -301,11 +305,11 @@ class DequantizeKernel(CopyingKernel):
 
 
 LONG_RUN: Final = 64
-"""Elements. Shorter runs of rows are copied to form longer ones, as that takes less time than to begin each of them."""
+"""Length of runs in elements below which rows are copied to form longer runs, which costs less than short runs."""
 
 
 def _jumps_within_rows(layout: Layout, rows: int) -> bool:
-    """Whether a row-major copy of an operand, which is no larger than the operand, has much longer runs."""
+    """Return True if a row-major copy of an operand is not larger and has much longer runs."""
     if any(extent > 1 and not stride for extent, stride in zip(layout.shape, layout.strides, strict=True)):
         return False  # A copy would have every element many times.
     space = collapse(layout.shape, [layout], rows)
@@ -313,7 +317,7 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
 
 
 def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
-    """A product that reads its operands where they are. slots: of A, of B, and of the epilogue."""
+    """Bind a product that reads its operands in place. `slots` has those of A, of B and of the epilogue."""
     loop, results = gemm.multiply, [Location(output.item) for output in outputs]
     slots = (*slots[:2], *results, *slots[2:])
     bound = [BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots)] if loop.kernel else []
@@ -321,7 +325,7 @@ def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> B
 
 
 def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
-    """A step behind others, whose results only it reads."""
+    """Return a step that runs copies before a step; only that step reads their results."""
     if not copies:
         return run
 
@@ -336,7 +340,7 @@ def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
 
 
 def _last_item(*tasks: Task) -> int:
-    """The largest number of an item that some tasks read or write."""
+    """Return the largest number of an item that some tasks read or write."""
     read = [source.item for task in tasks for source in task.inputs]
     return max(read + [output.item for task in tasks for output in task.outputs])
 
@@ -347,9 +351,9 @@ def _bind_task(owner: Processor, task: Task) -> BoundLoops:
 
 
 def bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[BoundLoops, Input]:
-    """The loop that makes a row-major copy of an operand, of another dtype if one is given, and the copy as an operand.
+    """Return the loop that makes a row-major copy of an operand, and the copy as an operand.
 
-    It does not take the place of the operand, which another loop may read in another layout too.
+    The copy may have another dtype. It does not replace the operand, which another loop may read in another layout.
     """
     assert source.layout is not None
     assert source.dtype is not None
@@ -365,7 +369,7 @@ def bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = 
 def _factor(
     prologue: Prologue | None, inputs: Sequence[Input], shape: tuple[int, ...]
 ) -> tuple[Matrix | Computed | Scattered, list[Slot]]:
-    """Operand A or B of the given shape, and what the kernel that reads it is given."""
+    """Return operand A or B of the given shape, and the arguments of the kernel that reads it."""
     if prologue is None:
         (source,) = inputs
         assert source.layout is not None
@@ -405,7 +409,7 @@ def _packed(
     arguments: Sequence[Callable[[list[Any]], int | float]],
     at_first: bool,
 ) -> Callable[[list[Any]], Buffer | None]:
-    """How the item of an operand is packed in a run; it stays packed, if it is a matrix, see `Processor.packed`."""
+    """Return the function that packs an operand in a run. A matrix stays packed, see `Processor.packed`."""
     if packing.key is None:
         if not at_first:
             return lambda values: None
@@ -429,7 +433,7 @@ def _packed(
 
 
 def first_byte(source: Input) -> int:
-    """Bytes before the first element."""
+    """Return the number of bytes before the first element."""
     return 0 if source.layout is None or source.dtype is None else source.layout.offset * source.dtype.itemsize
 
 

@@ -1,4 +1,4 @@
-"""The kind of device `cpu`: this machine's processor, which is never opened and takes everything."""
+"""The kind of device `cpu`: this machine's processor, which is never opened and runs every task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the forms of loops share: operands, the kernel's arguments, addresses, loads, stores and evaluation."""
+"""Base of all loop forms: operands, kernel arguments, addresses, loads, stores and evaluation."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ __all__ = ["EXPENSIVE", "NUMBERS", "LoopBase", "LoopOperand", "LoopSpec", "Place
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
 
-# Of numbers rather than of memory.
+# Accesses of numbers, which are not in memory.
 NUMBERS = frozenset({"scalar", "fixed"})
 
 
 class LoopOperand(NamedTuple):
-    """How an operand lies in memory.
+    """Access of a loop to an operand.
 
-    `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
-    "run" (0, but another element in the next run of the row), "reversed" (-1) and "alternate" (2), or "strided"
-    (any). Run-time numbers are "scalar", and "fixed" where they stand in `meta`, in place of the offset. In the
-    column form the stride meant is the one across rows, along the innermost outer dimension. An input of a map may
-    be "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
-    per_row: in the column form, whether all elements of a row are one.
+    Attributes:
+        access: Name of the inner stride: "contiguous" (1), "row" (0: one element per row), "strided" (any); for inputs
+            also "run" (0, but another element in the next run of the row), "reversed" (-1) and "alternate" (2).
+            Run-time numbers are "scalar", or "fixed" if they are in `meta` in place of the offset. In the column form
+            it is the stride across rows, along the innermost outer dimension. An input of a map may be "transposed":
+            contiguous along that dimension, which has at least as many elements as a vector has lanes.
+        per_row: True in the column form if all elements of a row are one element.
     """
 
     dtype: str
@@ -39,7 +40,7 @@ class LoopOperand(NamedTuple):
 
 
 class LoopSpec(NamedTuple):
-    """What a loop kernel is compiled for. `loop_kernel` says what the forms are."""
+    """Parameters of a loop kernel. See `loop_kernel` for the forms."""
 
     program: Program
     operands: tuple[LoopOperand, ...]  # the outputs, then the slots that loads and scalars name
@@ -55,7 +56,7 @@ class LoopSpec(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a vector of elements is: pointers to position 0 of every operand, and which elements of these."""
+    """Position of a vector: pointers to position 0 of every operand, and the elements."""
 
     pointers: list[Value]
     position: Value  # in the row, or along the inner dimension of a map
@@ -79,11 +80,11 @@ class LoopBase:
         self.known: dict[int, Value] = {}
 
     def is_per_row(self, operand: LoopOperand) -> bool:
-        """Whether an input is loaded once for each row."""
+        """Return True if an input is loaded once for each row."""
         return operand.access == "row"
 
     def flops(self, roots: Iterable[int], known: Collection[int] = ()) -> int:
-        """Floating-point operations per element that evaluate `roots`."""
+        """Count the floating-point operations per element that evaluate `roots`."""
         instructions = self.program.instructions
         return sum(
             PRIMITIVES[instructions[number].primitive].flops
@@ -134,15 +135,15 @@ class LoopBase:
         return self.emitter.assign("i64", f"load i64, ptr {address.name}")
 
     def lane_stride(self, number: int) -> Value:
-        """The distance in memory between the lanes of a strided operand."""
+        """Return the distance in memory between the lanes of a strided operand."""
         return self.inner_strides[number]
 
     def row_pointers(self, row: Value) -> list[Value]:
-        """The addresses of the first element of a row in every operand."""
+        """Return the addresses of the first element of a row in every operand."""
         return self.pointers(self.coordinates(row))
 
     def coordinates(self, row: Value) -> list[Value]:
-        """Where a row is along each outer dimension."""
+        """Return the coordinates of a row along the outer dimensions."""
         e = self.emitter
         coordinates = [row] * self.outer
         for axis in range(self.outer - 1, 0, -1):
@@ -153,7 +154,7 @@ class LoopBase:
         return coordinates
 
     def following(self, coordinates: list[Value]) -> list[Value]:
-        """The coordinates of the next row. A division takes as long as several vectors of elements."""
+        """Return the coordinates of the next row without a division, which costs several vectors of elements."""
         e = self.emitter
         result = list(coordinates)
         carry = one = e.constant(1, "i64")
@@ -165,7 +166,7 @@ class LoopBase:
         return result
 
     def pointers(self, coordinates: list[Value]) -> list[Value]:
-        """The addresses of the first element of the row at these coordinates in every operand."""
+        """Return the addresses of the first element of the row at these coordinates in every operand."""
         if self.outer == 0:
             return self.bases
         e = self.emitter
@@ -206,7 +207,7 @@ class LoopBase:
         e.loop(first_line, last_line, 1, start(first_line), line)
 
     def numbered(self, width: Value, body: Callable[[Value, Value, Value], None]) -> None:
-        """As `segments`, with the number of the line in place of a state."""
+        """Emit `segments` with the number of the line in place of a state."""
 
         def line(state: list[Value], first: Value, last: Value) -> list[Value]:
             (number,) = state
@@ -253,7 +254,7 @@ class LoopBase:
                 e.scatter_raw(operand.dtype, raw, start, self.lane_offsets[output], place.mask)
 
     def as_stored(self, output: int, value: Value) -> Value:
-        """An output's value in the register dtype of its memory."""
+        """Return an output's value in the register dtype of its memory."""
         dtype = self.program.instructions[self.program.outputs[output]].dtype
         return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
 
@@ -262,7 +263,7 @@ class LoopBase:
         return self.emitter.number(dtype, lambda type_: self.emitter.assign(type_, f"load {type_}, ptr {address}"))
 
     def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
-        """The values of instructions at a place. `known` gains what is evaluated."""
+        """Return the values of instructions at a place. Evaluated values are added to `known`."""
         return emit_program(
             self.emitter,
             self.program,
@@ -277,18 +278,18 @@ class LoopBase:
         return self.emitter.add(self.emitter.splat(place.position), self.emitter.lane_numbers())
 
     def places(self, pointers: list[Value], index: Value, count: int) -> list[Place]:
-        """`count` vectors side by side, the lanes along the inner dimension."""
+        """Return `count` vectors side by side, with the lanes along the inner dimension."""
         return [Place(pointers, position, position, position, None) for position in self.lane_starts(index, count)]
 
     def lane_starts(self, first: Value, count: int) -> list[Value]:
-        """Where each of `count` neighbouring vectors starts."""
+        """Return the start of each of `count` neighbouring vectors."""
         e = self.emitter
         return [first, *(e.add(first, number * e.lanes) for number in range(1, count))]
 
     def evaluate_fixed(
         self, frequency: int, roots: Sequence[int], known: dict[int, Value], pointers: list[Value]
     ) -> dict[int, Value]:
-        """`known` and all that `roots` need which changes no more often than `frequency` says."""
+        """Return `known` and all values needed by `roots` that change at most at the given frequency."""
         zero = self.emitter.constant(0, "i64")
         return self.evaluate_fixed_at(frequency, roots, known, Place(pointers, zero, zero, zero, None))
 
@@ -308,7 +309,7 @@ class LoopBase:
 
 
 def unrolling(flops: int) -> int:
-    """How many vectors a loop handles at once: enough for long latencies, few where there is much code."""
+    """Return the number of vectors per iteration: enough to hide latencies, few if there is much code."""
     if flops <= 8:
         return 4
     return 2 if flops < EXPENSIVE else 1

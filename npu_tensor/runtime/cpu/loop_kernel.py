@@ -12,7 +12,7 @@ Four forms, all of which can be split between threads by `begin` and `end`:
 * tiles: a map some of whose operands are contiguous across rows rather than along them. Positions are square
   tiles of `map_kernel.TILE` rows and elements, in row-major order; `tile_count` gives their number.
 * rows: positions are rows; the lanes of a vector are neighbours in the row. The row is walked once for each
-  level of reductions that depend on one another, and once more to store what has one value per element. The
+  level of reductions that depend on one another, and once more to store values per element. The
   last outer dimensions may belong to the row, which then consists of several runs.
 * columns: the same programs, for operands that are contiguous across rows rather than along them (a sum over
   the first axis). Positions are rows; each lane is a row of its own, so no reduction crosses lanes.
@@ -39,7 +39,7 @@ _COMPILED: Final = frozenset((*ELEMENTWISE, *REDUCTIONS, "load", "scalar", "cons
 
 
 def refusal(program: Program) -> str | None:
-    """Why a program has no compiled form, or None."""
+    """Return the reason why a program has no compiled form, or None."""
     for primitive, _, dtype, _ in program.instructions:
         if primitive not in _COMPILED:
             return f"{primitive} has no compiled form"
@@ -51,7 +51,7 @@ def refusal(program: Program) -> str | None:
 
 
 def length_class(program: Program, length: int, lanes: int, columns: bool = False) -> int | None:
-    """The longest inner length that gives `loop_kernel` the same text as `length`; None if no length matters.
+    """Return the longest inner length that gives `loop_kernel` the same text as `length`; None if no length matters.
 
     Rows of a few vectors have code for their number of vectors, and for whether the last one is full, unless the lanes
     run across rows. For longer ones it matters whether they fit into scratch memory, which holds a power of two of
@@ -68,7 +68,7 @@ def length_class(program: Program, length: int, lanes: int, columns: bool = Fals
 
 
 def loop_kernel(spec: LoopSpec, target: CpuTarget) -> str:
-    """The text of a module with the function `kernel`."""
+    """Return the text of a module with the function `kernel`."""
     has_rows = any(map(reduces, spec.program.instructions))
     transposed = any(operand.access == "transposed" for operand in spec.operands)
     form = ColumnKernel if spec.columns else TileKernel if transposed else RowKernel if has_rows else MapKernel

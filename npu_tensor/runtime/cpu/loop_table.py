@@ -1,7 +1,7 @@
-"""Kernels that follow each other, run by native code without Python in between.
+"""Consecutive kernels that native code runs without Python in between.
 
-A table describes their loops; see `launch.ll`. A run gives it the addresses of the values from outside, of those that
-leave, and of one buffer in which all others lie, by liveness.
+A table describes their loops; see `launch.ll`. A run provides the addresses of inputs, of results, and of one scratch
+buffer for all other values, which is laid out by liveness.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ from npu_tensor.runtime.scratch import Lifetime, laid_out
 __all__ = ["BoundKernel", "LoopTable"]
 
 _ZERO, _SCRATCH, _FIRST = 0, 1, 2
-"""Numbers of bases: of what is the same in all runs, of values that die in the call, and of the first of all others."""
+"""Numbers of bases: constants of all runs, the scratch buffer, and the first of all others."""
 
 
 class BoundKernel(NamedTuple):
-    """What a kernel runs, and the items of its results."""
+    """Loops of a kernel and the items of its results."""
 
     loops: BoundLoops
     results: Sequence[int]
 
 
 Memory = int | tuple[int, int]
-"""The name of a block of memory: the item that it was allocated for, or (kernel, item) if the item exists inside one
-kernel only. An item that takes over a block has the block's name."""
+"""Name of a block of memory: the item that it was allocated for, or (kernel, item) if the item exists inside one kernel
+only. An item that takes over a block has the block's name."""
 
 
 class LoopTable:
-    """The loops of kernels that follow each other. dead: items that nobody reads after the last of them."""
+    """Loops of consecutive kernels.
 
-    def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], dead: frozenset[int]) -> None:
+    Args:
+        unread: Items that are not read after the last kernel.
+    """
+
+    def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], unread: frozenset[int]) -> None:
         self._kernels = kernels
         self._call, self._forget = owner.pool.run_loops, owner.allocator.forget_layouts
         self._memory: dict[Memory, Memory] = {}
@@ -51,12 +55,12 @@ class LoopTable:
                 name = item if item in results else (number, item)
                 self._memory[name] = name
                 self._sizes[name] = nbytes
-            for item, donor in loops.taken:
+            for item, donor in loops.overwritten:
                 self._memory[item] = memory = self._memory.get(donor, donor)
                 if isinstance(memory, int) and memory not in self._sizes:
                     changed[memory] = None
         self._changed = tuple(changed)  # items from outside that are written to
-        kept = [(item, self._memory[item]) for _, results in kernels for item in results if item not in dead]
+        kept = [(item, self._memory[item]) for _, results in kernels for item in results if item not in unread]
         blocks = [*dict.fromkeys(memory for _, memory in kept if memory in self._sizes)]
         self._own = {memory: number for number, memory in enumerate(blocks)}  # blocks that outlive the call
         self._allocations = [owner.allocator.allocation(self._sizes[memory]) for memory in blocks]
@@ -72,11 +76,11 @@ class LoopTable:
         self._arguments = self._table.ctypes.data, self._ends[-1], 0
 
     def _memory_of(self, kernel: int, item: int) -> Memory:
-        """Of an item that a kernel reads or writes."""
+        """Return the block of an item that a kernel reads or writes."""
         return self._memory.get((kernel, item), self._memory.get(item, item))
 
     def _lay_out(self) -> tuple[dict[Memory, int], int]:
-        """Where blocks that die in the call lie in the scratch buffer, and the bytes of that."""
+        """Return the offsets of blocks in the scratch buffer, and its bytes."""
         used: dict[Memory, tuple[int, int]] = {}
         for number, (loops, results) in enumerate(self._kernels):
             items = [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Location)]
@@ -89,7 +93,7 @@ class LoopTable:
         return dict(zip(inside, offsets, strict=True)), nbytes
 
     def _records(self, kernel: int) -> list[int]:
-        """The entries of the loops of a kernel."""
+        """Return the entries of the loops of a kernel."""
         loops = self._kernels[kernel].loops
         self._ends.append((self._ends[-1] if self._ends else 0) + len(loops.loops))
         records: list[int] = []
@@ -101,7 +105,7 @@ class LoopTable:
         return records
 
     def _place(self, kernel: int, slot: Slot) -> tuple[int, int]:
-        """The number of a base, and what is added to it."""
+        """Return the number of a base, and the offset from it."""
         if isinstance(slot, Location):
             memory = self._memory_of(kernel, slot.item)
             if memory in self._offsets:
@@ -116,11 +120,11 @@ class LoopTable:
         return _ZERO, bits
 
     def _base(self, item: int, kind: type | None) -> int:
-        """Of the address of an item from outside, or of a number."""
+        """Return the base for the address of an item from outside, or for a number."""
         return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._outside))
 
     def run(self, values: list[Any]) -> None:
-        """The step."""
+        """Run the loops."""
         scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
         for item in self._changed:
             self._forget(values[item])
@@ -136,16 +140,16 @@ class LoopTable:
     def _complain(self, kernel: int, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> None:
         """Raise the error of a kernel that has met a wrong index."""
         loops = self._kernels[kernel].loops
-        assert loops.complain is not None
+        assert loops.raise_error is not None
         operands = list(values)
         for item, memory in self._memory.items():
             if isinstance(item, int):
                 operands[item] = self._buffer(memory, values, scratch, own)
-        loops.complain(operands)
+        loops.raise_error(operands)
         raise AssertionError("NumPy takes an index that a kernel refuses")
 
     def _buffer(self, memory: Memory, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> Buffer:
-        """A block of memory in a run."""
+        """Return a block of memory in a run."""
         if isinstance(memory, int) and memory not in self._sizes:
             block: Buffer = values[memory]
             return block

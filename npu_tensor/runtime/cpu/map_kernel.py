@@ -13,7 +13,7 @@ __all__ = ["MapKernel", "TileKernel", "tile_count"]
 
 
 class MapKernel(LoopBase):
-    """Each row, or the part of it that is asked for, in vectors; stores may go past the caches."""
+    """Form that handles each row, or a part of it, in vectors. Stores may bypass the caches."""
 
     def body(self) -> None:
         def line(coordinates: list[Value], first: Value, last: Value) -> list[Value]:
@@ -23,7 +23,7 @@ class MapKernel(LoopBase):
         self.segments(self.inner, self.coordinates, line)
 
     def line(self, pointers: list[Value], first: Value, last: Value) -> None:
-        """The elements `first` to `last` of the row that `pointers` point to."""
+        """Handle the elements `first` to `last` of the row that `pointers` point to."""
         e = self.emitter
         known = self.evaluate_fixed(PER_ROW, self.program.outputs, self.known, pointers)
         unroll = unrolling(self.flops(self.program.outputs))
@@ -72,14 +72,14 @@ class MapKernel(LoopBase):
             e.loop(stop_of_single, last, e.lanes, [], remainder)
 
         def overlapping() -> None:
-            """The last vector ends with the row. It is computed before anything is stored, in place of an operand."""
+            """Return the last vector, which ends with the row, before any store can overwrite an operand."""
             place = place_at(e.sub(last, e.lanes), None)
             results = self.evaluate(self.program.outputs, dict(known), place)
             usual()
             e.loop(stop, stop_of_single, e.lanes, [], vectors(1))
             store_at(place, results)
 
-        if self.outer and unroll > 1:  # Of short rows this is much; stores of parts of vectors take long.
+        if self.outer and unroll > 1:  # Parts of vectors are a large share of short rows, and their stores are slow.
             partial = e.compare("slt", stop_of_single, last)
             e.branch(e.op("and", partial, e.compare("sge", count, e.lanes)), overlapping, short)
             return
@@ -90,12 +90,12 @@ class MapKernel(LoopBase):
         e.loop(stop, last, e.lanes, [], remainder)
 
     def streams(self, unroll: int) -> bool:
-        """Whether `unroll` vectors of every output are contiguous and at least one whole register."""
+        """Return True if `unroll` vectors of every output are contiguous and at least one whole register."""
         outputs = self.operands[: len(self.program.outputs)]
         return all(output.access == "contiguous" and ELEMENT_SIZE[output.dtype] * unroll >= 4 for output in outputs)
 
     def aligned(self, pointers: list[Value], first: Value) -> Value:
-        """Whether every output starts at a cache line."""
+        """Return a condition: every output starts at a cache line."""
         e = self.emitter
         joined: Value | None = None
         for output in range(len(self.program.outputs)):
@@ -111,12 +111,12 @@ TILE = 64
 
 
 def tile_count(outer: Sequence[int], inner: int) -> int:
-    """The positions of a map with transposed operands."""
+    """Return the number of positions of a map with transposed operands."""
     return math.prod(outer[:-1]) * -(-outer[-1] // TILE) * -(-inner // TILE)
 
 
 class TileKernel(MapKernel):
-    """Square tiles: of each transposed operand a row-major copy is made first, on the stack."""
+    """Form that handles square tiles, with a row-major copy of each transposed operand on the stack."""
 
     def body(self) -> None:
         e = self.emitter
@@ -143,7 +143,7 @@ class TileKernel(MapKernel):
         self.numbered(along, band)
 
     def tile(self, pointers: list[Value], rows: Value, first: Value, last: Value) -> None:
-        """The elements `first` to `last` of as many rows as given, the first of which `pointers` point to."""
+        """Handle the elements `first` to `last` of some rows; `pointers` point to the first row."""
         e = self.emitter
         copies = {number: self.copy(number, pointers[number], rows, first, last) for number in self.copies}
 
@@ -162,8 +162,8 @@ class TileKernel(MapKernel):
     def copy(self, number: int, source: Value, rows: Value, first: Value, last: Value) -> Value:
         """Copy a tile of a transposed operand, in blocks that are transposed in registers.
 
-        The address at which element 0 of the tile's first row would be, in rows of TILE elements. A block that
-        would reach past an edge of the tile lies further back instead; those of a tile smaller than a block
+        Returns the address of element 0 of the tile's first row, in rows of TILE elements. A block that would reach
+        past an edge of the tile starts earlier; those of a tile smaller than a block
         begin in the neighbouring tile.
         """
         e = self.emitter

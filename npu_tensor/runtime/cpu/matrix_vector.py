@@ -13,7 +13,7 @@ __all__ = ["as_product"]
 
 
 def as_product(task: Task) -> Task | None:
-    """A row task over (..., M, N, K) that multiplies matrices, of which one is a vector, as a product of one row.
+    """Return a row task that multiplies a matrix and a vector as a product of one row.
 
     None for other tasks, for dot products, and where more is computed of the elements than their product.
     """
@@ -69,7 +69,7 @@ def _strides(task: Task, slot: int) -> tuple[int, ...]:
 
 
 def _factors(program: Program) -> tuple[int, ...] | None:
-    """The inputs whose products the only reduction sums."""
+    """Return the inputs whose products the only reduction sums."""
     instructions = program.instructions
     reductions = [step for step in instructions if PRIMITIVES[step.primitive].reduces]
     if [step.primitive for step in reductions] != ["row_sum"]:
@@ -83,7 +83,7 @@ def _factors(program: Program) -> tuple[int, ...] | None:
 
 
 def _after(program: Program) -> tuple[Program, list[int]]:
-    """What is computed from the sum, which is in slot 0, and the inputs that it reads beside, from slot 1 on."""
+    """Return the program after the sum, which is in slot 0, and its other inputs, from slot 1 on."""
     instructions = program.instructions
     needed, todo = set[int](), list(program.outputs)
     while todo:

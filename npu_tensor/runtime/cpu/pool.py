@@ -7,12 +7,12 @@ How a loop runs
     The caller publishes the job, opens it, and works on it like every worker: a thread claims the next `grain` items
     by an atomic addition until none are left. Then the caller closes the job and waits for the workers that are
     *inside* it, never for one that has not entered yet, so a worker that the operating system keeps off the CPU delays
-    nobody. Idle workers watch for a new job for about 200 us and then sleep in a futex.
+    no caller. Idle workers watch for a new job for about 200 us and then sleep in a futex.
 
 Where workers run
-    Linux likes to wake a thread on the CPU of the one that wakes it, where it waits until the caller has done
-    everything alone. So before a worker is started or woken, the caller's CPU is taken from its affinity mask; once
-    awake it has its old mask back. When the last worker inside loses its CPU to another process, the caller moves it
+    Linux often wakes a thread on the CPU of the caller, where it waits until the caller has done all work. So before a
+    worker is started or woken, the caller's CPU is removed from its affinity mask; the mask is restored once it is
+    awake. When the last worker inside loses its CPU to another process, the caller moves it
     to the CPU on which it waits. No mask is ever exceeded; where the system refuses, the scheduler decides.
     Measured against PLACED_WORKERS 0, on two busy cores, with 0.8 ms of element-wise work for two threads of which one
     sleeps: the median of a loop falls from 0.70 to 0.49 ms, the 90th percentile from 1.11 to 0.67; of loops that follow
@@ -45,11 +45,11 @@ from npu_tensor.runtime.cpu.engine import Engine
 __all__ = ["ARCHITECTURES", "MAX_SLOTS", "Pool", "symbol_addresses"]
 
 MAX_SLOTS = 64
-"""The largest number of slots that one launch takes."""
+"""Upper bound on the slots of a launch."""
 
 
 def launcher_ir() -> str:
-    """The builtins `launch` and `run_loops`, called as METH_FASTCALL.
+    """Return the IR of the builtins `launch` and `run_loops`, called as METH_FASTCALL.
 
     Calling a kernel this way takes about 100 ns, a quarter of a call through ctypes. The text uses functions of the C
     API only, no struct of a particular CPython version.
@@ -61,12 +61,12 @@ def launcher_ir() -> str:
 
 
 def external_symbols(ir_text: str) -> tuple[str, ...]:
-    """The functions and variables that a module uses and does not define."""
+    """Return the functions and variables that a module uses and does not define."""
     return tuple(re.findall(r"^(?:declare [^@]*)?@(?!llvm\.)(\w+)(?:\(| = external)", ir_text, re.MULTILINE))
 
 
 def symbol_addresses(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
-    """Where the functions and variables of a loaded library are."""
+    """Return the addresses of functions and variables of a loaded library."""
     return {name: ctypes.addressof(ctypes.c_char.in_dll(library, name)) for name in names}
 
 
@@ -83,12 +83,12 @@ class _MethodDefinition(ctypes.Structure):
 
 _METH_FASTCALL = 0x80
 
-# A builtin points to its definition for as long as it lives, and anybody may keep the builtin.
+# A builtin points to its definition, so definitions live as long as the process.
 _definitions: list[_MethodDefinition] = []
 
 
 def _builtin(name: str, address: int, documentation: str) -> Callable[..., Any]:
-    """A Python callable for the address of a METH_FASTCALL function."""
+    """Return a Python callable for the address of a METH_FASTCALL function."""
     definition = _MethodDefinition(name.encode(), address, _METH_FASTCALL, documentation.encode())
     _definitions.append(definition)
     prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -97,7 +97,7 @@ def _builtin(name: str, address: int, documentation: str) -> Callable[..., Any]:
     return builtin
 
 
-# More than any one machine has cores; keeps a slip of the pen from starting a million threads.
+# More than any machine has cores; a typing error must not start a million threads.
 _MAX_THREADS = 4096
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -105,7 +105,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 _POOL_FUNCTIONS = ("parallel_for", "set_threads", "reset_after_fork", "started_workers")
 
 _resets: Final[dict[int, Callable[[], None]]] = {}
-"""By address, what tells a pool that a forked process has none of its threads. The keys keep the pools' code."""
+"""Functions that reset a pool in a forked process, which has none of its threads. The keys keep the code in memory."""
 
 
 def _reset_all() -> None:

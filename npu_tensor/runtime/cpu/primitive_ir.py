@@ -15,7 +15,7 @@ __all__ = ["ELEMENTWISE", "apply", "cast", "emit_program"]
 
 
 class _Step(NamedTuple):
-    """What a primitive's function gets to know: the operands and the dtypes of operands and result."""
+    """Arguments of a primitive's function: the operands and the dtypes of operands and result."""
 
     operands: list[Value]
     operand_dtype: str
@@ -33,7 +33,7 @@ def _arithmetic(opcode: str, for_bool: str) -> Callable[[Emitter, _Step], Value]
 
 
 def _extreme(predicate: str) -> Callable[[Emitter, _Step], Value]:
-    """maximum ("gt") or minimum ("lt"); NaN in either operand gives NaN."""
+    """Return the maximum ("gt") or minimum ("lt"); NaN in either operand gives NaN."""
 
     def emit(emitter: Emitter, step: _Step) -> Value:
         left, right = step.operands
@@ -179,11 +179,11 @@ def emit_program(
     known: dict[int, Value] | None = None,
     roots: Iterable[int] | None = None,
 ) -> list[Value]:
-    """Evaluate elementwise instructions; the values of `roots` (by default the outputs), as full vectors.
+    """Evaluate elementwise instructions and return the values of `roots` (by default the outputs) as full vectors.
 
-    `load(slot)` gives the element of an operand, in the register dtype of its memory dtype; `scalar(slot,
-    dtype)` a run-time number; `index()` the i64 positions. `known` holds values of instructions that need no
-    evaluation, such as results of reductions, by instruction number; what is evaluated is added to it.
+    `load(slot)` returns the element of an operand, in the register dtype of its memory dtype; `scalar(slot, dtype)` a
+    run-time number; `index()` the i64 positions. `known` has values of instructions that need no evaluation, such as
+    results of reductions, by instruction number. Evaluated values are added to it.
     """
     values = {} if known is None else known
     results = list(program.outputs if roots is None else roots)

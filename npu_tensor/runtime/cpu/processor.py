@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from npu_tensor._util.cache_sizes import KERNELS
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
@@ -32,10 +33,10 @@ class Processor:
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir)
-        # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
-        # plan is freed.
-        self._products = lru_cache(maxsize=1024)(self._new_product)
-        self._loops = lru_cache(maxsize=1024)(self._compiled_loop)
+        # Layers of a model and iterations of a loop share products and loops. Those in neither a cache nor a plan are
+        # freed.
+        self._products = lru_cache(maxsize=KERNELS)(self._new_product)
+        self._loops = lru_cache(maxsize=KERNELS)(self._compiled_loop)
         self._pool: Pool | None = None
         self._pool_lock = new_lock()
 
@@ -50,11 +51,11 @@ class Processor:
 
     @cached_property
     def rates(self) -> ProcessorRates:
-        """How fast this processor is."""
+        """Rates of this processor."""
         return processor_rates(self.target.lanes)
 
     def blocking(self, dtype_a: str, dtype_b: str) -> Blocking:
-        """The fastest way to multiply matrices of these dtypes. Raises DTypeError if they have no product."""
+        """Return the fastest way to multiply matrices of these dtypes. Raises DTypeError if they have no product."""
         unit = choose_unit(dtype_a, dtype_b, self.target)
         if unit.name == "bfloat16_pair":
             unit = bfloat16_unit(self.engine, self.target, self.rates)
@@ -71,7 +72,7 @@ class Processor:
         epilogue: Program,
         **more: Any,
     ) -> Gemm:
-        """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
+        """Return the matrix product bound to its shape and strides; arguments are those of `Gemm`, in tuples."""
         programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
         constants = tuple(program.constants for program in programs)
         return self._products(constants, shape, a=a, b=b, epilogue=epilogue, **more)
@@ -83,9 +84,10 @@ class Processor:
     def packed(
         self, packing: Packing, value: Buffer, sources: Sequence[int | float], at_first: bool = True
     ) -> Buffer | None:
-        """A matrix, packed for a product; of a value that was packed before it is kept while the value lives.
+        """Return a matrix packed for a product; None if it was not packed. The packed form lives as long as the value.
 
-        at_first: whether to pack a value that was not seen before. None if it was not packed.
+        Args:
+            at_first: True to pack a value at its first use.
         """
         key = packing.key, sources[0] - value.address
         layouts = self.allocator.layouts.setdefault(value, {})
@@ -101,14 +103,14 @@ class Processor:
         return packed
 
     def loop(self, spec: LoopSpec) -> Address:
-        """The address of a compiled kernel."""
+        """Return the address of a compiled kernel."""
         return self._loops(spec.program.constants, spec)
 
     def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
         return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
 
     def compiled(self, module: Callable[[str, Any, CpuTarget], str], spec: Any) -> Address:
-        """The address of the kernel that a module of this name, specification and target has."""
+        """Return the address of a kernel, from the cache or compiled from its module."""
         return self.engine.compile(module("kernel", spec, self.target), "kernel")["kernel"]
 
     @contextmanager

@@ -1,8 +1,8 @@
 """Blocks of quantized weights in LLVM IR: the codes and scales of 32 elements at a time.
 
-What the blocks mean is said, in NumPy, in `npu_tensor.ops.quantized`; where their fields are, by the dtype. Several
-rows of weights are read in step: codes are a vector for each row, and what a group has once is a vector with a lane for
-each row, so that it is computed for all rows at once.
+`npu_tensor.ops.quantized` defines the meaning of blocks in NumPy; the dtype has the offsets of their fields. Several
+rows of weights are read in step: codes are a vector for each row. Scales and minima are a vector with a lane for each
+row, so that they are computed for all rows at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ GROUP: Final = 32
 class CodeGroup(NamedTuple):
     """Elements are scale * code + minimum.
 
-    codes: for each row those of GROUP elements, as bytes. signed: whether they are; others are below 128. scales: for
-    all elements or for each half of them, with a lane for each row. minima: a lane for each row; None stands for 0.
+    Attributes:
+        codes: For each row, codes of GROUP elements as bytes.
+        signed: True if codes are signed; unsigned codes are below 128.
+        scales: Scales of all elements or of each half, with a lane for each row.
+        minima: Minima with a lane for each row; None for 0.
     """
 
     codes: Sequence[Value]
@@ -43,18 +46,18 @@ class _Block:
         self.emitter, self.offsets, self.pointer = emitter, offsets, pointer
 
     def load(self, field: str, type_: str, start: int = 0) -> Value:
-        """A value of any type, which begins `start` bytes after the field does."""
+        """Return a value of any type, which begins `start` bytes after the field does."""
         address = byte_offset(self.emitter, self.pointer, self.offsets[field] + start)
         return load_value(self.emitter, type_, address, align=1)
 
     def nibbles(self, field: str = "qs") -> Value:
-        """The low halves of 16 bytes and then the high ones."""
+        """Return the low halves of 16 bytes and then the high ones."""
         e, packed = self.emitter, self.load(field, "<16 x i8>")
         twice = e.cast(e.shuffle(packed, [*range(16)] * 2), "<4 x i64>")
         return e.op("and", e.cast(e.op("lshr", twice, e.literals((0, 0, 4, 4), "i64")), f"<{GROUP} x i8>"), 15)
 
     def five_bits(self) -> Value:
-        """Nibbles, with 16 more where the bit of the element is set."""
+        """Return nibbles, with 16 more where the bit of the element is set."""
         e = self.emitter
         mask = e.cast(self.load("qh", "i32"), f"<{GROUP} x i1>")
         return e.op("or", self.nibbles(), e.select(mask, e.constant(16, f"<{GROUP} x i8>"), 0))
@@ -71,7 +74,7 @@ class _Blocks(list[_Block]):
         self.emitter = emitter
 
     def lanes(self, field: str, type_: str, start: int = 0) -> Value:
-        """A scalar of each row; see `_Block.load`."""
+        """Return a scalar of each row; see `_Block.load`."""
         e, vector = self.emitter, Value("poison", f"<{len(self)} x {type_}>")
         for row, block in enumerate(self):
             scalar = block.load(field, type_, start)
@@ -81,11 +84,11 @@ class _Blocks(list[_Block]):
         return vector
 
     def halves(self, field: str) -> Value:
-        """A float16 of each row as float32."""
+        """Return a float16 of each row as float32."""
         return widen_float16(self.emitter, self.lanes(field, "i16"))
 
     def pairs(self, field: str) -> tuple[Value, Value]:
-        """Two float16 that follow one another in each row, as float32."""
+        """Return two float16 that follow one another in each row, as float32."""
         e, words, count = self.emitter, self.lanes(field, "i32"), 2 * len(self)
         both = widen_float16(e, e.cast(words, f"<{count} x i16>"))
         return e.shuffle(both, range(0, count, 2)), e.shuffle(both, range(1, count, 2))
@@ -203,7 +206,7 @@ _FORMATS: Final[dict[str, Callable[[_Blocks], Iterator[CodeGroup]]]] = {
 
 
 def groups(emitter: Emitter, dtype: str, pointers: Sequence[Value]) -> Iterator[CodeGroup]:
-    """The elements of a block of each row, in order."""
+    """Return the elements of a block of each row, in order."""
     return _FORMATS[dtype](_Blocks(emitter, dtype, pointers))
 
 
@@ -211,13 +214,13 @@ def groups(emitter: Emitter, dtype: str, pointers: Sequence[Value]) -> Iterator[
 
 
 def _by_halves(emitter: Emitter, function: Callable[..., Value], *vectors: Value) -> Value:
-    """Of functions that processors have for 16 bytes only."""
+    """Apply a function to halves of vectors: processors have it for 16 bytes only."""
     parts = [function(*(emitter.shuffle(vector, range(first, first + 16)) for vector in vectors)) for first in (0, 16)]
     return emitter.shuffle(parts[0], range(2 * parts[0].lanes), parts[1])
 
 
 def _look_up(e: Emitter, indices: Value, table: tuple[int, ...]) -> Value:
-    """The entries at indices below 16."""
+    """Look up entries at indices below 16."""
     features = e.target.features
     if "avx2" in features:
         return e.intrinsic("llvm.x86.avx2.pshuf.b", e.literals(table * 2, "i8"), indices, overloads=())
@@ -235,7 +238,7 @@ def _look_up(e: Emitter, indices: Value, table: tuple[int, ...]) -> Value:
 
 
 def dot(e: Emitter, codes: Value, signed: bool, x: Value) -> Value:
-    """The products of codes and the signed bytes x, in 8 sums, of which 4 belong to each half of the elements."""
+    """Return the products of codes and the signed bytes x, in 8 sums, 4 of each half of the elements."""
     target = e.target
     features = target.features
     if not target.is_x86 or "ssse3" not in features:
@@ -261,7 +264,7 @@ def dot(e: Emitter, codes: Value, signed: bool, x: Value) -> Value:
 
 
 def _signs_moved(e: Emitter, x: Value, signs: Value) -> Value:
-    """x where the other is positive, -x where it is negative, 0 where it is 0."""
+    """Return x where the other is positive, -x where it is negative, 0 where it is 0."""
     if "avx2" in e.target.features:
         return e.intrinsic("llvm.x86.avx2.psign.b", x, signs, overloads=())
     name = "llvm.x86.ssse3.psign.b.128"
@@ -269,7 +272,7 @@ def _signs_moved(e: Emitter, x: Value, signs: Value) -> Value:
 
 
 def _dot_16(e: Emitter, a: Value, b: Value) -> Value:
-    """Four sums of products of signed bytes."""
+    """Return four sums of products of signed bytes."""
     zero = e.constant(0, "<4 x i32>")
     if e.target.is_aarch64 and "dotprod" in e.target.features:
         name = "llvm.aarch64.neon.sdot"

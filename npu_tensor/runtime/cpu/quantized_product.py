@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.runtime.cpu.float_formats import round_float16
 from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
@@ -33,24 +34,28 @@ __all__ = [
 ]
 
 MOST_TOKENS: Final = 4
-"""Of a tile."""
+"""Upper bound on the tokens of a tile."""
 
 _META: Final = ("blocks", "rows", "tokens", "weight_row_bytes", "float_row_bytes", "input_row_bytes", "scales", "sums")
-"""What both kernels read; see `product_meta`."""
+"""Fields that both kernels read; see `product_meta`."""
 
 _AHEAD: Final = 4096
-"""Bytes from what is read to what is fetched. The rows of a tile are short streams, which processors foresee too late.
-As they follow one another in memory, what is fetched is one long stream."""
+"""Prefetch distance in bytes. The rows of a tile are short streams, which processors recognize too late. They are
+consecutive in memory, so the prefetches are one long stream."""
 
 _LINE: Final = 64
-"""Bytes."""
+"""Size of a cache line in bytes."""
 
 _SUMS: Final = 8
 """Lanes of an accumulator."""
 
 
 class QuantizedSpec(NamedTuple):
-    """What the code of a product depends on. tokens: of a tile."""
+    """Parameters of the code of a product.
+
+    Attributes:
+        tokens: Tokens of a tile.
+    """
 
     dtype: str
     exact: bool
@@ -63,7 +68,7 @@ class QuantizedSpec(NamedTuple):
 
 
 class RoundedRow(NamedTuple):
-    """Where a row that is rounded to bytes has its scales and sums, and its size; in bytes.
+    """Offsets of the scales and sums of a row that is rounded to bytes, and its size, in bytes.
 
     Scales and sums are float32, one for each group.
     """
@@ -79,7 +84,7 @@ class RoundedRow(NamedTuple):
 
 
 def product_meta(dtype: DType, exact: bool, rows: int, features: int, tokens: int) -> NDArray[np.int64]:
-    """The sizes of a product of (tokens, features) and weights (rows, features)."""
+    """Return the sizes of a product of (tokens, features) and weights (rows, features)."""
     rounded = RoundedRow.of(features)
     input_row_bytes = features * 4 if exact else rounded.nbytes
     sizes = (features // dtype.block, rows, tokens, dtype.nbytes(features), features * 4, input_row_bytes)
@@ -110,12 +115,19 @@ class _Writer:
         return self.emitter.module(self.emitter.function(signature))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MODULES)
 def round_module(name: str, block: int, target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which rounds rows to bytes.
+    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which rounds rows to bytes.
 
-    block: elements that share a scale, 32 or 256. pointers: [rounded rows, float32 rows]. A block
-    with NaN or infinity has a scale of NaN. meta: `product_meta`.
+    pointers  [rounded rows, float32 rows]
+    meta      `product_meta`
+
+    A block with NaN or infinity has a scale of NaN.
+
+    Args:
+        name: Name of the function.
+        block: Number of elements that share a scale, 32 or 256.
+        target: The processor.
     """
     writer = _Writer(target, 2)
     e, meta = writer.emitter, writer.meta
@@ -156,9 +168,9 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
     return writer.module(name)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MODULES)
 def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes columns of the result.
+    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes result columns.
 
     An item is the columns of the rows of a tile. pointers: [result, weights, input]; the input as float32 rows if
     exact, else as rounded ones. meta: `product_meta`.
@@ -171,7 +183,7 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
     add = _add_exact if spec.exact else _add_rounded
 
     def lines(first: Value, number: int, end: str) -> list[Value]:
-        """Those past the end are the last one, which is computed again."""
+        """Return the lines; those past the end are the last one, which is computed again."""
         last = e.sub(meta[end], 1)
         return [e.smaller(e.add(first, i), last) for i in range(number)]
 
@@ -213,7 +225,11 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 def _add_rounded(
     writer: _Writer, group: CodeGroup, inputs: Sequence[Value], number: Value, sums: list[Value]
 ) -> list[Value]:
-    """sums: of each row with each input, in 8 lanes; then of the minima with each input, in a lane for each row."""
+    """Add products of a group to the sums.
+
+    Args:
+        sums: Sums of each row with each input, in 8 lanes; then sums of the minima with each input, in a lane per row.
+    """
     e, meta, rows = writer.emitter, writer.meta, len(group.codes)
     sums, four = list(sums), e.mul(number, 4)
     for t, start in enumerate(inputs):
@@ -236,7 +252,7 @@ def _add_rounded(
 
 
 def _lane(e: Emitter, scales: Sequence[Value], row: int) -> Value:
-    """The scales of a row for the sums of `dot`."""
+    """Return the scales of a row for the sums of `dot`."""
     second = scales[0].lanes + row if len(scales) > 1 else row
     return e.shuffle(scales[0], [row] * 4 + [second] * 4, scales[-1])
 
@@ -257,16 +273,16 @@ def _add_exact(
 
 
 def _numbers(e: Emitter, group: CodeGroup, row: int, part: int) -> Value:
-    """The eight elements of a group from number 8 * part on, as float32."""
+    """Return the eight elements of a group from number 8 * part on, as float32."""
     codes = e.convert("sext", e.shuffle(group.codes[row], range(part * _SUMS, (part + 1) * _SUMS)), "i32")
     scales = group.scales[part * len(group.scales) * _SUMS // GROUP]
     numbers = e.mul(e.convert("sitofp", codes, "float"), e.shuffle(scales, [row] * _SUMS))
     return numbers if group.minima is None else e.add(numbers, e.shuffle(group.minima, [row] * _SUMS))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MODULES)
 def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which makes float32 of blocks.
+    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which makes float32 of blocks.
 
     pointers: [result, blocks]. meta is not read.
     """

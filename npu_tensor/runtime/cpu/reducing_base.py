@@ -1,4 +1,4 @@
-"""What the forms of programs with reductions share: passes over rows, accumulators, and values kept between passes."""
+"""Base of the forms with reductions: passes over rows, accumulators, and values kept between passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ReducingBase", "VectorRange", "flat", "grouped"]
 
 # float32 sums go over to float64 after this many additions in each lane.
 SUM_BLOCK = 32
-# How many intermediate values are kept at most, each in a scratch row.
+# Upper bound on intermediate values that are kept, each in a scratch row.
 SCRATCH_ROWS = 2
 # An intermediate value is kept for a later stage rather than computed again from this many flops on.
 SCRATCH_FLOPS = 12
@@ -35,13 +35,13 @@ class VectorRange(NamedTuple):
 
 
 class ReducingBase(LoopBase):
-    """The part of a row program that does not depend on what the lanes of a vector are."""
+    """Base of row programs, independent of the meaning of the lanes of a vector."""
 
     across: bool
-    """Whether the lanes of a vector belong to one row and are reduced in the end."""
+    """True if the lanes of a vector belong to one row and are reduced in the end."""
 
     def stages(self, with_scratch: bool) -> list[Stage]:
-        """The passes over a row, in order."""
+        """Return the passes over a row, in order."""
         plan = stages(self.program, self.outputs(per_row=False))
         if not with_scratch:
             return plan
@@ -65,11 +65,11 @@ class ReducingBase(LoopBase):
         ]
 
     def outputs(self, per_row: bool) -> list[int]:
-        """The outputs that are stored once for each row, or the others."""
+        """Return the outputs that are stored once for each row, or the others."""
         return [output for output in range(len(self.program.outputs)) if self.stored_per_row(output) == per_row]
 
     def stored_per_row(self, output: int) -> bool:
-        """Whether an output is stored once for each row."""
+        """Return True if an output is stored once for each row."""
         raise NotImplementedError
 
     def reduction(self, number: int) -> Reduction:
@@ -109,7 +109,7 @@ class ReducingBase(LoopBase):
     def evaluate_stage(
         self, stage: Stage, places: list[Place], known: list[dict[int, Value]], scratch: dict[int, Value]
     ) -> list[list[Value]]:
-        """The values of a stage's roots at each place, from and to the scratch rows."""
+        """Return the values of a stage's roots at each place, from and to the scratch rows."""
         e = self.emitter
         results = []
         for place, own in zip(places, known, strict=True):
@@ -130,7 +130,7 @@ class ReducingBase(LoopBase):
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """Go over positions and take them into the totals.
+        """Go over positions and add their values to the totals.
 
         `known` has one dictionary for each of the range's vectors. `totals` are one for each reduction, or, if
         lanes are rows, one for each reduction and vector.
@@ -155,7 +155,7 @@ class ReducingBase(LoopBase):
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """`reduce` with a single level of accumulators."""
+        """Reduce with a single level of accumulators."""
         e = self.emitter
         reductions = [self.reduction(number) for number in stage.reductions]
         first_indices = [self.index_at(place) for place in span.places(span.begin)]
@@ -206,11 +206,11 @@ class ReducingBase(LoopBase):
 
 
 def flat(groups: list[list[Value]]) -> list[Value]:
-    """Accumulators or totals, as a loop carries them."""
+    """Return accumulators or totals, as a loop carries them."""
     return [value for group in groups for value in group]
 
 
 def grouped(values: Sequence[Value], like: list[list[Value]]) -> list[list[Value]]:
-    """What `flat` has flattened."""
+    """Undo `flat`."""
     remaining = iter(values)
     return [[next(remaining) for _ in group] for group in like]

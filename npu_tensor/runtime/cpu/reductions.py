@@ -17,10 +17,10 @@ Index = Callable[[], Value]
 
 
 class Reduction:
-    """How a row is reduced: accumulators per lane, in two levels.
+    """Reduction of a row with accumulators per lane, in two levels.
 
     A loop over some thousand elements starts with `empty` accumulators and applies `step` to each vector;
-    then `widen` and `join` take them into the totals of the row. `finish` gives the value of the instruction, of
+    then `widen` and `join` add them to the totals of the row. `finish` gives the value of the instruction, of
     totals or, for rows of a few elements, of accumulators.
     """
 
@@ -32,11 +32,11 @@ class Reduction:
         self.type = emitter.vector(self.element)
 
     def identity(self) -> float | int:
-        """What changes no result."""
+        """Neutral element."""
         raise NotImplementedError
 
     def empty(self, index: Index) -> list[Value]:
-        """Accumulators before the first element; `index()` are the positions of the first vector's lanes."""
+        """Return accumulators before the first element; `index()` returns the positions of the first vector's lanes."""
         return [self.emitter.constant(self.identity(), self.type)]
 
     def step(self, accumulators: list[Value], value: Value, index: Index) -> list[Value]:
@@ -47,7 +47,7 @@ class Reduction:
 
     @property
     def widens(self) -> bool:
-        """Whether the totals are of another type than the accumulators."""
+        """True if the totals have another type than the accumulators."""
         return False
 
     def widen(self, accumulators: list[Value]) -> list[Value]:
@@ -94,7 +94,7 @@ class _Product(Reduction):
 
 
 def _worst(dtype: str, for_maximum: bool) -> float | int:
-    """The number of a dtype that loses every comparison."""
+    """Return the number of a dtype that loses every comparison."""
     if dtype.startswith("float"):
         return -math.inf if for_maximum else math.inf
     width = BITS[REGISTER_ELEMENT[dtype]]
@@ -123,7 +123,7 @@ class _Position(Reduction):
         return [self.emitter.constant(self.identity(), self.type), index()]
 
     def better(self, new: Value, old: Value) -> Value:
-        """Whether a new value comes before an old one wherever they are."""
+        """Return the condition that a new value is better than an old one, whatever their positions."""
         e = self.emitter
         order = "gt" if self.primitive == "row_argmax" else "lt"
         if not self.dtype.startswith("float"):
@@ -158,5 +158,5 @@ REDUCTIONS: Final[Mapping[str, type[Reduction]]] = {
 
 
 def make_reduction(emitter: Emitter, primitive: str, dtype: str) -> Reduction:
-    """The code of a `row_*` primitive over elements of a register dtype."""
+    """Return the code of a `row_*` primitive over elements of a register dtype."""
     return REDUCTIONS[primitive](emitter, primitive, dtype)

@@ -29,14 +29,18 @@ _CHUNK = 32
 
 
 def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
-    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies rows.
+    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies rows.
 
-    An item is a row that is read; all rows that are written are one item, as the order counts where indices are equal.
+    Each row that is read is an item. All rows that are written are one item, because their order matters if indices are
+    equal. Nothing is copied if an index is out of range.
 
-    spec: bits of an index, whether rows are copied to the table or from it, and whether negative indices count from
-    the end. pointers: [table, rows, indices, wrong]. wrong: an i64 that becomes 1 if an index is out of range, and else
-    0; then nothing is copied. meta: rows to copy, rows of the table, chunks of a row, bytes of it in chunks, all its
-    bytes.
+    pointers  [table, rows, indices, wrong]; wrong is an i64 that is set to 1 if an index is out of range, else to 0
+    meta      rows to copy, rows of the table, chunks of a row, bytes of a row in chunks, all bytes of a row
+
+    Args:
+        name: Name of the function.
+        spec: Bits of an index; True if rows are copied to the table; True if negative indices count from the end.
+        target: The processor.
     """
     e, (index_bits, puts, wraps) = Emitter(target), spec
     slots, meta = Value("%slots", "ptr"), Value("%meta", "ptr")
@@ -44,7 +48,7 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
     count, entries, chunks, chunk_bytes, row_bytes = (load_value(e, "i64", meta, number) for number in range(5))
 
     def place(number: Value) -> Value:
-        """The row of the table."""
+        """Return the address of a row of the table."""
         address = byte_offset(e, indices, e.mul(number, index_bits // 8))
         index = load_value(e, f"i{index_bits}", address, align=1)
         wide = index if index_bits == 64 else e.convert("sext", index, "i64")
@@ -75,7 +79,7 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
 
 
 def rows_kernel(processor: Processor, task: Task, puts: bool) -> RowsKernel | Refusal:
-    """The kernel for a task, or why there is none. puts: whether it writes to the rows at the indices or reads them."""
+    """Return the kernel for a task, or the reason why there is none. It writes to the indexed rows if `puts` is set."""
     assert task.call is not None
     attributes, (table, *_, index) = task.call.attributes, task.inputs
     assert table.layout is not None
@@ -123,7 +127,7 @@ class RowsKernel(CpuKernel):
         chunks = row_bytes // _CHUNK
         meta = np.array([count, entries, chunks, chunks * _CHUNK, row_bytes], np.int64)
         kernel = owner.compiled(_module, (8 * index.dtype.itemsize, puts, wraps))
-        before, new, taken, items, piece = [], [(wrong, 8)], [], 1, 1
+        before, new, overwritten, items, piece = [], [(wrong, 8)], [], 1, 1
         result, rows = Location(output.item), Location(table.item, first_byte(table))
         if puts:
             value = task.inputs[1]
@@ -135,12 +139,12 @@ class RowsKernel(CpuKernel):
             if output.donor is None:
                 before.append(bind_copy(owner, table, output.item)[0])
             else:
-                taken.append((output.item, output.donor))
+                overwritten.append((output.item, output.donor))
         else:
             new.append((output.item, output.nbytes))
             result, rows = rows, result
             items, piece = count, max(PACKED_PIECE // row_bytes, -(-count // _MOST_PIECES))
         slots = result, rows, Location(index.item, first_byte(index)), Location(wrong)
         loop = BoundLoop(kernel, meta.ctypes.data, items, piece, slots)
-        bound = BoundLoops((loop,), tuple(new), tuple(taken), (meta,), wrong, self.reference.bind())
+        bound = BoundLoops((loop,), tuple(new), tuple(overwritten), (meta,), wrong, self.reference.bind())
         return joined([*before, bound])

@@ -65,7 +65,7 @@ class RowKernel(ReducingBase):
     def runs(
         self, stage: Stage, first: Value, count: Value, known: dict[int, Value], totals: list[list[Value]]
     ) -> list[list[Value]]:
-        """Go over `count` runs from number `first` on: store outputs, or take the elements into the totals."""
+        """Go over `count` runs from number `first` on: store outputs, or add the elements to the totals."""
         e = self.emitter
 
         def run(number: Value, carried: list[Value]) -> list[Value]:
@@ -83,7 +83,7 @@ class RowKernel(ReducingBase):
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """Go over elements that are evenly spaced. start: their first position in the row, None for 0."""
+        """Go over evenly spaced elements; `start` is their first position in the row, None for 0."""
         e = self.emitter
         unroll = unrolling(self.flops(stage.roots, stage.reused))
         stop = e.op("and", self.inner, -unroll * e.lanes)
@@ -104,11 +104,11 @@ class RowKernel(ReducingBase):
         return totals
 
     def place(self, pointers: list[Value], start: Value | None, lane: Value, mask: Value | None) -> Place:
-        """A vector along a run. start: the position of the run in the row, None for 0."""
+        """Return a vector along a run; `start` is the position of the run in the row, None for 0."""
         return Place(pointers, lane if start is None else self.emitter.add(lane, start), lane, lane, mask)
 
     def short_rows(self, length: int) -> None:
-        """Rows of a few vectors, each loaded and evaluated once, without branches.
+        """Handle rows of a few vectors, each loaded and evaluated once, without branches.
 
         The code is the same for all lengths that end in the same vector without filling it.
         """
@@ -142,7 +142,7 @@ class RowKernel(ReducingBase):
         e.loop(self.begin, e.select(promised, self.end, self.begin), 1, [], row)
 
     def reduce_vectors(self, reduction: Reduction, values: list[Value], places: list[Place]) -> Value:
-        """The reduction of a whole row, whose few elements need no wider type."""
+        """Return the reduction of a whole row, whose few elements need no wider type."""
         e = self.emitter
         totals = reduction.empty(self.index_at(places[0]))
         for value, place in zip(values, places, strict=True):

@@ -26,11 +26,11 @@ _SPLITTABLE = frozenset({"row_sum", "row_prod", "row_max", "row_min"})
 
 
 def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
-    """Two tasks that do the same as `task`: parts of rows to partial results, and these to the outputs.
+    """Return two tasks that together do the same as `task`: rows to partial results, and these to the outputs.
 
-    None unless the task is a single reduction of few long rows, which divide evenly, to one element per row. What is
-    divided is the longest of the dimensions that a row has once those are joined that all inputs walk with one step.
-    `inputs` take the place of the task's own.
+    Return None unless the task is a single reduction of few long rows, which divide evenly, to one element per row.
+    Neighbouring dimensions with one step in all inputs are joined first, and the longest dimension is divided. `inputs`
+    replace those of the task.
     """
     program = task.program
     assert program is not None
@@ -82,7 +82,7 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
 
 
 def _with_constant_length(program: Program, length: int) -> Program:
-    """The row length as a number: the parts have another length than the row that the program means."""
+    """Replace the row length by a number, because the parts have another length."""
     return program._replace(
         instructions=tuple(
             Instruction("constant", (), i.dtype, as_parameter(float(length) if i.dtype.startswith("float") else length))
@@ -94,7 +94,7 @@ def _with_constant_length(program: Program, length: int) -> Program:
 
 
 def _after(program: Program, reduction: int, slot: int) -> Program | None:
-    """The reduction of partial results in `slot` and all that follows; None if that reads elements of the row."""
+    """Return the reduction of partial results in `slot` and all ops after it; None if they read elements of the row."""
     instructions = [Instruction("load", (), program.instructions[reduction].dtype, slot)]
     position: dict[int, int] = {}
     for number, instruction in enumerate(program.instructions):
@@ -114,7 +114,7 @@ def _after(program: Program, reduction: int, slot: int) -> Program | None:
 
 
 def _divided(task: Task, inputs: Sequence[Input]) -> tuple[tuple[int, ...], tuple[Input, ...]] | None:
-    """The shape (..., parts, dimensions of the row within a part), and the inputs over it.
+    """Return the shape (..., parts, dimensions of the row within a part), and the inputs over it.
 
     None if the longest dimension of a row cannot be divided.
     """

@@ -1,9 +1,8 @@
 """A builder of LLVM IR text: one method for each instruction, and for loops and branches.
 
-Every register is a vector of `target.lanes` elements, whatever its element type; LLVM splits or widens it to
-what the processor has. No LLVM optimisation pass runs afterwards, so what is written here is what is
-executed, and nothing may be written that LLVM would turn into a call of a C library function on that target:
-such a symbol is missing from a module that is compiled in memory.
+Every register is a vector of `target.lanes` elements of any type; LLVM splits or widens it to the registers of the
+processor. No LLVM optimisation pass runs afterwards, so exactly these instructions are executed. LLVM must not turn any
+of them into a call of a C library function, because such a symbol is missing from a module compiled in memory.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class SsaBuilder:
     # ------------------------------------------------------------------ text
 
     def vector(self, element: str) -> str:
-        """The LLVM type of a full vector of `element`."""
+        """Return the LLVM type of a full vector of `element`."""
         return f"<{self.lanes} x {element}>"
 
     def same_shape(self, value: Value, element: str) -> str:
-        """The type of `value` with another element type."""
+        """Return the type of `value` with another element type."""
         return value.type.replace(value.element, element) if value.type.startswith("<") else element
 
     def fresh(self, stem: str = "v") -> str:
@@ -62,18 +61,18 @@ class SsaBuilder:
         self.block = name
 
     def constant(self, number: Number, type_: str) -> Value:
-        """A literal; the same number in every lane of a vector type."""
+        """Return a literal; for a vector type, the same number in every lane."""
         if not type_.startswith("<"):
             return Value(literal(number, type_), type_)
         element = Value("", type_).element
         return Value(f"splat ({element} {literal(number, element)})", type_)
 
     def literals(self, numbers: Sequence[Number], element: str = "float") -> Value:
-        """A vector of literals, one for each lane."""
+        """Return a vector of literals, one for each lane."""
         return Value(f"<{literal_list(numbers, element)}>", f"<{len(numbers)} x {element}>")
 
     def lane_numbers(self, element: str = "i64") -> Value:
-        """The vector 0, 1, 2, ..."""
+        """Return the vector 0, 1, 2, ..."""
         return self.literals(range(self.lanes), element)
 
     def define_table(self, numbers: Sequence[Number]) -> str:
@@ -96,7 +95,7 @@ class SsaBuilder:
         return name
 
     def module(self, *functions: str) -> str:
-        """The text of a module of these functions and all that they call."""
+        """Return the text of a module of these functions and all that they call."""
         tables = [
             f"{name} = private unnamed_addr constant {contents}, align 64" for contents, name in self._tables.items()
         ]
@@ -104,7 +103,7 @@ class SsaBuilder:
         return "\n".join([*functions, *rest, "!0 = !{i32 1}", ""])
 
     def function(self, signature: str) -> str:
-        """The text of the function `signature` with the body written so far; a return is added."""
+        """Return the text of the function `signature` with the body written so far; a return is added."""
         head = f"define void {signature} {self.target.function_attributes} {{"
         return "\n".join([head, "entry:", *self.lines, "  ret void", "}"])
 
@@ -114,7 +113,7 @@ class SsaBuilder:
         return operand if isinstance(operand, Value) else self.constant(operand, type_)
 
     def op(self, opcode: str, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """A two-operand instruction. One operand may be a Python number, of the type of the other."""
+        """Emit a two-operand instruction. One operand may be a Python number, of the type of the other."""
         type_ = left.type if isinstance(left, Value) else right.type if isinstance(right, Value) else ""
         a, b = self.operand(left, type_), self.operand(right, type_)
         return self.assign(type_, f"{opcode} {type_} {a.name}, {b.name}")
@@ -136,7 +135,7 @@ class SsaBuilder:
         return f"f{stem}" if isinstance(value, Value) and value.element in FLOATS else stem
 
     def fma(self, a: ValueOrNumber, b: ValueOrNumber, c: ValueOrNumber) -> Value:
-        """a * b + c: one rounding where the target has the instruction, else two."""
+        """Return a * b + c, with one rounding if the target has the instruction, else two."""
         type_ = next(operand.type for operand in (a, b, c) if isinstance(operand, Value))
         return self.intrinsic("llvm.fmuladd", *(self.operand(operand, type_) for operand in (a, b, c)))
 
@@ -155,7 +154,7 @@ class SsaBuilder:
         return self.intrinsic("llvm.copysign", magnitude, sign)
 
     def compare(self, predicate: str, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """fcmp or icmp; predicates as in LLVM: "olt", "uno", "slt", "ult", "eq", ..."""
+        """Emit fcmp or icmp; predicates as in LLVM: "olt", "uno", "slt", "ult", "eq", ..."""
         type_ = left.type if isinstance(left, Value) else right.type if isinstance(right, Value) else ""
         a, b = self.operand(left, type_), self.operand(right, type_)
         opcode = "fcmp" if a.element in FLOATS else "icmp"
@@ -168,16 +167,16 @@ class SsaBuilder:
         return self.assign(type_, text)
 
     def convert(self, opcode: str, x: Value, element: str) -> Value:
-        """A conversion instruction (zext, trunc, sitofp, bitcast, ...) to lanes of type `element`."""
+        """Emit a conversion (zext, trunc, sitofp, bitcast, ...) to lanes of type `element`."""
         type_ = self.same_shape(x, element)
         return self.assign(type_, f"{opcode} {x.type} {x.name} to {type_}")
 
     def cast(self, x: Value, type_: str) -> Value:
-        """The bits of `x` as another type of the same size."""
+        """Return the bits of `x` as another type of the same size."""
         return self.assign(type_, f"bitcast {x.type} {x.name} to {type_}")
 
     def bits(self, x: Value) -> Value:
-        """The bit pattern of floats as integers of the same width."""
+        """Return the bit pattern of floats as integers of the same width."""
         return self.convert("bitcast", x, f"i{BITS[x.element]}")
 
     def float_of_bits(self, x: Value) -> Value:
@@ -191,7 +190,7 @@ class SsaBuilder:
         overloads: Sequence[str] | None = None,
         flags: str = "",
     ) -> Value:
-        """A call of an LLVM intrinsic, by default overloaded on and returning the type of the first operand.
+        """Call an LLVM intrinsic, by default overloaded on and returning the type of the first operand.
 
         Pass `overloads=()` for one that is not overloaded; flags: those of fast arithmetic.
         """
@@ -207,13 +206,13 @@ class SsaBuilder:
         return self.assign(result, call)
 
     def splat(self, scalar: Value) -> Value:
-        """A vector with `scalar` in every lane."""
+        """Return a vector with `scalar` in every lane."""
         type_ = self.vector(scalar.type)
         first = self.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
         return self.shuffle(first, [0] * self.lanes)
 
     def shuffle(self, x: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
-        """Lanes of `x`, then of `other`, in the order given."""
+        """Return lanes of `x`, then of `other`, in the order given."""
         second = other.name if other else "poison"
         mask = ", ".join(f"i32 {lane}" for lane in lanes)
         text = f"shufflevector {x.type} {x.name}, {x.type} {second}, <{len(lanes)} x i32> <{mask}>"
@@ -228,7 +227,7 @@ class SsaBuilder:
         self.intrinsic("llvm.prefetch", address, *numbers, result="void", overloads=("ptr",))
 
     def sum_lanes(self, x: Value) -> Value:
-        """The sum of all lanes, of floats in any order, as a scalar."""
+        """Return the sum of all lanes, of floats in any order, as a scalar."""
         if x.element not in FLOATS:
             return self.intrinsic("llvm.vector.reduce.add", x, result=x.element, overloads=(x.type,))
         start = self.constant(-0.0, x.element)
@@ -237,7 +236,7 @@ class SsaBuilder:
         )
 
     def any(self, mask: Value) -> Value:
-        """Whether some lane of a mask is set, as a scalar i1."""
+        """Return a scalar i1: some lane of a mask is set."""
         bits = self.assign(f"i{self.lanes}", f"bitcast {mask.type} {mask.name} to i{self.lanes}")
         return self.compare("ne", bits, 0)
 
@@ -251,7 +250,7 @@ class SsaBuilder:
         carried: Sequence[Value],
         body: Callable[[Value, list[Value]], Sequence[Value] | None],
     ) -> list[Value]:
-        """for (i = begin; i < end; i += step) carried = body(i, carried). Returns `carried`; None is nothing."""
+        """Emit for (i = begin; i < end; i += step) carried = body(i, carried). Returns `carried`; None for none."""
         start, stop = self.operand(begin, "i64"), self.operand(end, "i64")
         head, done, entry = self.fresh("loop"), self.fresh("done"), self.block
         nonempty = self.compare("slt", start, stop)
@@ -282,7 +281,7 @@ class SsaBuilder:
         then: Callable[[], Sequence[Value] | None],
         otherwise: Callable[[], Sequence[Value] | None],
     ) -> list[Value]:
-        """if (condition) then() else otherwise(); both give values of the same types, or None."""
+        """Emit if (condition) then() else otherwise(); both return values of the same types, or None."""
         yes, no, join = self.fresh("then"), self.fresh("else"), self.fresh("join")
         self.statement(f"br i1 {condition.name}, label %{yes}, label %{no}")
         arms = []

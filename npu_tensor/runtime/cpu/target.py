@@ -1,4 +1,4 @@
-"""The processor that CPU kernels are generated for: its name, its features and what follows from them."""
+"""The processor that CPU kernels are generated for: its name, its features and derived properties."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _IMPLIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "amx-avx512": ("amx-tile", "avx10.2"),
 }
-# What the calling conventions of 64-bit code need.
+# Features that the calling conventions of 64-bit code need.
 _BASELINE: Final = frozenset({"64bit", "sse", "sse2", "fp-armv8", "neon"})
 # Names of feature levels that `host_target` accepts: the first extension that the level does not have.
 _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
-# Of LLVM's code generator; engine.py says why.
+# Features of LLVM's code generator; see engine.py for the reason.
 _OPTIMISATION: Final = 2
 
 
@@ -89,7 +89,7 @@ class CpuTarget:
 
     @cached_property
     def vector_registers(self) -> int:
-        """How many there are."""
+        """Number of vector registers."""
         return 32 if self.has_avx512 or self.is_aarch64 else 16
 
     @cached_property
@@ -126,14 +126,14 @@ class CpuTarget:
 
     @cached_property
     def feature_string(self) -> str:
-        """The features in LLVM's notation. Disabled ones come last: they win over what implies them."""
+        """Features in LLVM's notation. Disabled ones come last, so that they win over features that imply them."""
         return ",".join(
             [*(f"+{name}" for name in sorted(self.features)), *(f"-{name}" for name in sorted(self.disabled))]
         )
 
     @uninterrupted
     def create_target_machine(self) -> llvm.TargetMachine:
-        """An LLVM code generator for this processor, for code that stays in memory."""
+        """Return an LLVM code generator for this processor, for code that stays in memory."""
         _initialize(self.triple)
         return llvm.Target.from_triple(self.triple).create_target_machine(
             cpu=self.cpu, features=self.feature_string, opt=_OPTIMISATION, jit=True
@@ -152,14 +152,17 @@ def _initialize(triple: str) -> None:
 
 @uninterrupted
 def host_target(disabled: str = "") -> CpuTarget:
-    """The processor this process runs on, without the features that `disabled` names.
+    """Return the processor of this process, without disabled features.
 
-    `disabled` is a comma-separated list of features ("-avx512bf16", the minus may be left out) or levels:
-    "avx2" and "sse2" keep that extension and nothing above it. What implies a disabled feature is disabled
-    too. ArgumentError for a word that is neither, and for a feature that all code needs.
+    Args:
+        disabled: Comma-separated list of features ("-avx512bf16", the minus is optional) or levels: "avx2" and "sse2"
+            keep that extension and nothing above it. Features that imply a disabled one are disabled too.
+
+    Raises:
+        ArgumentError: A word is neither a feature nor a level, or all code needs the feature.
     """
     known = llvm.get_host_cpu_features()
-    # A virtual machine may lack what processors of its name have.
+    # A virtual machine may lack features of processors of its name.
     removed = {name for name, present in known.items() if not present}
     for word in filter(None, (part.strip() for part in disabled.split(","))):
         feature = _LEVELS.get(word, word.removeprefix("-"))

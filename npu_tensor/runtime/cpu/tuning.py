@@ -18,11 +18,11 @@ from npu_tensor.runtime.rates import ProcessorRates
 __all__ = ["bfloat16_unit"]
 
 CLEARLY: Final = 1.1
-"""How much higher the rate of float32 has to be. So every measurement chooses the same: the dot product of bfloat16 has
-twice the rate of float32 on a Zen 4, and half of it on some Intel processors; and its operands take half the space."""
+"""Factor by which the rate of float32 must be higher, so that every measurement has the same result. The dot product of
+bfloat16 has twice the rate of float32 on a Zen 4 and half of it on some Intel processors, and needs half the space."""
 
 STEPS: Final = 1000
-"""Of a kernel that is timed: 8 us on a Zen 4."""
+"""Steps of a timed kernel: 8 us on a Zen 4."""
 
 ROUNDS: Final = 10
 
@@ -33,7 +33,7 @@ _chosen: dict[CpuTarget, Unit] = {}
 
 
 def bfloat16_unit(engine: Engine, target: CpuTarget, rates: ProcessorRates) -> Unit:
-    """The unit in which products of bfloat16 are faster, for a target that has the dot product.
+    """Return the unit in which products of bfloat16 are faster, for a target that has the dot product.
 
     Calibration has measured it; without one, the first such product of a process does, in 2 ms.
     """
@@ -50,7 +50,7 @@ def _faster(pairs: float, widened: float) -> Unit:
 
 
 def _rates(engine: Engine, target: CpuTarget) -> tuple[float, float]:
-    """Multiply-accumulates per time of pairs and of float32."""
+    """Return multiply-accumulates per time of pairs and of float32."""
     units = (_PAIRS, _WIDENED)
     code = [engine.compile(throughput_module("multiply", unit, target), "multiply")["multiply"] for unit in units]
     functions = [ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address) for address in code]

@@ -66,17 +66,17 @@ FLOATS = ("float", "double")
 
 
 def register_dtype(memory_dtype: str) -> str:
-    """The dtype of a register that holds elements of `memory_dtype`."""
+    """Return the dtype of a register that holds elements of `memory_dtype`."""
     return "float32" if memory_dtype in ("bfloat16", "float16") else memory_dtype
 
 
 def is_signed(dtype: str) -> bool:
-    """Whether numbers of a register dtype have a sign."""
+    """Return True if numbers of a register dtype are signed."""
     return dtype not in ("uint8", "bool")
 
 
 def literal(number: Number, type_: str) -> str:
-    """A number as an operand of a scalar type."""
+    """Return a number as an operand of a scalar type."""
     if type_ in FLOATS:
         with np.errstate(over="ignore"):
             value = float(np.float32(number)) if type_ == "float" else float(number)
@@ -89,12 +89,12 @@ def literal(number: Number, type_: str) -> str:
 
 
 def literal_list(numbers: Sequence[Number], type_: str) -> str:
-    """The elements of a vector or array literal."""
+    """Return the elements of a vector or array literal."""
     return ", ".join(f"{type_} {literal(number, type_)}" for number in numbers)
 
 
 def mangled(type_: str) -> str:
-    """A type as the names of overloaded intrinsics spell it."""
+    """Return a type as the names of overloaded intrinsics spell it."""
     if type_ == "ptr":
         return "p0"
     if type_.startswith("<"):

@@ -1,8 +1,8 @@
 """float32 elementary functions over vectors, at most 4 units in the last place from the exact value.
 
-Each function takes and returns full float32 vectors and is right for every input: signed zeros, subnormals,
-infinities, NaN. The polynomials were fitted for the smallest maximal error over the interval named beside
-them; the error given is relative and before rounding to float32 (half a unit in the last place is 6e-8).
+Each function maps full float32 vectors to full float32 vectors and is correct for every input: signed zeros,
+subnormals, infinities, NaN. The polynomials were fitted for the smallest maximal error over the interval in their
+comment; the error there is relative and before rounding to float32 (half a unit in the last place is 6e-8).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ EXP2 = (
 # erf is a polynomial of this degree in each of the intervals of this width around 0, 1, ..., 15 times the width.
 ERF_DEGREE = 5
 ERF_WIDTH = 33 / 128
-# Where float32 cannot tell tanh(x) and erf(x) from 1. That of erf is in the last interval.
+# From here on tanh(x) and erf(x) are 1 in float32. The bound of erf is in the last interval.
 TANH_LIMIT = 9.02
 ERF_LIMIT = 3.99
 
@@ -94,17 +94,17 @@ FAST_REDUCTION_LIMIT = 71476.0
 # pi/2 as two float64 numbers, the first of 33 bits.
 HALF_PI_HIGH = 1.57079632673412561417e00
 HALF_PI_LOW = 6.07710050650619224932e-11
-# The first 8 words of 2/pi in binary, behind 32 zero bits.
+# The first 8 words of 2/pi in binary, after 32 zero bits.
 TWO_OVER_PI = (0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
 
 
 def _power_of_two(e: Emitter, exponent: Value) -> Value:
-    """2^n as float32 for i32 lanes -126 <= n <= 127."""
+    """Return 2^n as float32 for i32 lanes -126 <= n <= 127."""
     return e.float_of_bits(e.op("shl", e.add(exponent, 127), 23))
 
 
 def _nearest(e: Emitter, x: Value) -> Value:
-    """The nearest integral float of moderate x (|x| < 2^22), without the care for others that rint takes."""
+    """Round x to the nearest integral float, for |x| < 2^22 only, which is faster than rint."""
     if e.target.has_rounding:
         return e.rint(x)
     shift = 1.5 * 2.0 ** (23 if x.element == "float" else 52)
@@ -126,7 +126,7 @@ def exp(e: Emitter, x: Value) -> Value:
 
 
 def _exp_by_table(e: Emitter, x: Value) -> Value:
-    """exp as 2^(k/16) exp(r) with |r| <= ln(2)/32, for which Taylor's polynomial has an error of 9e-9."""
+    """Return exp as 2^(k/16) exp(r) with |r| <= ln(2)/32; Taylor's polynomial has an error of 9e-9 there."""
     # Adding this number rounds to a multiple of 1/16; the low bits of the sum are k modulo 16.
     shift = 1.5 * 2.0**19
     shifted = e.fma(x, LOG2_E, shift)
@@ -152,28 +152,28 @@ def expm1(e: Emitter, x: Value) -> Value:
 
 
 def _log_of_mantissa(e: Emitter, f: Value) -> Value:
-    """log(1 + f) for |f| <= 1/3."""
+    """Return log(1 + f) for |f| <= 1/3."""
     return e.fma(e.polynomial(f, LOG1P), e.mul(f, f), f)
 
 
 def _log_of_reduced(e: Emitter, f: Value, exponent: Value) -> Value:
-    """log(1 + f) + exponent * ln 2 for |f| <= 1/3 and exponents as floats."""
+    """Return log(1 + f) + exponent * ln 2 for |f| <= 1/3 and exponents as floats."""
     return e.fma(exponent, math.log(2), _log_of_mantissa(e, f))
 
 
 def _log2_of_reduced(e: Emitter, f: Value, exponent: Value) -> Value:
-    """log2(1 + f) + exponent: exact where f is 0."""
+    """Return log2(1 + f) + exponent, which is exact for f = 0."""
     return e.fma(_log_of_mantissa(e, f), LOG2_E, exponent)
 
 
 def _log10_of_reduced(e: Emitter, f: Value, exponent: Value) -> Value:
-    """log10(1 + f) + exponent * log10(2). All but the last sum is small, so that this alone rounds noticeably."""
+    """Return log10(1 + f) + exponent * log10(2). Only the last sum rounds noticeably."""
     small = e.fma(exponent, LOG10_2_LOW, e.mul(_log_of_mantissa(e, f), 1 / math.log(10)))
     return e.fma(exponent, LOG10_2_HIGH, small)
 
 
 def _split(e: Emitter, x: Value) -> tuple[Value, Value]:
-    """Positive normal x = m * 2^n: the bits of 2^n without the bias, that is n << 23, and n.
+    """Split positive normal x = m * 2^n: return the bits of 2^n without the bias, that is n << 23, and n.
 
     2/3 <= m < 4/3.
     """
@@ -183,7 +183,7 @@ def _split(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def _log_specials(e: Emitter, x: Value, zero_at: float, result: Value) -> Value:
-    """The result where log has one: -inf at `zero_at`, NaN below it, infinity and NaN unchanged."""
+    """Return the result where log has one: -inf at `zero_at`, NaN below it, infinity and NaN unchanged."""
     result = e.select(e.compare("olt", x, math.inf), result, x)
     result = e.select(e.compare("olt", x, zero_at), math.nan, result)
     return e.select(e.compare("oeq", x, zero_at), -math.inf, result)
@@ -225,9 +225,9 @@ def tanh(e: Emitter, x: Value) -> Value:
 
 @cache
 def _erf_tables() -> tuple[tuple[float, ...], ...]:
-    """erf around each centre as a polynomial in the distance from it: a table per power, highest first.
+    """Return erf around each centre as a polynomial in the distance from it: a table per power, highest first.
 
-    The polynomials agree with erf at the Chebyshev nodes of their intervals. These lie symmetrically, so that
+    The polynomials agree with erf at the Chebyshev nodes of their intervals. These are symmetric, so that
     the first polynomial is odd as erf is, and its relative error small down to the smallest numbers. The
     error is 3.9e-8 before rounding to float32.
     """
@@ -252,7 +252,7 @@ def erf(e: Emitter, x: Value) -> Value:
 
 
 def _reduce_fast(e: Emitter, x: Value) -> tuple[Value, Value]:
-    """x = n pi/2 + r with |r| <= pi/4 for 0 <= x <= FAST_REDUCTION_LIMIT: r and n as i32."""
+    """Return r and n as i32 such that x = n pi/2 + r, |r| <= pi/4, for 0 <= x <= FAST_REDUCTION_LIMIT."""
     if e.target.has_fma:
         n = _nearest(e, e.mul(x, 2 / math.pi))
         r = x
@@ -266,7 +266,7 @@ def _reduce_fast(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def _reduce_exact(e: Emitter, x: Value) -> Value:
-    """As `_reduce_fast` for every x >= 1 (infinity and NaN give NaN), after Payne and Hanek.
+    """Reduce like `_reduce_fast` for every x >= 1 (infinity and NaN give NaN), after Payne and Hanek.
 
     The result has the bits of r in the upper half of an i64 and n mod 4 in the lower.
     x = m 2^k with a 24-bit integer m. Of the bits of 2/pi only those matter whose product with x is less than
@@ -274,12 +274,12 @@ def _reduce_exact(e: Emitter, x: Value) -> Value:
     """
     bits = e.bits(x)
     mantissa = e.convert("zext", e.op("or", e.op("and", bits, 0x7FFFFF), 0x800000), "i64")
-    # The index of that bit behind the 32 leading zeros: (exponent field - 150) - 1 + 32 - 1.
+    # Index of that bit after the 32 leading zeros: (exponent field - 150) - 1 + 32 - 1.
     position = e.convert("zext", e.sub(e.op("lshr", bits, 23), 120), "i64")
     word, shift = e.op("lshr", position, 5), e.op("and", position, 31)
 
     def window(offset: int) -> Value:
-        """32 bits of 2/pi from bit `position` + 32 * offset on."""
+        """Return 32 bits of 2/pi from bit `position` + 32 * offset on."""
         pairs = [TWO_OVER_PI[i] << 32 | TWO_OVER_PI[i + 1] for i in range(len(TWO_OVER_PI) - 1)]
         chosen = e.constant(pairs[offset], mantissa.type)
         for number in range(1, len(pairs) - offset):
@@ -298,7 +298,7 @@ def _reduce_exact(e: Emitter, x: Value) -> Value:
 
 
 def _reduce(e: Emitter, x: Value) -> tuple[Value, Value]:
-    """x = n pi/2 + r for x >= 0; the rare vectors with a large element take an exact, slow way."""
+    """Reduce x >= 0 to n pi/2 + r. The rare vectors with a large element use an exact, slow way."""
 
     def exact() -> list[Value]:
         wide = e.vector("i64")
@@ -315,7 +315,7 @@ def _reduce(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def _sin_of_quadrant(e: Emitter, r: Value, quadrant: Value) -> Value:
-    """sin(r + quadrant * pi/2) for |r| <= pi/4."""
+    """Return sin(r + quadrant * pi/2) for |r| <= pi/4."""
     z = e.mul(r, r)
     sine = e.fma(e.polynomial(z, SIN), e.mul(z, r), r)
     cosine = e.fma(e.polynomial(z, COS), e.mul(z, z), e.fma(z, -0.5, 1.0))
@@ -352,7 +352,7 @@ def atan(e: Emitter, x: Value) -> Value:
 
 
 def pow(e: Emitter, x: Value, y: Value) -> Value:
-    """C99 pow.
+    """Return x to the power y as C99 pow.
 
     2^(y log2 x) in float64, whose error is far below a float32 unit even for the largest exponents.
     """

@@ -21,7 +21,7 @@ __all__ = ["StridedKernel", "bind_copy_to", "bind_target", "is_contiguous", "str
 
 
 def strided_kernel(processor: Processor, task: Task) -> StridedKernel | Refusal:
-    """The kernel for a task of the op, or why there is none."""
+    """Return the kernel for a task of the op, or the reason why there is none."""
     target, value, offset = task.inputs
     assert task.call is not None
     if offset.layout is not None:
@@ -57,18 +57,18 @@ class StridedKernel(CopyingKernel):
 
 
 def is_contiguous(layout: Layout) -> bool:
-    """Whether elements are in row-major order without gaps."""
+    """Return True if elements are in row-major order without gaps."""
     steps = zip(layout.shape, layout.strides, contiguous_strides(layout.shape), strict=True)
     return all(extent == 1 or stride == expected for extent, stride, expected in steps)
 
 
 def bind_target(owner: Processor, target: Input, output: Output) -> Callable[[list[Any]], Buffer]:
-    """What gives the buffer of an update: that of its first operand if it takes it over, or a copy of it."""
+    """Return the function that gets the buffer of an update: that of its first operand, or a copy."""
     assert target.layout is not None
     skipped, allocator = target.layout.offset * output.dtype.itemsize, owner.allocator
     new_buffer = allocator.allocation(output.nbytes)
 
-    def taken(values: list[Any]) -> Buffer:
+    def overwritten(values: list[Any]) -> Buffer:
         buffer: Buffer = values[target.item]
         allocator.forget_layouts(buffer)
         return buffer
@@ -78,11 +78,11 @@ def bind_target(owner: Processor, target: Input, output: Output) -> Callable[[li
         ctypes.memmove(buffer.address, values[target.item].address + skipped, output.nbytes)
         return buffer
 
-    return copied if output.donor is None else taken
+    return copied if output.donor is None else overwritten
 
 
 def _colliding(layout: Layout) -> int:
-    """The length of the runs of neighbouring elements within which places may coincide; different runs share none."""
+    """Return the length of runs of neighbouring elements that may coincide; different runs share no element."""
     sizes = [*zip(layout.shape, map(abs, layout.strides), strict=True)]
     count, run, span = 1, 1, 0
     for extent, stride in reversed(sizes):
@@ -96,7 +96,7 @@ def _colliding(layout: Layout) -> int:
 def bind_copy_to(
     owner: Processor, value: Input, output: Output, strides: tuple[int, ...], add: bool = False
 ) -> Callable[[Buffer, Buffer, int], None]:
-    """What copies a value into a buffer, or adds it, from an element on, with strides."""
+    """Return the function that copies a value into a strided part of a buffer, or adds it."""
     assert value.layout is not None
     assert value.dtype is not None
     shape, itemsize = value.layout.shape, output.dtype.itemsize

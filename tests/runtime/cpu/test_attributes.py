@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.ops.expression import Parameter, ProgramBuilder, as_parameter
-from npu_tensor.runtime.cpu.bind_loop import with_fixed_numbers
 from npu_tensor.runtime.devices.host import host_devices
 
 X = np.array([-3.0, -1.5, -0.0, 0.0, 0.25, 1.0, 2.5, 30.0, math.inf, -math.inf, math.nan, 7.0], np.float32)
@@ -102,49 +99,3 @@ def test_what_a_value_decides_is_structure() -> None:
     assert np.array_equal(x.clamp(1.0, None).numpy(), np.maximum(X, 1), equal_nan=True)
     for alpha in (1, 2, 1.0, 0.5):
         assert np.array_equal(nt.add(x, x, alpha=alpha).numpy(), X + np.float32(alpha) * X, equal_nan=True)
-
-
-def test_a_value_that_another_constant_has_by_chance_is_no_other_kernel() -> None:
-    x = nt.tensor(FINITE)
-
-    def record(a: float, b: float) -> nt.Tensor:
-        return nt.hardtanh(nt.elu(x, a), b, 0.5) * 0.5
-
-    record(0.3, 0.2).realize()
-    before = built()
-    for a, b in [(0.5, -1.0), (0.5, 0.5), (0.4, 0.4), (0.25, 0.25)]:
-        expected = np.minimum(np.maximum(np.where(FINITE > 0, FINITE, a * np.expm1(FINITE)), b), 0.5) * 0.5
-        np.testing.assert_allclose(record(a, b).numpy(), expected, rtol=1e-5, atol=1e-6)
-    assert built() == before
-
-
-def test_the_length_of_a_long_row_is_no_other_kernel() -> None:
-    """Rows that are cut into parts for several threads."""
-    kernels = []
-    for length in (1 << 17, 3 << 16):
-        assert nt.full((length,), 0.5).mean().item() == 0.5
-        kernels.append(built())
-    assert kernels[0] == kernels[1]
-
-
-def test_arithmetic_on_parameters_gives_parameters() -> None:
-    for value in (0.25, 3):
-        p = as_parameter(value)
-        results = [-p, abs(p), p + 1, 1 + p, p - 1, 1 - p, p * 2, 2 * p, p / 2, 6 / p]
-        v = Fraction(value)
-        assert results == [-v, v, v + 1, 1 + v, v - 1, 1 - v, v * 2, 2 * v, v / 2, 6 / v]
-        assert all(isinstance(result, Parameter) for result in results)
-        assert repr(p) == repr(value)
-    assert as_parameter(None) is None
-    assert as_parameter(True) is True
-
-
-def test_more_numbers_than_fit_stay_constants() -> None:
-    builder = ProgramBuilder()
-    x: Any = builder.load(0, "float32")
-    for number in (0.5, 0.25, 0.125):
-        x = x * as_parameter(number)
-    program, numbers = with_fixed_numbers(builder.program([x]), 1, most=2)
-    assert numbers == [0.5, 0.25]
-    steps = [(step.primitive, step.value) for step in program.instructions if step.primitive in ("scalar", "constant")]
-    assert steps == [("scalar", 1), ("scalar", 2), ("constant", 0.125)]

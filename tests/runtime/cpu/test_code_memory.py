@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-import threading
 from pathlib import Path
 
 import llvmlite.binding
@@ -58,33 +57,11 @@ def test_code_that_nobody_holds_is_freed() -> None:
     assert engine.statistics.compiled == 202
 
 
-def test_modules_of_all_sizes_come_and_go() -> None:
-    engine, generator = new_engine(), np.random.default_rng(3)
-    held: dict[int, tuple[Address, int]] = {}
-    for k in range(80):
-        terms = int(generator.choice([1, 100, 200, 700]))
-        held[k] = engine.compile(polynomial(k, terms), "f")["f"], terms
-        if len(held) > 9:
-            del held[int(generator.choice(list(held)))]
-        if k % 20 == 0:
-            for number, (address, size) in held.items():
-                assert call(address, 0.5) == 0.5 + sum(number + n for n in range(size))
-
-
 def test_code_outlives_its_engine() -> None:
     address = new_engine().compile(polynomial(0.1), "f")["f"]
     gc.collect()
     new_engine().compile(polynomial(0.2), "f")
     assert call(address, 1.0) == 1.1
-
-
-def test_pages_are_never_writable_and_executable() -> None:
-    engine = new_engine()
-    held = [engine.compile(polynomial(k), "f")["f"] for k in range(20)]
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, rights, *_ = line.split()
-        start, end = (int(part, 16) for part in span.split("-"))
-        assert not any(start <= address < end for address in held) or rights == "r-xp"
 
 
 def test_a_captured_function_keeps_its_code() -> None:
@@ -114,25 +91,6 @@ def test_a_forked_process_has_pages_of_its_own() -> None:
 
     assert in_child(compile_others) == [100.0, 101.0, 102.0, 103.0, 104.0]
     assert [call(address, 0.0) for address in held] == [0.0, 1.0, 2.0, 3.0, 4.0]
-
-
-def test_threads_that_compile_call_and_drop() -> None:
-    engine = new_engine()
-    wrong: list[tuple[int, float]] = []
-
-    def work(thread: int) -> None:
-        for k in range(40):
-            number = float(1000 * thread + k % 7)
-            result = call(engine.compile(polynomial(number), "f")["f"], 0.0)
-            if result != number:
-                wrong.append((thread, result))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,33 +42,6 @@ def test_modules_may_reuse_names() -> None:
     assert (call(first, 10), call(second, 10)) == (11, 12)
 
 
-def test_functions_and_variables_that_are_not_exported_stay_private() -> None:
-    text = """
-@state = global i64 {start}
-define i64 @next(i64 %x) {{
-  %old = load i64, ptr @state
-  %new = add i64 %old, %x
-  store i64 %new, ptr @state
-  ret i64 %new
-}}
-define i64 @f(i64 %x) {{
-  %y = call i64 @next(i64 %x)
-  ret i64 %y
-}}
-"""
-    engine = new_engine()
-    first = engine.compile(text.format(start=100), "f")["f"]
-    second = engine.compile(text.format(start=200), "f")["f"]
-    assert [call(first, 1), call(second, 1), call(first, 1)] == [101, 201, 102]
-
-
-def test_second_compilation_is_a_memory_hit() -> None:
-    engine = new_engine()
-    assert engine.compile(add_constant(5), "f") == engine.compile(add_constant(5), "f")
-    assert (engine.statistics.compiled, engine.statistics.memory_hits) == (1, 1)
-    assert engine.statistics.compile_seconds > 0
-
-
 UNDEFINED_CALL = "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
 UNDEFINED_VARIABLE = "@no_such_symbol = external global i64\ndefine ptr @f() {\n  ret ptr @no_such_symbol\n}"
 

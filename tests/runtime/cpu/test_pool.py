@@ -14,7 +14,6 @@ import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import llvmlite.binding
 import numpy as np
@@ -23,10 +22,10 @@ from paths import ROOT
 from running import in_child
 
 import npu_tensor
-from npu_tensor._util.affinity import available_cores, default_threads
+from npu_tensor._util.affinity import default_threads
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.pool import ARCHITECTURES, MAX_SLOTS, Pool, symbol_addresses
+from npu_tensor.runtime.cpu.pool import ARCHITECTURES, MAX_SLOTS, Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 POOL_SOURCE = Path(npu_tensor.__file__).parent / "runtime" / "cpu" / "pool.c"
@@ -129,10 +128,6 @@ def test_every_item_runs_once(native: Native, n: int, grain: int) -> None:
     assert (count_items(native, n, grain) == 1).all()
 
 
-def test_no_items_means_no_call(native: Native) -> None:
-    native.pool.launch(native.kernels["count"], 0, 0, 1, 0)
-
-
 def test_many_small_jobs(native: Native) -> None:
     assert (count_items(native, 256, 16, rounds=5000) == 5000).all()
 
@@ -222,163 +217,6 @@ done:
         pool.launch(kernel, 0, 2, 1, arrived.ctypes.data)
         assert arrived[0] == 2
         time.sleep(0.002)  # Long enough for the worker to fall asleep.
-
-
-# hold: each of two items waits until both are running. Then the one in a thread other than slot 1 goes on until
-#       the number behind slot 2 is not 0, or for seconds.
-HOLD = """
-define void @hold(ptr %slots, ptr %meta, i64 %begin, i64 %end) {
-entry:
-  %arrived = load ptr, ptr %slots
-  %caller.at = getelementptr i64, ptr %slots, i64 1
-  %caller = load i64, ptr %caller.at
-  %released.at = getelementptr ptr, ptr %slots, i64 2
-  %released = load ptr, ptr %released.at
-  %before = atomicrmw add ptr %arrived, i64 1 seq_cst
-  br label %wait
-wait:
-  %now = load atomic i64, ptr %arrived seq_cst, align 8
-  %both = icmp sge i64 %now, 2
-  br i1 %both, label %who, label %wait
-who:
-  %thread = call i64 @pthread_self()
-  %is_caller = icmp eq i64 %thread, %caller
-  br i1 %is_caller, label %done, label %hold
-hold:
-  %turn = phi i64 [ 0, %who ], [ %turn.next, %hold ]
-  %value = load atomic i64, ptr %released seq_cst, align 8
-  %free = icmp ne i64 %value, 0
-  %turn.next = add i64 %turn, 1
-  %tired = icmp sgt i64 %turn, 4000000000
-  %leave = or i1 %free, %tired
-  br i1 %leave, label %done, label %hold
-done:
-  ret void
-}
-declare i64 @pthread_self()
-"""
-
-
-class MovedWorkers:
-    """A pool of two threads that takes the caller's CPU to be `cpu`, and the masks it gives to its worker."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.allowed = os.sched_getaffinity(0)
-        self.cpu = min(self.allowed)
-        self.placed = self.pulled = 0
-        self.other: list[set[int]] = []
-        self.other_threads = set(os.listdir("/proc/self/task"))
-        self.released = np.zeros(1, np.int64)
-        library = ctypes.CDLL(None)
-        change = library.pthread_setaffinity_np
-        change.argtypes = (ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
-
-        def record(thread: int, size: int, mask: int) -> int:
-            result: int = change(thread, size, mask)
-            bits = int.from_bytes(ctypes.string_at(mask, size), "little")
-            cpus = {cpu for cpu in range(8 * size) if bits >> cpu & 1}
-            if cpus == self.allowed - {self.cpu}:
-                self.placed += 1
-            elif cpus == {self.cpu}:
-                self.pulled += 1
-                self.released[0] = 1
-            else:
-                self.other.append(cpus)
-            return result
-
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
-        self.substitutes = {
-            "pthread_setaffinity_np": prototype(record),
-            "sched_getcpu": ctypes.CFUNCTYPE(ctypes.c_int)(lambda: self.cpu),
-        }
-        self.engine = Engine(host_target().create_target_machine(), "test", None)
-        self.pool = pool_with(monkeypatch, self.engine, self.substitutes)
-        symbols = symbol_addresses(library, ("pthread_self",))
-        self.hold = self.engine.compile(HOLD, "hold", symbols=symbols)["hold"]
-
-    def run(self) -> None:
-        arrived = np.zeros(1, np.int64)
-        slots = (arrived.ctypes.data, threading.get_ident(), self.released.ctypes.data)
-        self.pool.launch(self.hold, 0, 2, 1, *slots)
-        assert arrived[0] == 2
-
-    def worker_has_all_cpus(self) -> bool:
-        """Whether the worker may use all CPUs of the process, at the latest after some seconds."""
-        deadline = time.monotonic() + 5
-        # Threads in which LLVM has compiled may not have ended yet.
-        while len(workers := set(os.listdir("/proc/self/task")) - self.other_threads) > 1:
-            assert time.monotonic() < deadline, workers
-            time.sleep(0.001)
-        assert len(workers) == 1
-        while any(os.sched_getaffinity(int(worker)) != self.allowed for worker in workers):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.001)
-        return True
-
-
-def pool_with(monkeypatch: pytest.MonkeyPatch, engine: Engine, substitutes: dict[str, Any]) -> Pool:
-    """A pool of two threads with other functions for some of the system's."""
-
-    def substituted(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
-        return symbol_addresses(library, names) | {
-            name: ctypes.cast(function, ctypes.c_void_p).value or 0
-            for name, function in substitutes.items()
-            if name in names
-        }
-
-    monkeypatch.setattr("npu_tensor.runtime.cpu.pool.symbol_addresses", substituted)
-    return Pool(engine, threads=2)
-
-
-needs_two_cpus = pytest.mark.skipif(sys.platform != "linux" or available_cores() < 2, reason="needs Linux and two CPUs")
-
-
-@needs_two_cpus
-def test_new_and_woken_workers_are_kept_off_the_callers_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = MovedWorkers(monkeypatch)
-    moved.released[0] = 1
-    moved.run()
-    assert moved.placed == 1
-    for _ in range(100):
-        time.sleep(0.005)  # Long enough for the worker to fall asleep, but for a very busy machine.
-        moved.run()
-        assert moved.worker_has_all_cpus()
-    assert moved.placed > 1
-    assert moved.other == []
-
-
-@needs_two_cpus
-def test_the_last_worker_is_moved_to_the_waiting_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = MovedWorkers(monkeypatch)
-    moved.released[0] = 1
-    moved.run()  # While it is new the worker stays where it was placed.
-    assert moved.worker_has_all_cpus()
-    moved.pulled = 0
-    moved.released[0] = 0
-    moved.run()
-    assert moved.pulled > 0
-    assert moved.worker_has_all_cpus()
-    assert moved.other == []
-
-
-@needs_two_cpus
-@pytest.mark.parametrize(
-    "refused", ["pthread_getaffinity_np", "pthread_setaffinity_np", "sched_setaffinity", "sched_getcpu"]
-)
-def test_workers_work_where_the_system_refuses_to_move_them(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
-    engine = Engine(host_target().create_target_machine(), "test", None)
-    # -1 is the answer to both the worker's own calls, any other number than 0 to the caller's.
-    refuse = engine.compile("define i32 @refuse() { ret i32 -1 }", "refuse")["refuse"]
-    pool = pool_with(monkeypatch, engine, {refused: ctypes.c_void_p(refuse)})
-    symbols = symbol_addresses(ctypes.CDLL(None), ("pthread_self",))
-    hold = engine.compile(HOLD, "hold", symbols=symbols)["hold"]
-    released = np.ones(1, np.int64)
-    for _ in range(20):
-        arrived = np.zeros(1, np.int64)
-        pool.launch(hold, 0, 2, 1, arrived.ctypes.data, threading.get_ident(), released.ctypes.data)
-        assert arrived[0] == 2
-        time.sleep(0.002)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -510,11 +348,6 @@ def test_launch_takes_the_largest_number_of_slots(native: Native) -> None:
 def test_bad_arguments_are_refused(native: Native, arguments: tuple[object, ...], exception: type[Exception]) -> None:
     with pytest.raises(exception):
         native.pool.launch(native.kernels["count"], *arguments)
-
-
-def test_null_kernel_is_refused(native: Native) -> None:
-    with pytest.raises(ValueError, match="address is 0"):
-        native.pool.launch(0, 0, 1, 1)
 
 
 def test_launch_does_not_leak_references(native: Native) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from cost_tasks import cost, kernels, opened, tensor
+from cost_tasks import cost, opened, tensor
 
 import npu_tensor as nt
-from npu_tensor.ops.expression import ProgramBuilder
-from npu_tensor.planner import selection
-from npu_tensor.runtime.cpu.cpu_cost import flops, grain
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import Level, ProcessorRates
 
@@ -73,18 +69,6 @@ def test_memory_has_the_rate_of_the_level_that_holds_what_is_moved(device: objec
     assert result.expense.seconds == pytest.approx(3e-6 + 12 * beyond / 15e9)  # all that two threads get
 
 
-def test_elements_that_are_apart_are_read_one_by_one(device: object) -> None:
-    result = cost(device, tensor("float32", 3 * 4096)[::3].contiguous())
-    assert result.expense.seconds == pytest.approx(1e-6 + 4096 / 1e8)
-
-
-def test_rows_are_shared_by_the_threads_and_have_a_price(device: object) -> None:
-    result = cost(device, tensor("float32", 1024, 64).sum(-1))
-    assert result.expense.seconds == pytest.approx(3e-6 + (1024 * 64 / 1e9 + 1024 * 1e-8) / 2)
-    alone = cost(device, nt.softmax(tensor("float32", 1, 4096 * 64), -1))
-    assert alone.expense.processor_seconds == alone.expense.seconds  # a single row that is not cut
-
-
 def test_a_product_packs_and_multiplies_padded_panels(device: object) -> None:
     result = cost(device, tensor("float32", 300, 32) @ tensor("float32", 32, 290))
     target = device.target
@@ -98,19 +82,6 @@ def test_a_product_packs_and_multiplies_padded_panels(device: object) -> None:
     assert result.expense.processor_seconds == pytest.approx(3e-6 + 2e-6 + work + packed / 1e9)
     assert result.expense.seconds == pytest.approx(3e-6 + 2e-6 + work / 2 + packed / 1e9)
     assert macs > 300 * 32 * 290
-
-
-def test_a_small_product_is_one_loop(device: object) -> None:
-    result = cost(device, tensor("float32", 64, 32) @ tensor("float32", 32, 48))
-    assert 1e-6 + 64 * 32 * 48 / 1e9 / 2 < result.expense.seconds < 3e-6 + 1.5 * 64 * 32 * 48 / 1e9 / 2
-
-
-def test_columns_past_the_end_cost_what_is_computed_of_them(device: object) -> None:
-    target = device.target
-    columns = target.lanes // 2
-    result = cost(device, tensor("float32", 3, 4096) @ tensor("float32", columns, 4096).T)
-    computed = max(columns, 4 if target.vector_registers == 16 else 8)
-    assert result.expense.seconds == pytest.approx(1e-6 + 3 * computed * 4096 / 1e9 + 1e-7)
 
 
 def test_products_that_share_an_operand_are_one(device: object) -> None:
@@ -155,35 +126,3 @@ def test_what_numpy_computes_costs_its_passes(monkeypatch: pytest.MonkeyPatch) -
     assert product == pytest.approx(1e-5 + 300 / 1e9 + 6000 / 1e9)
     integers = cost(reference, tensor("int32", 10, 20) @ tensor("int32", 20, 30)).expense.seconds
     assert integers == pytest.approx(1e-5 + 300 / 1e9 + 6000 / 1e8)
-
-
-def test_several_loops_cost_all_of_them(device: object) -> None:
-    x = tensor("float32", 2, 16, 4, 64)
-    (kernel,) = kernels(device, nt.rope(x, nt.from_numpy(np.arange(16, dtype=np.int32))))
-    assert kernel.cost.expense.seconds >= len(kernel.composed.tasks) * RATES.launch_seconds
-
-
-def test_code_comes_from_somewhere(device: object) -> None:
-    (kernel,) = kernels(device, (tensor("float32", 48) * 1.5).sin() + 0.125)
-    assert kernel.origin == "none"
-    kernel.bind()
-    assert kernel.origin == "built"
-    (same,) = kernels(device, (tensor("float32", 48) * 1.5).sin() + 0.125)
-    same.bind()
-    assert same.origin == "memory"
-    selection.reset()
-    (later,) = kernels(opened("cpu"), (tensor("float32", 48) * 1.5).sin() + 0.125)
-    later.bind()
-    assert later.origin == "cache"
-
-
-def test_pieces_of_a_loop_are_as_long_as_a_fork_takes() -> None:
-    builder = ProgramBuilder()
-    cheap = builder.program([builder.load(0, "float32") + builder.load(1, "float32")])
-    builder = ProgramBuilder()
-    wide = builder.program([builder.load(0, "float64") + builder.load(1, "float64")])
-    assert (flops(cheap), flops(wide)) == (1, 2)
-    assert grain(1000, 0, cheap, 4) == 1000
-    assert grain(1000, 1000, cheap, 1) == 1000
-    assert 7000 < grain(1 << 16, 1 << 16, cheap, 4) <= 8192
-    assert grain(1 << 20, 1 << 20, cheap, 4) == 32 << 10

@@ -435,14 +435,6 @@ def test_short_rows_write_their_elements_and_no_others(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_rows_longer_than_promised_are_left_alone(level: str) -> None:
-    x, result = random((3, 40)), np.full((3, 40), 7, np.float32)
-    for length in (target(level).lanes, target(level).lanes - 1):
-        run(level, program(softmax, "float32"), [result, x], length=length)
-        assert (result == 7).all()
-
-
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float64", *INTEGERS])
 @pytest.mark.parametrize("columns", [False, True])
 def test_reductions_of_every_dtype(level: str, dtype: str, columns: bool) -> None:
@@ -643,8 +635,3 @@ def test_lengths_of_one_class_share_their_code(made: Program, columns: bool, lev
         assert known is not None
         assert known >= length
         assert text(length) == text(known)
-
-
-def test_the_length_of_a_map_does_not_matter() -> None:
-    made = program(np.exp, "float32")
-    assert {length_class(made, length, 8) for length in LENGTHS} == {None}

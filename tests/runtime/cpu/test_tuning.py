@@ -24,10 +24,9 @@ from npu_tensor.runtime.cpu.gemm_micro import (
     blockings,
     choose_unit,
     throughput_module,
-    unit_lanes,
     usual_blocking,
 )
-from npu_tensor.runtime.cpu.target import CpuTarget, host_target
+from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import TileShape, processor_identity, processor_rates
 from npu_tensor.tools.calibrate.probes import kernel
@@ -59,15 +58,6 @@ def test_every_blocking_multiplies(level: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_tiles_leave_registers_for_the_operands(level: str) -> None:
-    target = machine(level).target
-    for unit in UNITS.values():
-        for _, rows, columns in blockings(unit, target):
-            vectors = columns / unit_lanes(unit, target)
-            assert rows * vectors + vectors + 1 <= (32 if target.has_avx512 or target.is_aarch64 else 16)
-
-
-@pytest.mark.parametrize("level", LEVELS)
 def test_bfloat16_may_be_widened(level: str) -> None:
     rng = np.random.default_rng(2)
     a, b = random_matrix(rng, (33, 200), "bfloat16"), random_matrix(rng, (200, 70), "bfloat16")
@@ -90,33 +80,6 @@ def test_what_is_timed_multiplies_and_adds(name: str) -> None:
     expected[2:] += 5 * 9 * unit.count
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address)(vectors.ctypes.data, 5)
     np.testing.assert_array_equal(vectors, expected)
-
-
-@needs_dot_product
-@pytest.mark.parametrize(("pairs", "chosen"), [(2.0, "bfloat16_pair"), (1.0, "bfloat16_pair"), (0.5, "float32")])
-@pytest.mark.usefixtures("own_rates")
-def test_the_faster_unit_is_chosen_once(pairs: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured: list[CpuTarget] = []
-
-    def rates_of(engine: object, target: CpuTarget) -> tuple[float, float]:
-        measured.append(target)
-        return pairs, 1.0
-
-    monkeypatch.setattr(tuning, "_rates", rates_of)
-    selection.reset()
-    for _ in range(2):
-        device = host_devices()[0]
-        assert device.blocking("bfloat16", "bfloat16").unit.name == chosen
-        assert device.blocking("bfloat16", "float32").unit.name == "float32"
-        selection.reset()
-    assert measured == [device.target]
-
-
-@needs_dot_product
-@pytest.mark.usefixtures("own_rates")
-def test_two_units_are_timed() -> None:
-    pairs, widened = tuning._rates(machine("").engine, machine("").target)
-    assert pairs > 0 < widened
 
 
 @pytest.fixture

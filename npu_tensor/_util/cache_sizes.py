@@ -1,0 +1,29 @@
+"""Upper bounds on the entries of the caches in memory.
+
+A cache drops its oldest or least recently used entry at its bound. The values are chosen, not measured: a program that
+exceeds one computes entries again and stays correct.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CAPTURES", "KERNELS", "LAYOUTS", "LINES", "MODULES", "PLANS"]
+
+CAPTURES: Final = 256
+"""Captures of one function under jit."""
+
+KERNELS: Final = 1024
+"""Bound products and compiled loops of a processor, which keep their machine code."""
+
+LAYOUTS: Final = 4096
+"""Layouts by shape, for each function of layouts."""
+
+LINES: Final = 4096
+"""Source lines of recorded ops."""
+
+MODULES: Final = 256
+"""Texts of LLVM modules by specification, and programs of data ops."""
+
+PLANS: Final = 4096
+"""Plans of one selection of devices."""
