@@ -47,6 +47,12 @@ def bind_loop(
     """Compile a program for the collapsed form of `shape`, and bind the loop that runs it.
 
     Args:
+        owner: Processor that compiles and runs the loop.
+        program: Program of each element or row.
+        shape: Iteration space.
+        rows: Number of trailing dimensions that are one row.
+        inputs: Operands.
+        outputs: Results.
         together: Number of neighbouring elements of a map that run in one thread.
     """
     layouts = [output.layout for output in outputs]
@@ -198,6 +204,7 @@ def with_fixed_numbers(
     """Return the program with some constants replaced by scalars in slots, and the numbers.
 
     Args:
+        program: The program.
         first: First slot.
         most: Upper bound on slots; further numbers stay constants.
         row_length: Row length, for a program that reads it.

@@ -109,6 +109,7 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
     """Return the function that runs loops.
 
     Args:
+        owner: Processor that runs the loops.
         loops: The loops.
         results: Items that a run leaves in the list of values.
     """

@@ -84,9 +84,13 @@ def emit_sums(
     """Return the sums row by row, as vectors of columns.
 
     Args:
+        emitter: Emitter of the kernel.
+        tile: Parameters of the tile.
+        meta: `MULTIPLY_META` of the product.
         a: Address of matrix A, packed or not.
         b: Address of matrix B, packed or not.
-        meta: `MULTIPLY_META` of the product.
+        a_panel: Number of the panel of A.
+        b_panel: Number of the panel of B.
     """
     rows, columns = emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns)
     place = _Place(a, b, a_panel, b_panel, rows, columns)

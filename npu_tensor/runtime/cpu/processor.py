@@ -87,6 +87,9 @@ class Processor:
         """Return a matrix packed for a product; None if it was not packed. The packed form lives as long as the value.
 
         Args:
+            packing: Packing of the matrix.
+            value: Buffer that holds the matrix.
+            sources: Address of the matrix, and numbers that the packing reads.
             at_first: True to pack a value at its first use.
         """
         key = packing.key, sources[0] - value.address

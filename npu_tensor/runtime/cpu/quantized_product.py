@@ -225,10 +225,9 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
 def _add_rounded(
     writer: _Writer, group: CodeGroup, inputs: Sequence[Value], number: Value, sums: list[Value]
 ) -> list[Value]:
-    """Add products of a group to the sums.
+    """Add products of a group to `sums` and return them.
 
-    Args:
-        sums: Sums of each row with each input, in 8 lanes; then sums of the minima with each input, in a lane per row.
+    There are sums of each row with each input, in 8 lanes; then sums of the minima with each input, in a lane per row.
     """
     e, meta, rows = writer.emitter, writer.meta, len(group.codes)
     sums, four = list(sums), e.mul(number, 4)

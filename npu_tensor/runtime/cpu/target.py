@@ -82,7 +82,7 @@ class CpuTarget:
 
     @cached_property
     def lanes(self) -> int:
-        """The float32 elements of one vector register."""
+        """Number of float32 elements of a vector register."""
         if self.has_avx512:
             return 16
         return 8 if "avx2" in self.features else 4
