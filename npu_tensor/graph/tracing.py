@@ -44,6 +44,7 @@ class Watch:
             nodes.
         gradients: Leaves whose gradient it has set, each with the gradient before (after the trace, the new one) and a
             flag that is True if it was added to None.
+        modules: Modules whose training mode it has read, with the mode, by identity.
         conditions: Functions of state outside, each with its result now. Other results need another trace.
         copies: Tensors that are views in a plain call but copies in a capture.
         lost: Lines that have changed such a copy in place, by its identity, unless it has been stored since.
@@ -54,7 +55,7 @@ class Watch:
 
     __slots__ = (
         *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
-        *("conditions", "copies", "lost", "touched", "without_gradient"),
+        *("conditions", "copies", "lost", "modules", "touched", "without_gradient"),
     )
 
     def __init__(self) -> None:
@@ -66,6 +67,7 @@ class Watch:
         self.seeded: set[Any] = set()
         self.touched: dict[int, Any] = {}
         self.without_gradient: set[Any] = set()
+        self.modules: dict[int, tuple[Any, bool]] = {}
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
         self.copies = _Tensors()
         self.lost: dict[int, tuple[CodeType, int] | None] = {}

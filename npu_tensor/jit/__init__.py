@@ -31,7 +31,7 @@ from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.history import Tracked, active, grad_mode
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
-from npu_tensor.jit.trace import Trace, trace_call
+from npu_tensor.jit.trace import Trace, is_training, trace_call
 from npu_tensor.jit.trees import call_text, flatten
 from npu_tensor.planner.selection import before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor
@@ -85,6 +85,7 @@ class Jitted(Generic[P, R]):
         # Traces whose plans wait for kernels. They are planned again without another call of the function.
         self._provisional: dict[Any, Trace] = {}
         self._latest: Replay = miss
+        self._modules: tuple[weakref.ref[Any], ...] = ()  # whose training mode some capture has read
         self._captures = 0
         self._methods: dict[int, Jitted[Any, R]] = {}
         _jitted[id(self)] = self
@@ -182,13 +183,16 @@ class Jitted(Generic[P, R]):
         recorded = grad_mode.enabled  # Independent of leaves, which appear and disappear elsewhere.
         if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
             return self._function(*args, **kwargs)  # Gradients pass through its results.
-        key = (devices, recorded, specs) if flat else (devices, recorded, structure, specs)
+        signature = (specs,) if flat else (structure, specs)
+        key = (devices, (recorded, *map(is_training, self._modules)), *signature)
         replay = self._replay(key)
         result = STALE if replay is None else replay(tuple(tensors))
         if replay is None or result is STALE:
             trace = trace_call(self._function, args, kwargs, tensors, devices)
             replay = miss if trace.is_tracked else replay_of(trace)
             self._captures += 1
+            self._modules = tuple(dict.fromkeys((*self._modules, *trace.modules)))
+            key = (devices, (recorded, *map(is_training, self._modules)), *signature)
             if current() is devices:  # Otherwise the plan may be for other devices.
                 while len(self._replays) >= CAPTURES:
                     oldest = next(iter(self._replays))

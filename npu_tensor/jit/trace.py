@@ -6,7 +6,9 @@ later raises CaptureError with the line that recorded it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
@@ -24,7 +26,7 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["Trace", "call_traced", "placeholder", "trace_call"]
+__all__ = ["Trace", "call_traced", "is_training", "placeholder", "trace_call"]
 
 R = TypeVar("R")
 
@@ -106,6 +108,7 @@ class Trace(NamedTuple):
         touched: Tensors from outside that the function reads or changes.
         without_gradient: Leaves outside that had no gradient when the function read it.
         conditions: Functions of state outside, each with the result that the trace depends on.
+        modules: Modules whose training mode the function has read.
         is_tracked: True if gradients pass through a result, so that each call has to record.
     """
 
@@ -126,11 +129,18 @@ class Trace(NamedTuple):
     touched: tuple[Tensor, ...] = ()
     without_gradient: tuple[Leaf, ...] = ()
     conditions: tuple[tuple[Callable[[], Any], Any], ...] = ()
+    modules: tuple[weakref.ref[Any], ...] = ()
     is_tracked: bool = False
 
     def planned_again(self) -> Trace:
         """Return the trace with the plan in the cache, or with a new one if that is outdated."""
         return self._replace(plan=plan(self.structure, self.devices, self.persistent, self.replaced))
+
+
+def is_training(module: weakref.ref[Any]) -> bool:
+    """Return the mode of a module; False if it is gone."""
+    referent = module()
+    return referent is not None and referent.training
 
 
 def placeholder(tensor: Tensor) -> Tensor:
@@ -209,6 +219,10 @@ def trace_call(
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
+    modules = tuple(weakref.ref(module) for module, _ in watch.modules.values())
+    modes = [
+        (partial(is_training, each), mode) for each, (_, mode) in zip(modules, watch.modules.values(), strict=True)
+    ]
     gradients = {id(leaf.gradient) for leaf in leaves()}  # A later call may replace them.
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
     effects = Trace(
@@ -226,7 +240,8 @@ def trace_call(
         draws=tuple((generator, ()) for generator in watch.draws.values()),
         touched=touched,
         without_gradient=tuple(watch.without_gradient),
-        conditions=tuple(watch.conditions),
+        conditions=(*watch.conditions, *modes),
+        modules=modules,
         is_tracked=is_tracked,
     )
     if not roots:

@@ -11,6 +11,7 @@ from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functions.creation import from_dlpack
 from npu_tensor.functions.pytorch_arguments import no_grad
 from npu_tensor.functions.register import tensor_of
+from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
@@ -30,11 +31,9 @@ class Module:
     """Base of layers and networks. Define `forward`; attributes that are parameters or modules become its parts.
 
     Attributes:
-        training: True in training mode.
         shown: Names of the attributes that `repr` shows. Those before a colon are shown without their names.
     """
 
-    training: bool = True
     shown: ClassVar[str] = ""
     _buffers: Mapping[str, bool] = MappingProxyType({})  # True for those that are part of the state.
 
@@ -47,6 +46,18 @@ class Module:
             text = f"cannot assign '{type(value).__name__}' as parameter '{name}' (Parameter or None expected)"
             raise TypeError(text)
         super().__setattr__(name, value)
+
+    @property
+    def training(self) -> bool:
+        """True in training mode. A function under `jit` that reads it has a capture for each mode."""
+        mode: bool = vars(self).get("training", True)
+        if watches and (watch := current_watch()) is not None:
+            watch.modules[id(self)] = self, mode
+        return mode
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        vars(self)["training"] = mode
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Compute the result of calling the module."""

@@ -500,3 +500,19 @@ def test_a_write_to_a_copy_that_is_a_view_in_a_plain_call_is_refused() -> None:
         nt.jit(lost)(nt.zeros(3), index)
     assert nt.jit(stored)(nt.zeros(3), index).tolist() == [0, 1, 0]
     assert nt.jit(lambda x, i: x[i] * 2)(nt.arange(3.0), index).item() == 2
+
+
+@pytest.mark.parametrize("make", [lambda m: nt.jit(m), lambda m: nt.jit(lambda x: m(x))], ids=["module", "function"])
+def test_each_training_mode_has_a_capture(make: Any) -> None:
+    model = nt.nn.Sequential(nt.nn.Linear(4, 4), nt.nn.BatchNorm1d(4), nt.nn.Dropout(0.5))
+    captured, x = make(model), nt.rand(8, 4)
+    with nt.no_grad():
+        for _ in range(2):
+            model.train()
+            assert not nt.equal(captured(x), captured(x))
+            model.eval()
+            mean = model[1].running_mean.tolist()
+            np.testing.assert_allclose(captured(x).numpy(), model(x).numpy(), rtol=1e-6)
+            assert nt.equal(captured(x), captured(x))
+            assert model[1].running_mean.tolist() == mean
+    assert captured.captures == 2
