@@ -96,7 +96,7 @@ def _parts(index: Any, ndim: int) -> list[Any]:
             parts.append(operator.index(part))
             used += 1
         else:
-            raise TypeError(f"{type(part).__name__} is not an index; use integers, slices, None, ... or tensors")
+            raise TypeError(f"{type(part).__name__} is not an index; use integers, slices, None, Ellipsis or tensors")
     if used > ndim:
         raise DimensionError(f"{used} indices for a tensor of {ndim} dimensions")
     dots = [position for position, part in enumerate(parts) if part is Ellipsis]

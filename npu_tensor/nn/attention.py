@@ -36,7 +36,8 @@ class MultiheadAttention(Module):
         vdim: Features of values; None means `embed_dim`.
         batch_first: Inputs are (batch, tokens, features) instead of (tokens, batch, features). The batch may be
             omitted.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -49,22 +50,23 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if num_heads < 1 or embed_dim % num_heads:
             raise ArgumentError(f"embed_dim {embed_dim} must be divisible by num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         features = embed_dim, embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
         if set(features) == {embed_dim}:
-            self.in_proj_weight = Parameter(zeros(3 * embed_dim, embed_dim, **like))
+            self.in_proj_weight = Parameter(zeros(3 * embed_dim, embed_dim, device=device, dtype=dtype))
         else:
             for name, count in zip("qkv", features, strict=True):
-                setattr(self, f"{name}_proj_weight", Parameter(zeros(embed_dim, count, **like)))
-        self.in_proj_bias = Parameter(zeros(3 * embed_dim, **like)) if bias else None
+                setattr(self, f"{name}_proj_weight", Parameter(zeros(embed_dim, count, device=device, dtype=dtype)))
+        self.in_proj_bias = Parameter(zeros(3 * embed_dim, device=device, dtype=dtype)) if bias else None
         for weight in self._own(Parameter):
             if weight[1].ndim == 2:
                 init.xavier_uniform_(weight[1])
-        self.out_proj = Linear(embed_dim, embed_dim, bias, **like)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 
@@ -158,7 +160,8 @@ class TransformerEncoderLayer(Module):
         batch_first: Inputs are (batch, tokens, features).
         norm_first: Normalize before attention and network instead of after them.
         bias: Add biases in all layers.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -172,17 +175,20 @@ class TransformerEncoderLayer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if activation not in ("relu", "gelu") and not callable(activation):
             raise ArgumentError(f"activation should be relu/gelu, not {activation}")
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **like)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **like)
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
+        )
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device=device, dtype=dtype)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **like)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device=device, dtype=dtype)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **like)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **like)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = getattr(F, activation) if isinstance(activation, str) else activation

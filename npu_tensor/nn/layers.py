@@ -1,7 +1,6 @@
 """Layers with weights: linear, convolutions, norms, embedding.
 
-Initial weights have PyTorch's distributions, from other random streams. In all constructors, `like` are the `dtype` and
-`device` of the parameters, as `npu_tensor.empty` takes them.
+Initial weights have PyTorch's distributions, from other random streams.
 """
 
 from __future__ import annotations
@@ -73,22 +72,23 @@ class PReLU(Module):
     Args:
         num_parameters: Number of slopes: 1, or one per channel.
         init: Initial slope.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     shown = "num_parameters"
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, **like: Any) -> None:
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         self.num_parameters = num_parameters
-        self.weight = _weights(init, (num_parameters,), True, like)
+        self.weight = _weights(init, (num_parameters,), True, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
         """Apply `prelu`."""
         return F.prelu(input, self.weight)
 
 
-def _weights(value: float, shape: tuple[int, ...], wanted: bool, like: Any) -> Parameter | None:
-    return Parameter(full(shape, value, **like)) if wanted else None
+def _weights(value: float, shape: tuple[int, ...], wanted: bool, device: Any, dtype: Any) -> Parameter | None:
+    return Parameter(full(shape, value, device=device, dtype=dtype)) if wanted else None
 
 
 def _reset(weight: Parameter, bias: Parameter | None) -> None:
@@ -105,15 +105,18 @@ class Linear(Module):
         in_features: Features of the input.
         out_features: Features of the result.
         bias: Add a bias.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     shown = "in_features out_features bias"
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, **like: Any) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(zeros(out_features, in_features, **like))
-        self.bias = _weights(0.0, (out_features,), bias, like)
+        self.weight = Parameter(zeros(out_features, in_features, device=device, dtype=dtype))
+        self.bias = _weights(0.0, (out_features,), bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -139,27 +142,35 @@ class _Conv(Module):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         self._set_sizes(kernel_size=kernel_size, stride=stride, dilation=dilation)
         self.padding = padding if isinstance(padding, str) else each_place("padding", padding, self.places, 0)
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ArgumentError(f"padding_mode must be zeros, reflect, replicate or circular, not {padding_mode!r}")
         self.padding_mode = padding_mode
-        self._set_weights((out_channels, in_channels), in_channels, out_channels, groups, bias, like)
+        self._set_weights((out_channels, in_channels), in_channels, out_channels, groups, bias, device, dtype)
 
     def _set_sizes(self, **sizes: Sizes) -> None:
         for name, value in sizes.items():
             setattr(self, name, each_place(name, value, self.places))
 
     def _set_weights(
-        self, first: tuple[int, int], in_channels: int, out_channels: int, groups: int, bias: bool, like: Any
+        self,
+        first: tuple[int, int],
+        in_channels: int,
+        out_channels: int,
+        groups: int,
+        bias: bool,
+        device: Any,
+        dtype: Any,
     ) -> None:
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(f"{groups} groups do not divide {in_channels} input and {out_channels} output channels")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.weight = Parameter(zeros(first[0], first[1] // groups, *self.kernel_size, **like))
-        self.bias = _weights(0.0, (out_channels,), bias, like)
+        self.weight = Parameter(zeros(first[0], first[1] // groups, *self.kernel_size, device=device, dtype=dtype))
+        self.bias = _weights(0.0, (out_channels,), bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -203,7 +214,8 @@ class Conv1d(_Conv):
         groups: Number of groups of channels.
         bias: Add a bias per output channel.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     places = 1
@@ -232,12 +244,13 @@ class _ConvTranspose(_Conv):
         groups: int = 1,
         bias: bool = True,
         dilation: Sizes = 1,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         self._set_sizes(kernel_size=kernel_size, stride=stride, dilation=dilation)
         self.padding = each_place("padding", padding, self.places, 0)
         self.output_padding = each_place("output_padding", output_padding, self.places, 0)
-        self._set_weights((in_channels, out_channels), in_channels, out_channels, groups, bias, like)
+        self._set_weights((in_channels, out_channels), in_channels, out_channels, groups, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
         """Apply the transposed convolution."""
@@ -259,7 +272,8 @@ class ConvTranspose1d(_ConvTranspose):
         groups: Number of groups of channels.
         bias: Add a bias per output channel.
         dilation: Step between kernel elements.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     places = 1
@@ -282,7 +296,8 @@ class LayerNorm(Module):
         eps: Number added to the variance.
         elementwise_affine: Scale and shift the result by trained weights.
         bias: Shift the result if `elementwise_affine` is set.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     shown = "normalized_shape : eps elementwise_affine bias"
@@ -293,12 +308,13 @@ class LayerNorm(Module):
         eps: float = 1e-05,
         elementwise_affine: bool = True,
         bias: bool = True,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, like)
-        self.bias = _weights(0.0, self.normalized_shape, elementwise_affine and bias, like)
+        self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, device, dtype)
+        self.bias = _weights(0.0, self.normalized_shape, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
         """Apply `layer_norm`."""
@@ -312,7 +328,8 @@ class RMSNorm(Module):
         normalized_shape: Extents of these dimensions.
         eps: Number added to the mean square; None uses the default of `rms_norm`.
         elementwise_affine: Scale the result by trained weights.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     shown = "normalized_shape : eps elementwise_affine"
@@ -322,11 +339,12 @@ class RMSNorm(Module):
         normalized_shape: int | Sequence[int],
         eps: float | None = None,
         elementwise_affine: bool = True,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, like)
+        self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
         """Apply `rms_norm`."""
@@ -342,7 +360,8 @@ class GroupNorm(Module):
         eps: Number added to the variance.
         affine: Scale and shift the result by trained weights.
         bias: Shift the result if `affine` is set.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     shown = "num_groups num_channels : eps affine bias"
@@ -355,13 +374,14 @@ class GroupNorm(Module):
         affine: bool = True,
         *,
         bias: bool = True,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self.weight = _weights(1.0, (num_channels,), affine, like)
-        self.bias = _weights(0.0, (num_channels,), affine and bias, like)
+        self.weight = _weights(1.0, (num_channels,), affine, device, dtype)
+        self.bias = _weights(0.0, (num_channels,), affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
         """Apply `group_norm`."""
@@ -383,14 +403,19 @@ class _BatchNorm(Module):
         track_running_stats: bool = True,
         *,
         bias: bool = True,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.track_running_stats = track_running_stats
-        self.weight = _weights(1.0, (num_features,), affine, like)
-        self.bias = _weights(0.0, (num_features,), affine and bias, like)
-        self.register_buffer("running_mean", zeros(num_features, **like) if track_running_stats else None)
-        self.register_buffer("running_var", ones(num_features, **like) if track_running_stats else None)
+        self.weight = _weights(1.0, (num_features,), affine, device, dtype)
+        self.bias = _weights(0.0, (num_features,), affine and bias, device, dtype)
+        self.register_buffer(
+            "running_mean", zeros(num_features, device=device, dtype=dtype) if track_running_stats else None
+        )
+        self.register_buffer(
+            "running_var", ones(num_features, device=device, dtype=dtype) if track_running_stats else None
+        )
         self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
 
     def forward(self, input: Tensor) -> Any:
@@ -418,7 +443,8 @@ class BatchNorm1d(_BatchNorm):
         affine: Scale and shift the result by trained weights.
         track_running_stats: Keep running statistics for eval mode.
         bias: Shift the result if `affine` is set.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     dims = (2, 3)
@@ -439,7 +465,8 @@ class Embedding(Module):
         padding_idx: Index of a row that is not trained, or None.
         max_norm: Upper bound on the norm of the rows that are used. Longer rows are scaled in place.
         norm_type: Order of the norm.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -449,14 +476,15 @@ class Embedding(Module):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"padding_idx {padding_idx} must be within num_embeddings {num_embeddings}")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(zeros(num_embeddings, embedding_dim, **like))
+        self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -40,7 +40,8 @@ class _Recurrent(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        **like: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if min(input_size, hidden_size, num_layers) < 1:
             raise ArgumentError("input_size, hidden_size and num_layers must be greater than zero")
@@ -53,7 +54,7 @@ class _Recurrent(Module):
                 shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, features), "weight_hh": (rows, hidden_size)}
                 shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
                 for name, shape in shapes.items():
-                    setattr(self, f"{name}_l{layer}{suffix}", Parameter(zeros(*shape, **like)))
+                    setattr(self, f"{name}_l{layer}{suffix}", Parameter(zeros(*shape, device=device, dtype=dtype)))
         self.reset_parameters()
 
     def _suffixes(self) -> tuple[str, ...]:
@@ -140,7 +141,8 @@ class RNN(_Recurrent):
         batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
         dropout: Probability of dropout between layers in training.
         bidirectional: Run each layer in both directions.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
         nonlinearity: "tanh" or "relu".
     """
 
@@ -167,7 +169,8 @@ class LSTM(_Recurrent):
         batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
         dropout: Probability of dropout between layers in training.
         bidirectional: Run each layer in both directions.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     gates, states = 4, 2
@@ -189,7 +192,8 @@ class GRU(_Recurrent):
         batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
         dropout: Probability of dropout between layers in training.
         bidirectional: Run each layer in both directions.
-        like: `dtype` and `device` of the parameters.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
     """
 
     gates = 3
@@ -205,15 +209,17 @@ class GRU(_Recurrent):
 class _Cell(_Recurrent):
     """Single step of one layer."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **like: Any) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         if min(input_size, hidden_size) < 1:
             raise ArgumentError("input_size and hidden_size must be greater than zero")
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = self.gates * hidden_size
-        self.weight_ih = Parameter(zeros(rows, input_size, **like))
-        self.weight_hh = Parameter(zeros(rows, hidden_size, **like))
-        self.bias_ih = Parameter(zeros(rows, **like)) if bias else None
-        self.bias_hh = Parameter(zeros(rows, **like)) if bias else None
+        self.weight_ih = Parameter(zeros(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(zeros(rows, hidden_size, device=device, dtype=dtype))
+        self.bias_ih = Parameter(zeros(rows, device=device, dtype=dtype)) if bias else None
+        self.bias_hh = Parameter(zeros(rows, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
@@ -248,12 +254,18 @@ class RNNCell(_Cell):
     _step = RNN._step
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", **like: Any
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         self.nonlinearity = nonlinearity
-        super().__init__(input_size, hidden_size, bias, **like)
+        super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
 
 
 class LSTMCell(_Cell):

@@ -23,7 +23,8 @@ def _matmul_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
         raise ShapeError(f"inner dimensions differ: {a.shape[-1]} and {b.shape[-2]}")
     mixed = a.dtype is float32 and b.dtype.register == "float32" and attributes["out_dtype"] is not None
     if a.dtype is not b.dtype and not mixed:
-        raise DTypeError(f"both operands must have one dtype, not {a.dtype.name} and {b.dtype.name}")
+        names = f"{a.dtype.name} and {b.dtype.name}"
+        raise DTypeError(f"both operands must have one dtype, not {names}; convert one with .to({a.dtype.name!r})")
     dtype = a.dtype
     if dtype is bool_:
         raise DTypeError("not defined for bool")

@@ -150,7 +150,7 @@ class Optimizer:
         seen = set(self._parameters())
         for each in params:
             if not isinstance(each, Tensor) or not each.is_leaf or not each.dtype.is_floating_point:
-                raise ArgumentError(f"an optimizer changes leaves of floats, not {each!r}")
+                raise ArgumentError(f"an optimizer changes leaves of floats, not {each!r}; pass model.parameters()")
             if each in seen:
                 raise ArgumentError("a parameter is in more than one group, or twice in one")
             seen.add(each)
