@@ -1,8 +1,9 @@
 # make demo    install into .venv and run the main job
 # make check   lint, check types, run the tests of ops, functions, graph and planner but the slow ones, side by side:
 #              two to four minutes on two cores, and a few more for the test tools on the first run
-# make test    install with the test tools, lint, check types, run all tests:
-#              about 25 minutes on two cores
+# make test    install with the test tools, lint, check types, run all tests but the slow ones:
+#              about ten minutes on two cores
+# make test-all  run all tests, those of the ops three times: about 40 minutes on two cores
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
 # make wheel   build a wheel in dist/ from the tree, without what an earlier build left
@@ -23,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many tests start Python anew, which then reads the bytecode of the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo check types reference compiled test suite bench docs wheel clean
+.PHONY: help venv demo check types reference compiled test test-all fast suite oracle bench docs wheel clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -67,20 +68,31 @@ compiled: $(VENV)/.installed-test
 		tests/graph tests/ops/test_derived.py tests/planner
 
 test: $(VENV)/.installed-test
-	@echo 'all tests, those of the ops three times: about 25 minutes on two cores; make check runs a part in two to four'
+	@echo 'all tests but the slow ones: about ten minutes on two cores; make check runs a part in two to four'
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
-	@# What is wrong with types is shown once more behind the tests.
+	@$(MAKE) --no-print-directory --jobs types fast
+
+test-all: $(VENV)/.installed-test
+	@echo 'all tests, those of the ops three times: about 40 minutes on two cores'
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
+	@# Type errors are printed once more after the tests.
 	@$(MAKE) --no-print-directory --jobs types suite || { status=$$?; $(BIN)/mypy; exit $$status; }
 
-suite: $(VENV)/.installed-test
-	@$(BIN)/python -c 'import torch' 2>/dev/null || \
-		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
+fast: oracle
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+suite: oracle
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 	@echo 'the ops again: NumPy reference only, then the oldest instruction set'
 	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) $(AGAIN)
-	@# The code that this package writes is another then; how LLVM optimises it is tested above, and in tests/runtime/cpu.
+	@# Another instruction set needs other code; its optimisation by LLVM is tested above, and in tests/runtime/cpu.
 	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q -o usefixtures=less_optimised $(PYTEST_ARGS) $(AGAIN)
+
+oracle: $(VENV)/.installed-test
+	@$(BIN)/python -c 'import torch' 2>/dev/null || \
+		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
 
 bench: $(VENV)/.installed-bench $(VENV)/.installed-peers
 	mkdir -p build
