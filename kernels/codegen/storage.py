@@ -50,7 +50,7 @@ def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
 
 
 def _shows_rounding(task: Task) -> bool:
-    """Return True if an integer or bool result depends on a float16 operand, which loses three bits in a host buffer."""
+    """Return True if an integer or bool result depends on a float16 operand, which is rounded to bfloat16."""
     assert task.program is not None
     rounded: list[bool] = []
     for primitive, operands, _, slot in task.program.instructions:
