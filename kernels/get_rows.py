@@ -218,9 +218,8 @@ def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
     apart = [unit for unit in units if unit[0] % plan.width == 0]
     # The overlapping slice rewrites words of its neighbor and waits for it.
     overlapping = [unit for unit in units if unit[0] % plan.width]
-    columns = min(
-        columns, 1 << len(apart).bit_length() - 1
-    )  # No column may be idle. A power of two keeps the number of configurations small.
+    # No column may be idle. A power of two keeps the number of configurations small.
+    columns = min(columns, 1 << len(apart).bit_length() - 1)
     configuration = _configuration(name, arch, columns, plan.cores)
     sequence = SequenceBuilder(configuration)
     table = sequence.host_buffer("table", "int32", plan.rows * plan.words)
