@@ -44,7 +44,7 @@ LONGEST_SIDE: Final = 512
 CORE_BOX_BYTES, CHUNK_BYTES = 48 << 10, 4 << 10
 """Bytes of a box that a core transposes, and of an object in which it arrives. One box and two objects fit a core."""
 TRANSPOSE_ROWS, CORE_LANES = 16, 64
-"""Rows that nt/transpose.hpp transposes at once, and the unit of its columns."""
+"""Rows that nt/transpose.hpp transposes at once, and a multiple of the columns."""
 
 
 class BoxMove(NamedTuple):
