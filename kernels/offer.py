@@ -36,7 +36,7 @@ Bfloat16 = Literal["exact", "bfp16"]
 
 - exact: multiply them unchanged, with float32 sums.
 - bfp16: on the generation with block floats, eight numbers along K share an exponent, with 8-bit mantissas. This is
-several times as fast. The older generation always multiplies exactly.
+  several times as fast. The older generation always multiplies exactly.
 """
 
 

@@ -4,9 +4,9 @@ The task's shape is collapsed to few dimensions, and its elements, in C order, a
 of column c, round by round, goes to core t modulo the cores of that column. An operand is one of:
 
 - streamed: one element for each element of the shape. If its memory layout differs, or if it is repeated in a way that
-is neither a row nor a column, the host lays it out over the shape.
+  is neither a row nor a column, the host lays it out over the shape.
 - a row: it repeats with a period. The host repeats it until a tile can begin anywhere in a period, and each core keeps
-the result.
+  the result.
 - a column: one value for each row of `width` elements. Each core keeps the values of its array column's rows.
 
 Rows and columns are resident: they are sent once, before the stream, on one of its channels.

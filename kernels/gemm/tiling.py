@@ -107,7 +107,7 @@ class GemmProblem(NamedTuple):
 
     @property
     def unshaped(self) -> GemmProblem:
-        """The problem without its extents, which no binary depends on."""
+        """Problem without its extents, on which no binary depends."""
         return self._replace(m=0, n=0, k=0, batch=0)
 
     @property

@@ -39,7 +39,7 @@ STACK: Final = 4096
 
 
 class _Lane(NamedTuple):
-    """A pair of shim channels: the plan of its objects, and its moves as (phase, index of the host buffer, move)."""
+    """Pair of shim channels: the plan of its objects, and its moves as (phase, index of the host buffer, move)."""
 
     plan: CopyPlan
     moves: tuple[tuple[int, int, BoxMove], ...]

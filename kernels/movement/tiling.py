@@ -48,7 +48,7 @@ TRANSPOSE_ROWS, CORE_LANES = 16, 64
 
 
 class BoxMove(NamedTuple):
-    """A fill and the drain that takes the same objects out again, in words."""
+    """Fill and the drain that takes the same objects out again, in words."""
 
     fill: AccessPattern
     drain: AccessPattern

@@ -116,7 +116,7 @@ class _RowwiseConfiguration:
                 self.builder.worker(tile, self.body(tile), ends)
 
     def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
-        """In a worker's body: load the resident inputs from the stream that brings them first."""
+        """Load the resident inputs, in a worker's body, from the stream that brings them first."""
         for slot, buffer in resident.items():
             load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
 

@@ -253,8 +253,8 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
     """Generate functions for rows that pass through a core in chunks, with their partial results in `state`.
 
     - nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
-    The core's first chunk begins at `begin` of `length`, and each further one `step` later. Resident inputs lie in
-    memory as a whole.
+      The core's first chunk begins at `begin` of `length`, and each further one `step` later. Resident inputs lie in
+      memory as a whole.
     - nt_total<w>(in..., state, parameters, length): completes the reductions of a pass.
     - nt_give<w>(state, out): emits the partial results of a pass if cores share a row.
     - nt_merge<w>(in, state, count): adds the partial results of `count` cores.

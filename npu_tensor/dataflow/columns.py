@@ -102,7 +102,7 @@ def _joined(type: ObjectType, cores: int) -> ObjectType:
 
 
 def load_resident(stream: Any, keep: KernelFunction, buffer: CoreBuffer, objects: int, *more: Any) -> None:
-    """In a worker's body: fill a core buffer from the next `objects` objects of a stream.
+    """Fill a core buffer from the next `objects` objects of a stream, in a worker's body.
 
     Args:
         stream: End of the stream.

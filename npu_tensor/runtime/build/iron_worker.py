@@ -171,7 +171,7 @@ def _execute(path: Path) -> Any:
 
 
 def main(directory: Path, format: Format) -> int:
-    """Build, and write the reason of a failure to REASON. Return the exit code."""
+    """Build the unit, and write the reason of a failure to REASON. Return the exit code."""
     # mlir-aie logs the commands that it runs and their output.
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("aie").setLevel(logging.DEBUG)

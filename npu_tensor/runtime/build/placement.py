@@ -59,7 +59,7 @@ def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
 
 
 class CoreMemory(NamedTuple):
-    """A buffer in a core's memory."""
+    """Buffer in a core's memory."""
 
     name: str
     nbytes: int

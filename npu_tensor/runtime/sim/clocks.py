@@ -7,7 +7,7 @@ consumer, so these times do not depend on the order in which the simulator sched
 - A kernel call takes its cycles and CALL_CYCLES, an acquire or release LOCK_CYCLES, as in `dataflow.cost`.
 - A stream starts to move a piece when its source has it and all its sinks have room. It moves STREAM_BYTES_PER_CYCLE.
 - All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does. The
-device predicts its costs with the same bandwidth, see `runtime.npu_cost`.
+  device predicts its costs with the same bandwidth, see `runtime.npu_cost`.
 
 The model ignores the dispatch, the start of a transfer, the loading of a buffer descriptor, the latency of host memory
 and of streams, streams that share a switch, and bank conflicts. A run never takes less than the busiest core, the
