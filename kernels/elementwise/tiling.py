@@ -286,7 +286,7 @@ def collapse(shape: tuple[int, ...], layouts: Sequence[Layout]) -> tuple[tuple[i
 
 
 class _MustStream(Exception):
-    """Error: the input in this slot cannot be resident."""
+    """Signal that the input in a slot cannot be resident."""
 
     def __init__(self, slot: int) -> None:
         self.slot = slot

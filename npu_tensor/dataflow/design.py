@@ -532,7 +532,7 @@ def _recorder() -> _Recorder:
 
 
 def range_(count: int | Word) -> Iterator[int]:
-    """Loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
+    """Record a loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
     if isinstance(count, int) and count < 0:
         raise ArgumentError(f"range_({count}): the number of rounds cannot be negative")
     blocks = _recorder().blocks

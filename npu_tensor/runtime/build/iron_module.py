@@ -153,7 +153,7 @@ class ModuleStatements:
                 yield f'host["{fifo.name}"] = {self.end(fifo.name, _shim(fifo))}'
 
     def sequence(self) -> str:
-        """Return the end of the program, from the runtime sequence, a function that mlir-aie calls."""
+        """Return the end of the program, beginning with the runtime sequence, which mlir-aie calls."""
         types = [self._names.types[buffer.type] for buffer in self._design.host_buffers]
         lines = wrapped(f"def sequence({', '.join([*self._names.hosts.values(), '*_'])}):", "    ")
         if self._design.parameters:
