@@ -171,7 +171,7 @@ def _lanes(
 
 
 def _shares(loops: Sequence[CopyLoop], lanes: int) -> list[tuple[tuple[int, CopyLoop], ...]]:
-    """Cut the loops, largest first, into at most `lanes` shares: per loop, the first iteration and the loop from there."""
+    """Cut the loops, largest first, into at most `lanes` shares: per loop, its first iteration and its loop."""
     cuts = []
     for loop in loops:
         parts = min(loop.extent, lanes)
