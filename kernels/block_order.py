@@ -1,8 +1,9 @@
-"""How blocks of quantized weights follow each other where an NPU reads them.
+"""Order of quantized weight blocks in the host buffer that the NPU reads.
 
-A core multiplies 32 rows at once, so their codes with the same place in the block are neighbours, behind the scales of
-the 32 blocks. An object of the stream has two such groups of rows, one for each of two cores, and of each the blocks of
-64 elements. All objects follow each other in the order in which they are read: one run of memory for each stream.
+A core multiplies 32 rows at once. Codes at the same position in the block are therefore adjacent, after the scales of
+the 32 blocks. An object of the stream holds two such groups of rows, one for each of two cores, with two blocks (64
+elements) of each row. All objects are stored in the order in which they are read, so that each stream reads one
+contiguous range of memory.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ __all__ = ["BLOCK", "CORES", "LANES", "NUMBERS", "OBJECT_BLOCKS", "BlockOrder"]
 Array = np.ndarray[Any, Any]
 
 BLOCK: Final = 32
-"""Elements of a block."""
+"""Elements per block."""
 LANES: Final = 32
 """Rows that a core multiplies at once."""
 CORES: Final = 2
-"""That share a stream; each takes its part of an object."""
+"""Cores that share a stream. Each takes its part of every object."""
 OBJECT_BLOCKS: Final = 2
-"""Of each row in an object. Rows of an odd number of blocks are filled up with zeros."""
+"""Blocks of each row in an object. Rows with an odd number of blocks are padded with zeros."""
 
 NUMBERS: Final[Mapping[str, tuple[Callable[[Array], Array], ...]]] = {
     "q8_0": (lambda blocks: blocks["d"],),
     "q4_0": (lambda blocks: blocks["d"],),
-    # The value of code 8. That of code 0 is larger, and what rounding makes of it counts for all elements of a block.
+    # The value of code 8. The value of code 0 is larger, and its rounding error would affect all elements of a block.
     "q4_1": (lambda blocks: blocks["d"], lambda blocks: np.float32(8) * blocks["d"] + blocks["m"]),
 }
-"""What a block has beside its codes, as bfloat16, by dtype: the scale, and what is added to all elements."""
+"""Numbers stored as bfloat16 for each block in addition to its codes, by dtype: the scale and the addend, if any."""
 
 
 class BlockOrder(NamedTuple):
-    """Of weights (rows, features) of a quantized dtype in a host buffer."""
+    """Layout of quantized weights of shape (rows, features) in a host buffer."""
 
     dtype: str
     rows: int
@@ -46,12 +47,12 @@ class BlockOrder(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Rows that share objects, in groups of so many."""
+        """Number of row groups; the rows of a group share objects."""
         return -(-self.rows // (CORES * LANES))
 
     @property
     def objects(self) -> int:
-        """Of one unit."""
+        """Number of objects per unit."""
         return -(-self.features // (OBJECT_BLOCKS * BLOCK))
 
     @property
@@ -62,25 +63,25 @@ class BlockOrder(NamedTuple):
 
     @property
     def block_bytes(self) -> int:
-        """Of one block of each of the rows that a core multiplies at once."""
+        """Bytes of one block from each row that a core multiplies at once."""
         return LANES * (2 * len(NUMBERS[self.dtype]) + self.codes)
 
     @property
     def object_bytes(self) -> int:
-        """Of one object."""
+        """Bytes per object."""
         return CORES * OBJECT_BLOCKS * self.block_bytes
 
     @property
     def nbytes(self) -> int:
-        """Of the host buffer."""
+        """Bytes of the host buffer."""
         return self.units * self.objects * self.object_bytes
 
     def write(self, blocks: Array, memory: Array) -> None:
-        """Fill the host buffer (bytes) from the blocks of the weights, as they are stored."""
+        """Fill the host buffer (bytes) from the weight blocks in their stored order."""
         grid: Array = np.zeros((self.units * CORES * LANES, self.objects * OBJECT_BLOCKS), blocks.dtype)
         in_row = self.features // BLOCK
         grid[: self.rows, :in_row] = blocks[: self.rows * in_row].reshape(self.rows, in_row)
-        # Unit, object, core, block; then what the rows have in common, then the rows.
+        # Unit, object, core, block; then the values of a block; then the rows.
         shape = (self.units, CORES, LANES, self.objects, OBJECT_BLOCKS)
         to = memory[: self.nbytes].reshape(self.units, self.objects, CORES, OBJECT_BLOCKS, -1, LANES)
         numbers = NUMBERS[self.dtype]

@@ -1,6 +1,6 @@
-"""`claim` finds the family of kernels that has a design for a task.
+"""Selection of the kernel family that has a design for a task.
 
-Which one is asked follows from the task's kind and, for data ops, from the op's name.
+The family follows from the task's kind and, for data ops, from the op's name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Claim = Callable[[Task, Target], Offer | Refusal]
 
 
 def _claim_map(task: Task, target: Target) -> Offer | Refusal:
-    """A copy that no DMA can make is not for the cores either: the host would have to lay it out for them."""
+    """Claim a map task.
+
+    A copy that no DMA can make does not suit the cores either: the host would have to lay it out.
+    """
     return movement.claim(task, target) if movement.is_copy(task) else elementwise.claim(task, target)
 
 
@@ -33,7 +36,7 @@ DATA_OPS: Final[Mapping[str, Claim]] = {
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """The offer of the task's family, or its reason against it. A look-up; never raises."""
+    """Return the offer of the task's family, or its reason for refusing. A lookup; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
     family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS[task.kind]

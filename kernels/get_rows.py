@@ -1,10 +1,10 @@
 """GGML's GET_ROWS: rows of a table at indices that are data.
 
-Access patterns cannot depend on data, so the table streams through the array and every core keeps the rows that its
-indices name. A row is cut into slices of a power of two of words; a unit of work is one slice of a block of result
-rows, which the cores of a column share. The table is read once for each block of rows, however many there are on the
-array. All objects have the same size for every table: one configuration serves all, and its words say how many rows an
-object holds.
+Access patterns cannot depend on data. The table therefore streams through the array, and every core keeps the rows
+selected by its indices. A row is cut into slices whose length in words is a power of two. A unit of work is one slice
+of a block of result rows, which the cores of a column share. The table is read once for each block of rows that the
+array holds. All objects have the same size for every table: one configuration serves all, and its words give the number
+of rows per object.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from npu_tensor.task import Refusal, Task
 __all__ = ["claim"]
 
 TABLE_WORDS: Final = 2048
-"""Words of one object of the table, of which a core holds two."""
+"""Words of one object of the table; a core holds two objects."""
 RESULT_WORDS: Final = 8192
 """Words of the result rows that a core collects."""
 OBJECT_WORDS: Final = 128
-"""Words of an object in which they leave it."""
+"""Words of a result object."""
 MOST_INDICES: Final = 256
-"""Indices of an object, of which a core looks for the first ones."""
+"""Indices per object; a core uses only the first ones."""
 SHORTEST_SLICE: Final = 64
-"""Words of a row that are read in one piece: host memory is slow with less."""
+"""Words of a row that are read in one piece. Shorter reads of host memory are slow."""
 MOST_WASTE: Final = 32
-"""Bytes of the table that may stream by for each byte of the result."""
+"""Upper bound on streamed table bytes per byte of the result."""
 SMALL_TABLE: Final = 1 << 20
-"""Bytes that may stream by in any case."""
+"""Streamed table bytes that are always allowed."""
 MOST_UNITS: Final = 512
-"""Each is four transfers."""
+"""Upper bound on units; each takes four transfers."""
 IN_FLIGHT: Final = 2
-"""Units of a column that are started before the first is waited for: 8 of a shim tile's 15 buffer descriptors."""
+"""Units of a column in flight: 8 of a shim tile's 15 buffer descriptors."""
 
-# Assumed: comparing one index; copying one row, and 16 words of it.
+# Assumed cycles: comparing one index; copying one row, and 16 words of it.
 INDEX_CYCLES: Final = 6
 ROW_CYCLES: Final = 12
 VECTOR_CYCLES: Final = 4
@@ -75,11 +75,15 @@ extern "C" void nt_leave(const int32 *rows, int32 *result, int32 *position) {{
 
 
 class GetRowsPlan(NamedTuple):
-    """Extents of the table and how the work is cut.
+    """Extents of the table and division of the work.
 
-    rows, words: of the table, in 32-bit words; at least the rows of an object. results: result rows with those that
-    only fill up the last block. width: words of a slice. share: result rows of one core in one unit. cores: of a
-    column.
+    Attributes:
+        rows: Rows of the table; at least the rows of an object.
+        words: Words of 32 bits per row of the table.
+        results: Result rows, including those that only fill up the last block.
+        width: Words of a slice.
+        share: Result rows of one core in one unit.
+        cores: Cores of a column.
     """
 
     rows: int
@@ -96,7 +100,7 @@ class GetRowsPlan(NamedTuple):
 
     @property
     def indices(self) -> int:
-        """Indices in the host buffer: objects of the last cores reach beyond their share."""
+        """Indices in the host buffer. Objects of the last cores extend beyond their share."""
         return self.results - self.share + MOST_INDICES
 
     @property
@@ -106,27 +110,27 @@ class GetRowsPlan(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        """First words of the slices. The last one overlaps where they do not fit."""
+        """First words of the slices. The last one overlaps if the row is not a multiple of the width."""
         return [min(start, self.words - self.width) for start in range(0, self.words, self.width)]
 
     @property
     def passes(self) -> int:
-        """How often the whole table streams by."""
+        """Number of times the whole table is streamed."""
         return self.results // self.block
 
     @property
     def streamed(self) -> int:
-        """Bytes of the table that are read in all."""
+        """Total bytes of the table that are read."""
         return 4 * self.passes * len(self.starts) * self.width * self.rows
 
     def slice(self, word: int, row: int, rows: int) -> AccessPattern:
-        """The words of a slice in some rows of the table."""
+        """Return the access pattern for the words of a slice in some rows of the table."""
         words = pattern(row * self.words + word, [(rows, self.words), (self.width, 1)], 1)
         assert words is not None
         return words
 
     def taken(self, word: int, row: int) -> AccessPattern | None:
-        """The words of a slice in a block of result rows, in the order in which they leave the cores."""
+        """Return the pattern of a slice in a block of result rows, in the order in which the cores emit the words."""
         run = min(self.width, OBJECT_WORDS)
         rows = OBJECT_WORDS // run
         objects = [(self.share // rows, rows * self.words), (self.width // run, run)]
@@ -135,7 +139,7 @@ class GetRowsPlan(NamedTuple):
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """An offer for `take` along the first dimension."""
+    """Return an offer for `take` along the first dimension, or the reason why there is none."""
     operands = _operands(task)
     if isinstance(operands, str):
         return Refusal(f"get_rows: {operands}")
@@ -149,7 +153,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(f"get_rows: {plan.passes * len(plan.starts)} slices of blocks, more than {MOST_UNITS}")
     if pattern(0, [(plan.rows, words), (plan.width, 1)], 1) is None or plan.taken(0, 0) is None:
         return Refusal(f"get_rows: rows of {words} words are too far apart for a DMA")
-    # No index leads to the rows behind the table.
+    # No index selects the padding rows after the table.
     table = table._replace(padded=(plan.rows, table.padded[1]), padding=None)
     index = index._replace(padded=(plan.indices,))
     result = result._replace(padded=(plan.results, table.padded[1]))
@@ -161,7 +165,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 
 def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
-    """Table, indices and result as (rows, elements), (n,) and (n, elements); or what does not fit."""
+    """Return table, indices and result as (rows, elements), (n,) and (n, elements), or the reason for refusing."""
     assert task.call is not None
     (_, dtype, layout), (_, _, indices) = task.inputs
     assert layout is not None
@@ -195,12 +199,12 @@ def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
 
 
 def _plan(rows: int, words: int, results: int, target: Target) -> GetRowsPlan:
-    """Slices for all columns, and short enough for a core to hold its part of all result rows, if rows allow both."""
+    """Choose slices that occupy all columns and let a core hold its part of all result rows, if possible."""
     cores = target.array.core_rows
     slices = max(target.columns, -(-words * -(-results // cores) // RESULT_WORDS))
     longest = min(max(words // slices, SHORTEST_SLICE), words, TABLE_WORDS)
     widths = [1 << bits for bits in range(longest.bit_length())]
-    # The last slice overlaps the one before it, and short runs of host memory cost more.
+    # The last slice overlaps its predecessor, and short runs of host memory cost more.
     width = min(reversed(widths), key=lambda width: -(-words // width) * (4 * width + RUN_BYTES))
     together = max(OBJECT_WORDS // width, 1)
     most = min(RESULT_WORDS // width, MOST_INDICES)
@@ -212,9 +216,10 @@ def _plan(rows: int, words: int, results: int, target: Target) -> GetRowsPlan:
 def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
     units = [(word, row) for word in plan.starts for row in range(0, plan.results, plan.block)]
     apart = [unit for unit in units if unit[0] % plan.width == 0]
-    # The overlapping slice writes words of its neighbour again and waits for it.
+    # The overlapping slice rewrites words of its neighbor and waits for it.
     overlapping = [unit for unit in units if unit[0] % plan.width]
-    columns = min(columns, 1 << len(apart).bit_length() - 1)  # No column may be idle; few numbers, few configurations.
+    # No column may be idle. A power of two keeps the number of configurations small.
+    columns = min(columns, 1 << len(apart).bit_length() - 1)
     configuration = _configuration(name, arch, columns, plan.cores)
     sequence = SequenceBuilder(configuration)
     table = sequence.host_buffer("table", "int32", plan.rows * plan.words)
@@ -251,7 +256,7 @@ def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
 
 @lru_cache
 def _configuration(name: str, arch: Arch, columns: int, cores: int) -> Configuration:
-    """What serves all tables."""
+    """Return the configuration that serves all tables."""
     builder = Builder(name, arch, columns, arguments=3)
     table, indices, rows, result, position = (
         ObjectType("int32", (size,)) for size in (TABLE_WORDS, MOST_INDICES, RESULT_WORDS, OBJECT_WORDS, 2)
@@ -275,7 +280,7 @@ def _configuration(name: str, arch: Arch, columns: int, cores: int) -> Configura
 
     for column in range(columns):
         tiles = core_tiles(column, cores)
-        # The cores of a column see the same rows of the table and look for indices of their own.
+        # The cores of a column receive the same rows of the table and use indices of their own.
         stream = builder.fifo(f"table_{column}", table, Tile(column, 0), tiles)
         picks, results = scatter(builder, "indices", indices, tiles), gather(builder, "result", result, tiles)
         for tile, own, collected in zip(tiles, picks.cores, results.cores, strict=True):

@@ -1,4 +1,4 @@
-"""What a kernel family answers to a task: a design for it and how tensors become its host buffers."""
+"""Offers of kernel families: a design for a task, and the mapping of its tensors to host buffers."""
 
 from __future__ import annotations
 
@@ -16,39 +16,46 @@ if TYPE_CHECKING:
 __all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "padded_nbytes"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
-"""A design has at most five host buffers, one of them for the result, and a core two input channels."""
+"""Limits of fusion.
+
+A design has at most five host buffers, one of them for the result, and a core two input channels.
+"""
 
 Float32 = Literal["exact", "emulate", "bfloat16"]
-"""What may become of float32 and float16 on an array without arithmetic for them.
+"""Policy for float32 and float16 on an array without arithmetic for them.
 
-exact: nothing, the CPU computes it. emulate: products from several bfloat16 products, errors of a few float32 ulps.
-bfloat16: operands are rounded to bfloat16, results are float32. float16 becomes bfloat16 unless it is exact.
+- exact: the CPU computes them.
+- emulate: products are sums of several bfloat16 products, with errors of a few float32 ulps.
+- bfloat16: operands are rounded to bfloat16, results are float32.
+
+float16 is converted to bfloat16 unless the policy is exact.
 """
 
 Bfloat16 = Literal["exact", "bfp16"]
-"""How matrix products multiply bfloat16 numbers.
+"""Policy for matrix products of bfloat16 numbers.
 
-exact: as they are, with float32 sums. bfp16: on the generation that has block floats, eight numbers along K share an
-exponent, with mantissas of 8 bits, which is several times as fast; the older one multiplies exactly in any case.
+- exact: multiply them unchanged, with float32 sums.
+- bfp16: on the generation with block floats, eight numbers along K share an exponent, with 8-bit mantissas. This is
+  several times as fast. The older generation always multiplies exactly.
 """
 
 
 LEAST_ROOM: Final = 32 << 10
 MOST_ROOM: Final = 512 << 10
-"""Bytes of whose multiples the host buffers of small and of large tensors are."""
+"""Minimum and maximum granularity of host buffers in bytes, for small and for large tensors."""
 
 
 def padded_nbytes(nbytes: int) -> int:
-    """Bytes of the host buffer that a tensor of `nbytes` gets in an NPU's memory.
+    """Compute the bytes of the host buffer for a tensor of `nbytes` in an NPU's memory.
 
-    A kernel may read and write so far without a copy of the tensor, also where another kernel has made it.
+    A kernel may access this range without copying the tensor, even if another kernel produced it.
     """
     granule = min(max(1 << max(nbytes, 1).bit_length() - 1, LEAST_ROOM), MOST_ROOM)
     return -(-nbytes // granule) * granule
 
 
 class Target(NamedTuple):
-    """What a claim is for: a generation of the array, how many of its columns, policies for float32 and bfloat16."""
+    """Target of a claim: generation of the array, number of columns, policies for float32 and bfloat16."""
 
     array: Array
     columns: int
@@ -57,15 +64,17 @@ class Target(NamedTuple):
 
 
 class HostOperand(NamedTuple):
-    """How a tensor of a task fills a host buffer of a design, or comes from it.
+    """Mapping between a tensor of a task and a host buffer of a design.
 
-    number: which of the task's inputs, or of its outputs if `output`; None for a scratch buffer.
-    layout: where the elements lie in the tensor's own buffer; its shape is the shape of what is copied.
-    padded: extents of the host buffer, C order, each at least that of `layout`. dtype: of the host buffer's elements;
-    values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`; None if
-    it does not matter.
-    indexes: name and extent where the values are indices; one that is not in [0, extent) is an IndexError.
-    order: of the blocks of a quantized tensor, which the host brings into it. Then `padded` and `dtype` are bytes.
+    Attributes:
+        number: Index among the task's inputs, or its outputs if `output`; None for a scratch buffer.
+        output: True if the tensor is an output of the task.
+        layout: Location of the elements in the tensor's own buffer. Its shape is the shape of the copied part.
+        padded: Extents of the host buffer in C order, each at least that of `layout`.
+        dtype: Dtype of the host buffer. Values are converted, rounding to nearest even.
+        padding: Value of the elements outside of `layout.shape`; None if it does not matter.
+        indexes: Name and extent if the values are indices. An index outside [0, extent) is an IndexError.
+        order: Block order of a quantized tensor, which the host applies. `padded` and `dtype` are then bytes.
     """
 
     number: int | None
@@ -79,19 +88,24 @@ class HostOperand(NamedTuple):
 
 
 Word = Literal["int32", "bool", "float32"]
-"""What a core reads a number as: an integer, whether it is not 0, or a float."""
+"""Type in which a core reads a number: an integer, a truth value, or a float."""
 
 
 class Offer(NamedTuple):
-    """A kernel for a task.
+    """Kernel offered for a task.
 
-    family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design, which
-    passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
-    buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
-    parameter of the design, as an integer, as 0 or 1, or as the bits of a float32. coarse: whether operands lose digits
-    that their dtype has, as block floats do in the core, and a product with quantized weights does on the CPU. others:
-    make slower offers with other configurations, the faster ones first, for where this one's binary is missing and
-    cannot be built.
+    Attributes:
+        family: Name of the kernel family.
+        reason: Description of the kernel for `explain`.
+        design: Factory of the design, which passes every check. A partial with hashable arguments lets equal offers
+            build it once.
+        operands: One operand per host buffer of the design, in order.
+        scalars: Inputs of the task that are numbers. Each becomes a word of every runtime parameter of the design: an
+            integer, 0 or 1, or the bits of a float32.
+        coarse: True if operands lose digits of their dtype, as block floats do in the core, and a product with
+            quantized weights does on the CPU.
+        others: Factories of slower offers with other configurations, fastest first, for a missing binary that cannot be
+            built.
     """
 
     family: str

@@ -1,9 +1,9 @@
-"""GGML's ROPE: rows turned by angles proportional to their positions, in the normal and the neox order of pairs.
+"""GGML's ROPE: rows rotated by angles proportional to their positions, in the normal and the neox order of pairs.
 
-A segment is a head of one token, or a few if only so many end on a word. The cores get segments and positions and
-compute cosines and sines themselves, for neighbours of one position once, so that a position costs 4 bytes of host
-memory and not two tables. Angles are counted in turns of 2^32 steps, in which the product with a position wraps by
-itself. Tokens and heads are not in the binary: there are two sizes of objects.
+A segment is one head of a token, or the fewest heads that end on a word. The cores receive segments and positions and
+compute cosines and sines themselves, once for neighbors of one position. A position thus costs 4 bytes of host memory
+instead of two tables. Angles are counted in units of 2^-32 turns, in which the product with a position wraps by itself.
+Tokens and heads are not part of the binary: there are two sizes of objects.
 """
 
 from __future__ import annotations
@@ -39,34 +39,38 @@ from npu_tensor.task import Refusal, Task
 __all__ = ["claim"]
 
 OBJECT_ELEMENTS: Final = 4096
-"""Of one object: 8 KiB as bfloat16 and 16 KiB as float32, of which a core holds two each."""
+"""Elements of one object: 8 KiB as bfloat16 and 16 KiB as float32. A core holds two objects of each."""
 LONGEST_ROW: Final = 1024
-"""Features: the tables, rates and factors of so many take 12 KiB of a core besides."""
+"""Upper bound on the features of a row. Their tables, rates and factors take another 12 KiB of a core."""
 SMALL: Final = 16
-"""Small objects have as many segments as large ones, divided by this."""
+"""Ratio of the segments in large and in small objects."""
 OBJECT_SEGMENTS: Final = 1
-"""Segments that a core could turn while it acquires and releases objects."""
+"""Overhead of acquiring and releasing objects, in segments that a core could rotate in that time."""
 MOST_SEGMENTS: Final = 256
-"""Of one object: the positions of a round take 4 KiB, twice."""
+"""Upper bound on the segments of one object: the positions of a round take 4 KiB, twice."""
 TABLE_LANES: Final = 32
-"""Rates and tables are filled up to a multiple of this, as nt/rope.hpp expects."""
+"""Granularity of rates and tables, which are padded to it as nt/rope.hpp expects."""
 
-# Assumed, for both generations: turning 32 pairs, of which aie2 multiplies 16 at once; what a row and a segment add;
-# splitting and storing the sines and cosines of 16 pairs.
+# Assumed cycles for both generations: rotating 32 pairs, of which aie2 multiplies 16 at once; overhead of a row and of
+# a segment; splitting and storing the sines and cosines of 16 pairs.
 TURN_CYCLES: Final = 40
 ROW_CYCLES: Final = 20
 SEGMENT_CYCLES: Final = 20
 SPLIT_CYCLES: Final = 12
 PROGRAM_BYTES: Final = 8192
-"""Estimate of the machine code, most of it sine and cosine."""
+"""Estimated bytes of the machine code, most of it sine and cosine."""
 
 
 class RopePlan(NamedTuple):
-    """How the rows are cut.
+    """Division of the rows.
 
-    features, heads: of one segment. segments: of one object, which a core takes at a time. cores: of a column. output:
-    dtype of the result. rounds: objects for all of these, which the columns share; the configuration does not depend
-    on them.
+    Attributes:
+        features: Features of a row.
+        heads: Heads of one segment.
+        segments: Segments of one object, which a core processes at a time.
+        cores: Cores of a column.
+        output: Dtype of the result.
+        rounds: Objects for all cores of a column, divided among the columns. The configuration does not depend on it.
     """
 
     features: int
@@ -78,7 +82,7 @@ class RopePlan(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Of one object."""
+        """Elements of one object."""
         return self.segments * self.heads * self.features
 
     @property
@@ -88,9 +92,14 @@ class RopePlan(NamedTuple):
 
 
 class Angles(NamedTuple):
-    """turns: of each pair for one position. magnitude: what all results are multiplied by. n_dims: features that are
-    turned. neighbours: whether these form pairs, and not their halves. divided: whether a tensor of factors divides
-    the turns.
+    """Rotation angles.
+
+    Attributes:
+        turns: Turns of each pair for one position.
+        magnitude: Factor of all results.
+        n_dims: Features that are rotated.
+        neighbours: True if neighboring features form pairs, False if the two halves do.
+        divided: True if a tensor of factors divides the turns.
     """
 
     turns: tuple[float, ...]
@@ -105,20 +114,20 @@ class Angles(NamedTuple):
         return -(-len(self.turns) // TABLE_LANES) * TABLE_LANES
 
     def whole_turns(self) -> bytes:
-        """The turns in units of 2^-32, without whole ones."""
+        """Return the fractional turns in units of 2^-32."""
         steps = np.zeros(self.pairs, np.uint64)
         steps[: len(self.turns)] = np.rint(np.array(self.turns) % 1 * 2**32)
         return steps.astype(np.uint32).tobytes()
 
     def floats(self) -> bytes:
-        """The turns as float32."""
+        """Return the turns as float32."""
         turns = np.zeros(self.pairs, np.float32)
         turns[: len(self.turns)] = self.turns
         return turns.tobytes()
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """An offer for `rotate` on bfloat16, and on float16 and float32 if the target lets them be rounded to bfloat16."""
+    """Return an offer for `rotate` on bfloat16, and on float16 and float32 if they may be rounded to bfloat16."""
     x, positions, *factors = task.inputs
     if x.dtype not in (bfloat16, float16, float32):
         return Refusal(f"rope: no kernel for {x.dtype}")
@@ -138,7 +147,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     together = _heads(heads, features)
     if together is None:
         return Refusal(f"rope: {heads} heads of {features} features do not end on words of 4 bytes")
-    # One position for each segment, by steps of 0 along dimensions that share it.
+    # One position for each segment, with steps of 0 along dimensions that share it.
     places = joined(
         Layout((math.prod(lead), tokens, heads // together), (0, *positions.layout.strides, 0), positions.layout.offset)
     )
@@ -146,7 +155,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     output = "float32" if x.dtype is float32 else "bfloat16"
     plan = _plan(segments, together, features, target, output)
     size = plan.rounds * plan.cores * plan.elements
-    # The last object of positions reaches beyond them if factors made it longer.
+    # The last object of positions extends beyond them if factors made it longer.
     reach = (plan.rounds - 1) * plan.places + _place_words(plan, angles)
     operands = [
         HostOperand(0, False, rows, _padded(rows, size), "bfloat16"),
@@ -165,7 +174,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 
 def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
-    """From the attributes of `rotate`; None if there is something infinite or no number."""
+    """Compute the angles from the attributes of `rotate`; return None if any is infinite or NaN."""
     try:
         with np.errstate(all="ignore"):
             rates, magnitude = rope_rates(**{name: value for name, value in attributes.items() if name != "mode"})
@@ -178,18 +187,18 @@ def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
 
 
 def _heads(heads: int, features: int) -> int | None:
-    """Heads of a segment: as few as end on a word of bfloat16 numbers."""
+    """Return the heads of a segment: as few as end on a word of bfloat16 numbers."""
     fitting = (together for together in range(1, heads + 1) if heads % together == 0 and together * features % 2 == 0)
     return next((together for together in fitting if together * features <= OBJECT_ELEMENTS), None)
 
 
 def _padded(layout: Layout, elements: int) -> tuple[int, ...]:
-    """The extents of a host buffer of so many elements at least, filled up at the end."""
+    """Return the extents of a host buffer of at least `elements`, padded at the end."""
     return (-(-elements // math.prod(layout.shape[1:])), *layout.shape[1:])
 
 
 def _plan(segments: int, heads: int, features: int, target: Target, output: str) -> RopePlan:
-    """Large objects, or small ones where large ones would be padding. Every column has one at least."""
+    """Choose large objects, or small ones if large ones would be padding. Every column has at least one."""
     cores, most = target.array.core_rows, min(OBJECT_ELEMENTS // (heads * features), MOST_SEGMENTS)
 
     def plan(number: int) -> RopePlan:
@@ -197,14 +206,14 @@ def _plan(segments: int, heads: int, features: int, target: Target, output: str)
         return RopePlan(features, heads, number, cores, output, rounds)
 
     def passing(plan: RopePlan) -> int:
-        """Segments that pass through a core, with those that it could have turned while it changed objects."""
+        """Count the segments that pass through a core, plus the overhead of changing objects."""
         return -(-plan.rounds // target.columns) * (plan.segments + OBJECT_SEGMENTS)
 
     return min(map(plan, (most, max(1, most // SMALL))), key=passing)
 
 
 def _place_words(plan: RopePlan, angles: Angles) -> int:
-    """Words of an object with positions. Those of a column take the factors too, which come first in every run."""
+    """Return the words of an object with positions. Factors use the same objects and come first in every run."""
     return max(plan.places, angles.pairs) if angles.divided else plan.places
 
 
@@ -237,7 +246,7 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
 
 @lru_cache(maxsize=64)
 def _configuration(name: str, arch: Arch, columns: int, plan: RopePlan, angles: Angles) -> Configuration:
-    """What serves any number of rounds."""
+    """Return the configuration that serves any number of rounds."""
     builder = Builder(name, arch, columns, arguments=4 if angles.divided else 3)
     rotate, divide = _functions(builder, plan, angles, arch)
     place_type, (turns, table) = ObjectType("int32", (_place_words(plan, angles),)), _core_types(angles)
@@ -249,7 +258,7 @@ def _configuration(name: str, arch: Arch, columns: int, plan: RopePlan, angles: 
         if divide:
             divide(positions.acquire(1), rates, turns, angles.pairs)
             positions.release(1)
-        # Without factors a round is all that the body has to do.
+        # Without factors, the body consists of a single round.
         for _ in range_(words[0]) if divide else [0]:
             rotate(x.acquire(1), positions.acquire(1), y.acquire(1), turns, table, first, *constants)
             for end in (x, positions, y):
@@ -259,7 +268,7 @@ def _configuration(name: str, arch: Arch, columns: int, plan: RopePlan, angles: 
         cores = core_tiles(column, plan.cores)
         rows = scatter(builder, "x", ObjectType("bfloat16", (plan.elements,)), cores)
         results = gather(builder, "y", ObjectType(plan.output, (plan.elements,)), cores)
-        # A memtile has too few channels to part the positions too, so every core sees all of its column.
+        # A memtile has too few channels to split the positions too, so every core receives all of its column.
         positions = builder.fifo(f"positions_{column}", place_type, Tile(column, 0), cores)
         for row, (tile, source, result) in enumerate(zip(cores, rows.cores, results.cores, strict=True)):
             suffix = f"{tile.column}_{tile.row}"
@@ -277,14 +286,14 @@ def _configuration(name: str, arch: Arch, columns: int, plan: RopePlan, angles: 
 
 
 def _core_types(angles: Angles) -> tuple[ObjectType, ObjectType]:
-    """The turns of a core, and its table of cosines and sines."""
+    """Return the types of a core's turns and of its table of cosines and sines."""
     return ObjectType("int32", (angles.pairs,)), ObjectType("bfloat16", (4 * angles.pairs,))
 
 
 def _functions(
     builder: Builder, plan: RopePlan, angles: Angles, arch: Arch
 ) -> tuple[KernelFunction, KernelFunction | None]:
-    """What turns the segments of an object, and what divides the turns by factors, if there are any."""
+    """Return the function that rotates the segments of an object, and the one that divides turns by factors, if any."""
     stored = {"bfloat16": "bfloat16", "float32": "float"}[plan.output]
     text = f"""#include <nt/rope.hpp>
 
@@ -321,7 +330,7 @@ extern "C" void nt_rope_divide(const int32 *factors, const float *rates, int32 *
 
 
 def _table_cycles(arch: Arch) -> int:
-    """Of RopeTable::fill for 16 pairs."""
+    """Return the cycles of RopeTable::fill for 16 pairs."""
     table, full, half = CYCLES[arch], 0, 1
     angle = table["mul", "int32"][full] + CASTS["int32", "float32"] + table["mul", "float32"][full]
     waves = table["sin", "float32"][half] + table["cos", "float32"][half] + 2 * table["mul", "float32"][half]

@@ -1,1 +1,1 @@
-"""From the program of an op to C++ for a core, and its cost in cycles."""
+"""Generation of C++ for a core from the program of an op, and its cost in cycles."""

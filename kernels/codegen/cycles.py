@@ -1,12 +1,12 @@
 """Predicted cycles and code size of one step of a vector program on a core.
 
-A step handles one vector of each register. Its vector instructions were counted: the host's implementation of the
-array's API adds up, where NT_HOST_COUNT is defined, what the array needs for each call of include/nt/vector_math.hpp
-and rows.hpp, and tests/kernels/test_cycles.py compares the tables below with that.
+A step handles one vector of each register. The tables below list counted vector instructions: with NT_HOST_COUNT
+defined, the host implementation of the array's API adds up what the array needs for each call of
+include/nt/vector_math.hpp and rows.hpp. tests/kernels/test_cycles.py compares the tables with these counts.
 
-The model: a core issues one vector instruction per cycle, and beside it two loads and one store of 256 bits, moves,
-broadcasts and operations on masks. Latencies count nothing, as if the compiler always had another vector to work on;
-so the prediction is a lower bound, close for short programs and optimistic for long ones.
+The model: per cycle, a core issues one vector instruction together with two loads and one store of 256 bits, moves,
+broadcasts and operations on masks. Latencies are ignored, as if the compiler always had another independent vector to
+process. The prediction is therefore a lower bound: close for short programs and optimistic for long ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CASTS", "CYCLES", "PrimitiveForm", "cycles", "has_code", "lanes_cycl
 
 
 class PrimitiveForm(NamedTuple):
-    """A cheaper way to compute an instruction: its name, its operands in the order of that, and the constant factor."""
+    """Cheaper form of an instruction: its name, its operands in the order of the form, and the constant factor."""
 
     name: str
     x: int
@@ -33,7 +33,7 @@ class PrimitiveForm(NamedTuple):
     constant: float | None = None
 
 
-# Of 16 lanes of float32, in full and in half precision; names of more than one word are those of `emitter.cheaper`.
+# Cycles for 16 lanes of float32 in full and in half precision. Names of several words are forms of `emitter.cheaper`.
 _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("add", "sub", "neg", "abs", "select"), (1, 1)),
     **dict.fromkeys(("eq", "ne"), (6, 6)),
@@ -76,7 +76,7 @@ _SIMPLE: Final = (
     "add", "sub", "maximum", "minimum", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "select",
 )  # fmt: skip
 _INTEGERS: Final = ("int32", "int16", "int8", "uint8")
-# Of 512 bits of each of those.
+# Cycles for 512 bits of each dtype in `_INTEGERS`.
 _INTEGER: Final[Mapping[str, tuple[int, int, int, int]]] = {
     **dict.fromkeys(_SIMPLE, (1, 1, 1, 1)),
     "mul": (9, 2, 4, 4),
@@ -93,7 +93,7 @@ _INTEGER: Final[Mapping[str, tuple[int, int, int, int]]] = {
 _PRODUCTS_AIE2P: Final = dict.fromkeys(("mul", "row_prod"), (9, 2, 3, 3))
 
 _REGISTERS: Final = ("float32", *_INTEGERS, "bool")
-# Rows: from; columns: to.
+# Rows: source dtype. Columns: result dtype.
 _CONVERSIONS: Final = {
     "float32": (0, 30, 29, 30, 30, 2),
     "int32": (9, 0, 1, 2, 2, 1),
@@ -107,7 +107,7 @@ CASTS: Final[Mapping[tuple[str, str], int]] = {
     for source, counts in _CONVERSIONS.items()
     for result, count in zip(_REGISTERS, counts, strict=True)
 }
-"""Cycles of a cast, by source and result, of as many lanes as 512 bits of the wider one have."""
+"""Cycles of a cast by source and result, for as many lanes as fit 512 bits of the wider dtype."""
 
 
 def _table(integer: Mapping[str, tuple[int, int, int, int]]) -> dict[tuple[str, str], tuple[int, int]]:
@@ -121,9 +121,12 @@ CYCLES: Final[Mapping[Arch, Mapping[tuple[str, str], tuple[int, int]]]] = {
     "aie2": _table(_INTEGER),
     "aie2p": _table({**_INTEGER, **_PRODUCTS_AIE2P}),
 }
-"""Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and the dtype of
-its operands (for select: of its values). A reduction along a row takes as many per vector, for argmax and argmin of 16
-lanes; those of the result are combined once per row."""
+"""Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and dtype of the
+operands (for select: dtype of the values).
+
+A reduction along a row takes this many cycles per vector; argmax and argmin take them per 16 lanes. The lanes of the
+result are combined once per row.
+"""
 
 _LANES: Final = {
     "row_sum": ("sum_lanes",),
@@ -133,7 +136,7 @@ _LANES: Final = {
     "row_argmax": ("max_lanes", "eq"),
     "row_argmin": ("min_lanes", "eq"),
 }
-"""What combines the lanes of a reduction at the end of a row."""
+"""Operations that combine the lanes of a reduction at the end of a row."""
 
 _OF_MASKS: Final = frozenset(
     (
@@ -144,18 +147,18 @@ _OF_MASKS: Final = frozenset(
 
 
 def has_code(primitive: str, dtype: str) -> bool:
-    """Whether the header has a function of a primitive for operands of a register type."""
+    """Return True if the header has a function for a primitive with operands of a register type."""
     if dtype == "bool":
         return primitive in _OF_MASKS
     return primitive == "cast" or (primitive, dtype) in CYCLES["aie2"]
 
 
 def lanes_cycles(reduction: str, dtype: str, arch: Arch) -> int:
-    """Predicted cycles that combine the lanes of a reduction at the end of a row."""
+    """Predict the cycles to combine the lanes of a reduction at the end of a row."""
     return sum(CYCLES[arch][step, dtype][0] for step in _LANES[reduction])
 
 
-# Two units load and one stores this much per cycle (AM020).
+# Bytes per cycle and unit: two units load and one stores (AM020).
 _ACCESS_BYTES: Final = 32
 
 # A bundle of the processor has up to 128 bits; a loop has some more around its body.
@@ -173,11 +176,21 @@ def cycles(
     numbers: Collection[int] | None = None,
     forms: Mapping[int, PrimitiveForm] = NO_FORMS,
 ) -> int:
-    """Predicted cycles of one step: `lanes` elements of the chosen instructions (by default all) and of the stores.
+    """Predict the cycles of one step.
 
-    Loads and stores of float32 registers count with the conversion from and to bfloat16. Outputs count as stored where
-    they are among the chosen instructions. forms: what `emitter.cheaper` found for them.
-    Raises KeyError for what a core has no code for, such as float64.
+    Loads and stores of float32 registers include the conversion from and to bfloat16. Outputs count as stored if they
+    are among the chosen instructions.
+
+    Args:
+        program: Program of the op.
+        arch: Generation of the array.
+        lanes: Elements per vector.
+        precision: Precision of the instructions.
+        numbers: Chosen instructions; by default all of them.
+        forms: Cheaper forms found by `emitter.cheaper`.
+
+    Raises:
+        KeyError: A core has no code for an instruction or dtype, such as float64.
     """
     chosen = range(len(program.instructions)) if numbers is None else numbers
     loads = stores = vector = 0
@@ -201,7 +214,7 @@ def program_bytes(
     numbers: Collection[int] | None = None,
     forms: Mapping[int, PrimitiveForm] = NO_FORMS,
 ) -> int:
-    """An estimate of the machine code of a loop over a step: one bundle per vector instruction, load and store."""
+    """Estimate the machine code of a loop over a step: one bundle per vector instruction, load and store."""
     chosen = range(len(program.instructions)) if numbers is None else numbers
     bundles = _LOOP_BUNDLES
     for number in chosen:
@@ -210,7 +223,7 @@ def program_bytes(
 
 
 def _register(dtype: str) -> str:
-    """Positions are int64 to a program and int32 to a core."""
+    """Return the register type of a dtype. Positions are int64 in a program and int32 in a core."""
     return "int32" if dtype == "int64" else dtype
 
 

@@ -1,12 +1,12 @@
-"""A `Program` as C++ statements over the functions of include/nt/vector_math.hpp.
+"""Translation of a `Program` to C++ statements that call functions of include/nt/vector_math.hpp.
 
     code = statements(program, given={0: "nt::load<float, N>(a + i)"}, lanes=16)
     code.hoisted    # ["const auto v2 = nt::broadcast<float, 16>(0.5f);"]: before the loop
     code.body       # ["const auto v0 = nt::load<float, 16>(a + i);", "const auto v3 = nt::mul(v0, v2);"]: in the loop
     code.values[3]  # "v3"
 
-One register of a program is one variable, a vector of `lanes` elements, or a mask where the register is a bool.
-Instructions that the caller computes itself (loads, scalars, row reductions) are in `given`.
+Each register of a program becomes one variable: a vector of `lanes` elements, or a mask if the register is a bool.
+Instructions that the caller computes itself (loads, scalars, row reductions) are passed in `given`.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ REGISTERS: Final[Mapping[str, str]] = {
     "uint8": "uint8",
     "bool": "bool",
 }
-"""The C++ element type of each register type that a core has; bool stands for aie::mask."""
+"""C++ element type of each register type of a core; bool stands for aie::mask."""
 
 MEMORY: Final[Mapping[str, str]] = {
     "bfloat16": "bfloat16",
     **{dtype: name for dtype, name in REGISTERS.items() if dtype != "bool"},
 }
-"""The C++ element type of each dtype that objects and buffers have."""
+"""C++ element type of each dtype of objects and buffers."""
 
 VECTOR_BYTES: Final = 64
-"""A vector register has 512 bits."""
+"""Bytes of a vector register (512 bits)."""
 
-# Functions of the header whose names are not those of the primitives, which are keywords of C++.
+# Header functions whose names differ from the primitives, because those are keywords of C++.
 _FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
 
-# A short number is exact in bfloat16.
+# C++ of each cheaper form. A short number is exact in bfloat16.
 _FORMS: Final[Mapping[str, str]] = {
     "short mul short": "nt::mul(nt::brief({x}), nt::brief({y}))",
     "short mul constant": "nt::mul(nt::brief({x}), nt::SplitConstant<{parts}>({constant}))",
@@ -70,7 +70,7 @@ _FORMS: Final[Mapping[str, str]] = {
 
 
 class Statements(NamedTuple):
-    """C++ for a program: lines before the loop, lines in it, and the expression of every needed instruction."""
+    """C++ of a program: lines before the loop, lines inside it, and the expression of every needed instruction."""
 
     hoisted: list[str]
     body: list[str]
@@ -78,7 +78,10 @@ class Statements(NamedTuple):
 
 
 def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] | None = None) -> str | None:
-    """Why a core cannot compute the roots (by default the outputs), or None; instructions in `given` are not judged."""
+    """Return the reason why a core cannot compute the roots (by default the outputs), or None.
+
+    Instructions in `given` are not checked.
+    """
     for number in needed(program, program.outputs if roots is None else roots, given):
         instruction = program.instructions[number]
         if number in given:
@@ -95,17 +98,17 @@ def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] 
 
 
 def lanes(program: Program) -> int:
-    """Elements per vector: as many as fit a register in the widest type, for 64-bit types as for 32-bit ones."""
+    """Return the elements per vector: as many as fit a register in the widest type, counting 64-bit types as 32-bit."""
     sizes = (np.dtype(instruction.dtype).itemsize for instruction in program.instructions)
     return VECTOR_BYTES // min(4, max(sizes, default=1))
 
 
 def literal(value: float, dtype: str) -> str:
-    """A number as C++ of a register type."""
+    """Format a number as C++ of a register type."""
     if dtype == "bool":
         return "true" if value else "false"
     if dtype != "float32":
-        # The smallest int32 has no literal of its own: its digits are one too large before the minus applies.
+        # The smallest int32 has no literal of its own: its digits exceed the range before the minus applies.
         return "-2147483647 - 1" if value == -(2**31) else str(int(value))
     number = _float32(value)
     if np.isnan(number):
@@ -121,7 +124,7 @@ def _float32(value: float) -> np.float32:
 
 
 def broadcast(expression: str, dtype: str, lanes: int) -> str:
-    """A number in every lane of a register."""
+    """Return a C++ expression with the same number in every lane of a register."""
     return f"nt::broadcast<{REGISTERS[dtype]}, {lanes}>({expression})"
 
 
@@ -135,13 +138,22 @@ def statements(
     short: Collection[int] = (),
     prefix: str = "v",
 ) -> Statements:
-    """The statements that compute `roots` (by default the outputs) from the expressions in `given`.
+    """Generate the statements that compute `roots` from the expressions in `given`.
 
-    precision: what the roots need; "half" if they are rounded to bfloat16 afterwards. An instruction inside is less
-    exact only where its error does not grow on the way to the roots. invariant: those of `given` that are the same in
-    every round of the loop; what depends on nothing else is hoisted. short: those of `given` that are exact in
-    bfloat16, whose products need less work. prefix: of the variables' names.
-    Raises KeyError for a program with a `refusal`.
+    Args:
+        program: Program to translate.
+        given: C++ expressions of instructions that the caller computes itself.
+        lanes: Elements per vector.
+        precision: Precision that the roots need; "half" if they are rounded to bfloat16 afterwards. An inner
+            instruction is less exact only if its error does not grow on the way to the roots.
+        roots: Instructions to compute; by default the outputs.
+        invariant: Members of `given` that are the same in every iteration of the loop. Statements that depend only on
+            these are hoisted.
+        short: Members of `given` that are exact in bfloat16 and therefore cheaper to multiply.
+        prefix: Prefix of the variable names.
+
+    Raises:
+        KeyError: The program has a `refusal`.
     """
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
@@ -194,7 +206,7 @@ def _expression(
 def cheaper(
     program: Program, order: Sequence[int], precision_of: Mapping[int, Precision], short: Collection[int] = ()
 ) -> dict[int, PrimitiveForm]:
-    """The instructions of `order` for which the header has a cheaper function than for operands of any kind."""
+    """Find the instructions of `order` for which the header has a function cheaper than the general one."""
     exact = exact_in_bfloat16(program, order, short)
     positive = nonnegative(program, order)
     forms: dict[int, PrimitiveForm] = {}
@@ -204,7 +216,7 @@ def cheaper(
             continue
         x, y = operands
         if primitive in ("mul", "maximum", "minimum") and (_constant(program, x) is not None or y not in exact):
-            x, y = y, x  # what makes it cheaper comes second
+            x, y = y, x  # the operand that makes it cheaper comes second
         constant = _constant(program, y)
         form = None
         if primitive == "mul" and exact.issuperset(operands):
@@ -231,12 +243,12 @@ def _constant(program: Program, number: int) -> float | None:
 
 
 def _splits(value: float) -> bool:
-    """Whether the parts of a constant, and of its reciprocal, are normal numbers of bfloat16."""
+    """Return True if the parts of a constant, and of its reciprocal, are normal bfloat16 numbers."""
     return 2.0**-100 < abs(value) < 2.0**100
 
 
 def _parts(value: np.float32, most: int) -> int:
-    """How many numbers of bfloat16, each cut off, make up a constant; see nt::SplitConstant."""
+    """Count the truncated bfloat16 numbers that make up a constant; see nt::SplitConstant."""
     rest = float(str(value))
     for count in range(1, most):
         rest -= float((np.float32(rest).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32))

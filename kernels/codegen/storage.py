@@ -1,4 +1,4 @@
-"""What the elements of tensors become in the host buffers of a design."""
+"""Dtypes of tensor elements in the host buffers of a design."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ EXACT: Final = {
     "float32": "float32 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU",
     "float16": "float16 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU as bfloat16",
 }
-"""Why a dtype is left to the CPU with float32=exact."""
+"""Reason why a dtype is left to the CPU with float32=exact."""
 
 _AS: Final[Mapping[Float32, Mapping[str, str]]] = {
     "exact": {"float16": "float32", "bool": "uint8"},
     "emulate": {"float16": "bfloat16", "bool": "uint8"},
     "bfloat16": {"float16": "bfloat16", "bool": "uint8", "float32": "bfloat16"},
 }
-# float32 results are not rounded. A result of int64 is computed in int32 where it cannot overflow; that is for the
-# families to see to.
+# float32 results are not rounded. An int64 result is computed in int32 if it cannot overflow; the families check that.
 _RESULT_AS: Final = {"float32": "float32", "int64": "int32"}
 
 
 def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
-    """The dtype of every tensor of a map or row task in its host buffer, inputs first; None for numbers.
+    """Return the dtype of every tensor of a map or row task in its host buffer, inputs first; None for numbers.
 
-    With float32=exact a float32 or float16 operand is taken, as float32, where all results are rounded to bfloat16,
-    also if they are then widened, and such a result where nothing is computed, as in a conversion from bfloat16, or
-    where products of bfloat16 are summed, as in the matrix products of another family.
+    With float32=exact, float32 and float16 operands are stored as float32. They are accepted if all results are rounded
+    to bfloat16, even if those are then widened. Such results are accepted if nothing is computed, as in a conversion
+    from bfloat16, or if products of bfloat16 are summed, as in the matrix products of another family.
     """
     operands = [None if operand.dtype is None else operand.dtype.name for operand in task.inputs]
     results = [output.dtype.name for output in task.outputs]
@@ -51,7 +50,7 @@ def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
 
 
 def _shows_rounding(task: Task) -> bool:
-    """Whether an integer or bool result follows from a float16 operand, which loses three bits in a host buffer."""
+    """Return True if an integer or bool result depends on a float16 operand, which is rounded to bfloat16."""
     assert task.program is not None
     rounded: list[bool] = []
     for primitive, operands, _, slot in task.program.instructions:
@@ -74,13 +73,13 @@ def _is_rounded(task: Task) -> bool:
 
 
 def _only_moves(task: Task) -> bool:
-    """Whether nothing is computed."""
+    """Return True if the task computes nothing."""
     assert task.program is not None
     return all(step.primitive == "load" for step in task.program.instructions)
 
 
 def _sums_products(task: Task) -> bool:
-    """Whether it is the product of a matrix and a vector of operands whose products float32 holds exactly."""
+    """Return True for a matrix-vector product of operands whose products are exact in float32."""
     assert task.program is not None
     if any(i.dtype is not None and i.dtype.name in EXACT for i in task.inputs):
         return False

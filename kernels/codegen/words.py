@@ -1,4 +1,4 @@
-"""C++ and dtypes that families share: words of the runtime parameters, and operands that stay in a core."""
+"""C++ and dtypes shared by kernel families: words of the runtime parameters, and operands that stay in a core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["keep_function", "runtime_word", "word_dtype"]
 
 
 def word_dtype(program: Program, slot: int) -> Word | None:
-    """What the number in a slot is passed as; None if the program reads it in two ways."""
+    """Return the dtype in which the number in a slot is passed, or None if the program reads it in two ways."""
     words: set[Word] = {
         "float32" if step.dtype == "float32" else "bool" if step.dtype == "bool" else "int32"
         for step in program.instructions
@@ -22,16 +22,22 @@ def word_dtype(program: Program, slot: int) -> Word | None:
 
 
 def runtime_word(words: str, number: int, dtype: str) -> str:
-    """C++ for a word of the runtime parameters `words`, as a register's element."""
+    """Return the C++ that reads a word of the runtime parameters `words` as an element of a register."""
     if dtype == "float32":
         return f"__builtin_bit_cast(float, {words}[{number}])"
     return f"static_cast<{emitter.REGISTERS[dtype]}>({words}[{number}])"
 
 
 def keep_function(number: int, carrier: str, kept: str, parameters: str = "", statement: str = "") -> str:
-    """nt_keep<number>(object, kept, bytes, at): copies a part of a resident operand out of the object that brings it.
+    """Generate nt_keep<number>(object, kept, bytes, at), which copies a part of a resident operand from its carrier
+    object.
 
-    carrier, kept: types of elements. parameters, statement: what a family adds.
+    Args:
+        number: Suffix of the function's name.
+        carrier: C++ element type of the object.
+        kept: C++ element type of the resident buffer.
+        parameters: Additional parameters of the function, in C++.
+        statement: Additional last statement, in C++.
     """
     return f"""extern "C" void nt_keep{number}(const {carrier} *__restrict object, {kept} *__restrict kept, \
 int32 bytes, int32 at{parameters}) {{

@@ -1,4 +1,4 @@
-"""The element-wise kernel family: fused chains of element-wise ops over operands of any broadcast and stride."""
+"""Element-wise kernel family: fused chains of element-wise ops over operands of any broadcast and stride."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["claim"]
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """A design for a map task, or why there is none."""
+    """Return a design for a map task, or the reason why there is none."""
     if task.kind != "map" or task.program is None:
         return Refusal(f"a {task.kind} task is not element-wise")
     stored = host_dtypes(task, target)
@@ -67,13 +67,13 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 
 def _precision(task: Task, target: Target) -> Precision:
-    """Half unless a float32 result is asked for that is more exact than its operands."""
+    """Return half precision unless a float32 result must be more exact than its operands."""
     exact = target.float32 == "emulate" and any(output.dtype is float32 for output in task.outputs)
     return "full" if exact else "half"
 
 
 def _reason(task: Task, tiling: ElementwisePlan) -> str:
-    """For `explain`: cores and tiles, which operands stay in the cores, what the host converts or copies."""
+    """Describe the tiling for `explain`: cores, tiles, resident operands, and conversions or copies on the host."""
     form = tiling.form
     cores = form.cores * form.array_columns
     parts = [f"{cores} {'core' if cores == 1 else 'cores'}, tiles of {form.tile} elements"]

@@ -16,24 +16,26 @@ from npu_tensor.ops.analysis import precisions
 __all__ = ["PROGRAM_BYTES", "CallCost", "cost", "cycles"]
 
 PROGRAM_BYTES: Final = 12 * 1024
-"""For the function, of 16 KiB: the rest is for those that keep operands and for the loops around the calls."""
+"""Program memory for the tile function, in bytes, out of 16 KiB. The rest is for the functions that keep operands and
+for the loops around the calls.
+"""
 
 LOOP_CYCLES: Final = 20
-"""To start and end a loop over vectors: filling and emptying its pipeline. An assumption."""
+"""Cycles to start and end a loop over vectors, that is to fill and empty its pipeline. An assumption."""
 
 
 TIE: Final = 0.01
 
 
 class CallCost(NamedTuple):
-    """Predicted cycles of one call, estimated bytes of machine code."""
+    """Predicted cycles of one call, and estimated bytes of machine code."""
 
     cycles: int
     program_bytes: int
 
 
 def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
-    """Of the function for a tile: one step per vector, a loop per row if there are column operands."""
+    """Compute the cost of the tile function: one step per vector, and a loop per row if there are column operands."""
     program, order = formula.program, range(len(formula.program.instructions))
     short, tile = short_loads(plan.form, formula), plan.form.tile
     precision_of = precisions(program, order, formula.precision, short)
@@ -48,9 +50,9 @@ def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
 
 
 def cycles(plan: ElementwisePlan, call: CallCost) -> float:
-    """Predicted for the busiest column: what its cores compute, or what its widest stream moves.
+    """Predict the cycles of the busiest column: the maximum of its computation and its widest stream.
 
-    What does not limit counts a little, which decides between equals.
+    The smaller of both counts with a small weight to break ties.
     """
     form, rounds = plan.form, max(plan.rounds)
     ends = len(form.channels) + len(form.outputs)

@@ -1,7 +1,7 @@
-"""The dataflow design of an element-wise plan.
+"""Dataflow design of an element-wise plan.
 
-Each array column has its own share of the elements. With several cores in a column the memtile splits every input
-object into one tile for each core and joins their tiles of the result.
+Each array column has its own share of the elements. With several cores in a column, the memtile splits every input
+object into one tile for each core and joins their result tiles.
 """
 
 from __future__ import annotations
@@ -35,28 +35,34 @@ from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, Elementw
 __all__ = ["design"]
 
 RUN_BYTES: Final = 1024
-"""Innermost run of a transfer that is repeated: a power of two below the limit of 1023 words."""
+"""Bytes of the innermost run of a repeated transfer: a power of two below the limit of 1023 words."""
 
 LONGEST_NAME: Final = 100
-"""Characters of the ops' names that name a configuration, and so the files of its binary."""
+"""Maximum characters of the ops' names in the name of a configuration, and thus in the names of its binary files."""
 
 STATE: Final = ObjectType("int32", (16,))
-"""Of a core with resident operands; four words are used."""
+"""State of a core with resident operands; four words are used."""
 
 
 def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> Design:
-    """The design; its host buffers are the plan's inputs and then its outputs."""
+    """Build the design. Its host buffers are the plan's inputs followed by its outputs."""
     return _Sequence(plan, configuration(arch, plan.form, formula, cost.program_bytes)).build(cost)
 
 
 @lru_cache(maxsize=256)
 def configuration(arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> Configuration:
-    """What serves all shapes."""
+    """Return the configuration that serves all shapes."""
     return _ConfigurationBuilder(arch, form, formula, program_bytes).builder.configuration
 
 
 class _ConfigurationBuilder:
-    """tiles, results: the objects of the inputs' channels and of the outputs at a core. resident: core buffers."""
+    """Builder of a configuration.
+
+    Attributes:
+        tiles: Objects of the input channels at a core.
+        results: Objects of the outputs at a core.
+        resident: Core buffers of resident inputs.
+    """
 
     def __init__(self, arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> None:
         self.form, self.formula = form, formula
@@ -73,7 +79,7 @@ class _ConfigurationBuilder:
             self._column(core_tiles(column, form.cores))
 
     def _functions(self, program_bytes: int) -> tuple[KernelFunction, list[KernelFunction]]:
-        """The function of a tile, and those that load resident inputs."""
+        """Return the tile function and the functions that load resident inputs."""
         form, formula = self.form, self.formula
         texts = [map_text(form, formula), *(keep_text(form, formula, slot) for slot in form.resident)]
         source = Source("elementwise", "\n".join(texts))
@@ -82,21 +88,24 @@ class _ConfigurationBuilder:
         function = self.builder.function("nt_map", arguments, source, 0, program_bytes)
         keep = []
         for slot, buffer in zip(form.resident, self.resident, strict=True):
-            # A load and a store of half a vector per cycle, after some for the first.
+            # A load and a store of half a vector per cycle, plus the latency of the first.
             cycles = 20 + 2 * form.object_bytes // emitter.VECTOR_BYTES
             arguments = [self.tiles[form.carrier], buffer, STATE, *self.words]
             keep.append(self.builder.function(f"nt_keep{slot}", arguments, source, cycles, 256))
         return function, keep
 
     def _column(self, cores: Sequence[Tile]) -> None:
-        """Streams and workers of a column."""
+        """Add the streams and workers of a column."""
         inputs = [self._input(tile, number, cores) for number, tile in enumerate(self.tiles)]
         outputs = [gather(self.builder, f"out{number}", type, cores) for number, type in enumerate(self.results)]
         for number, core in enumerate(cores):
             self._worker(core, [stream.cores[number] for stream in (*inputs, *outputs)])
 
     def _input(self, tile: ObjectType, number: int, cores: Sequence[Tile]) -> ColumnStream:
-        """The stream of an input channel. Operands that share it alternate in the core's objects, tile by tile."""
+        """Return the stream of an input channel.
+
+        Operands that share it alternate in the core's objects, tile by tile.
+        """
         form, parts, column = self.form, len(self.form.channels[number]), cores[0].column
         if parts == 1:
             return scatter(self.builder, f"in{number}", tile, cores)
@@ -111,7 +120,7 @@ class _ConfigurationBuilder:
         return ColumnStream(host, (core,))
 
     def _worker(self, tile: Tile, streams: Sequence[ObjectFifo]) -> None:
-        """The core that computes every `cores`-th tile of its column's share."""
+        """Add the core that computes every `cores`-th tile of its column's share."""
         form, builder, suffix = self.form, self.builder, f"{tile.column}_{tile.row}"
         resident = [
             builder.core_buffer(f"kept{slot}_{suffix}", tile, type)
@@ -145,7 +154,7 @@ class _ConfigurationBuilder:
 
 
 class _Sequence:
-    """The transfers of one plan."""
+    """Transfers of one plan."""
 
     def __init__(self, plan: ElementwisePlan, configuration: Configuration) -> None:
         self.plan, self.form, self.configuration = plan, plan.form, configuration
@@ -157,14 +166,17 @@ class _Sequence:
         ]
 
     def build(self, cost: CallCost) -> Design:
-        """All results, resident inputs and single streams in one group; inputs that alternate in one for each block."""
+        """Build the design.
+
+        Results, resident inputs and single streams form one group; alternating inputs form one group per block.
+        """
         plan, form = self.plan, self.form
         if form.resident:
             for parameter in self.configuration.parameters:
                 self.builder.write(parameter, self._counts(parameter.tile))
         columns = range(form.array_columns)
         resident = list(zip(*map(self._resident, columns), strict=True))
-        # A channel queues few transfers, of which the stream behind them is one.
+        # The queue of a channel is short, and the stream that follows needs one of its entries.
         early = max(0, len(resident) - QUEUE_DEPTH + 1)
         waited = [[step._replace(wait=True) for step in steps] for steps in resident[:early]]
         rounds = (chain.from_iterable(waited[start : start + QUEUE_DEPTH]) for start in range(0, early, QUEUE_DEPTH))
@@ -180,7 +192,7 @@ class _Sequence:
         return self.builder.build({"nt_map": cost.cycles})
 
     def _counts(self, tile: Tile) -> list[int]:
-        """The words of a core, see `counts`."""
+        """Return the runtime parameter words of a core, see `counts`."""
         plan, tile_elements, cores = self.plan, self.form.tile, self.form.cores
         first = plan.first(tile.column) + (tile.row - 2) * tile_elements
         values = {"rounds": plan.rounds[tile.column]}
@@ -195,7 +207,7 @@ class _Sequence:
         return [values[name] for name in counts(self.form)]
 
     def _share(self, column: int) -> AccessPattern:
-        """The elements of an array column."""
+        """Return the access pattern for the elements of an array column."""
         elements = self.form.tile * self.form.cores * self.plan.rounds[column]
         return AccessPattern.linear(elements, self.plan.first(column))
 
@@ -204,7 +216,7 @@ class _Sequence:
             yield Step(self._fifo(f"out{number}", column), buffer, self._share(column))
 
     def _streams(self, column: int) -> Iterator[Step]:
-        """Of the inputs that have a channel of their own."""
+        """Yield the transfers of inputs that have a channel of their own."""
         for number, slots in enumerate(self.form.channels):
             if len(slots) == 1:
                 yield Step(self._fifo(f"in{number}", column), self.buffers[slots[0]], self._share(column))
@@ -213,7 +225,7 @@ class _Sequence:
         return self.configuration.fifo(f"{name}_{column}")
 
     def _block(self, block: int) -> Iterator[Step]:
-        """The fills of one block of the inputs that alternate, of which the last on a channel is waited for."""
+        """Yield the fills of one block of alternating inputs. The last one on each channel is waited for."""
         plan, form = self.plan, self.form
         elements = form.block * form.tile
         for column in range(form.array_columns):
@@ -224,7 +236,7 @@ class _Sequence:
                         yield Step(self._fifo(f"in{number}", column), self.buffers[slot], share, slot == slots[-1])
 
     def _resident(self, column: int) -> Iterator[Step]:
-        """What brings the resident inputs to every core of a column: the same objects for each."""
+        """Yield the transfers of resident inputs, the same objects for every core of a column."""
         plan, form = self.plan, self.form
         for slot in form.resident:
             fifo, buffer = self._fifo(f"in{form.carrier}", column), self.buffers[slot]

@@ -1,7 +1,7 @@
-"""The C++ of an element-wise design: one function for a tile, and one for each operand that stays in the core.
+"""C++ of an element-wise design: one function for a tile, and one for each operand that stays in the core.
 
-Where operands stay, a core has a state: how many bytes of an operand have come, where in the period of the rows its
-next tile begins, and, for columns, which value comes next and how many elements of its row are left.
+With resident operands, a core has a state: the bytes of an operand received so far and the start of the next tile in
+the period of the rows. For columns it also holds the next value and the number of elements left in its row.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ INCLUDES: Final = ("#include <aie_api/aie.hpp>", "", '#include "nt/vector_math.h
 
 
 class Formula(NamedTuple):
-    """What is computed: the ops' names for a comment, the program and the vectors it works in.
+    """Computation of an element-wise kernel.
 
-    slots: for each slot of the program, the position among the design's inputs, or ~word for a word of the run-time
-    parameter. precision: what the outputs need.
+    Attributes:
+        name: Names of the ops, for a comment.
+        program: Program of the ops.
+        slots: For each slot of the program, the position among the design's inputs, or ~word for a word of the runtime
+            parameter.
+        lanes: Elements per vector.
+        precision: Precision that the outputs need.
     """
 
     name: str
@@ -38,16 +43,19 @@ class Formula(NamedTuple):
 
     @property
     def words(self) -> int:
-        """How many words of run-time parameters it reads."""
+        """Number of runtime parameter words that the program reads."""
         return sum(slot < 0 for slot in self.slots)
 
 
 def counts(form: ElementwiseForm) -> list[str]:
-    """The words of runtime parameters that a sequence writes, behind those of a run; none without resident operands.
+    """List the runtime parameter words that a sequence writes after those of a run; empty without resident operands.
 
-    rounds: tiles of a core. period, start, step: of rows, where the first tile begins in it and how much further the
-    next one. width: of a column's rows; value, left: the first value and the elements left of its row; skip_values,
-    skip_left: what the other cores' tiles take, in rows and elements. more<slot>: objects behind a row's first.
+    - rounds: tiles of a core.
+    - period, start, step: period of the rows, position of the first tile in it, and distance to the next tile.
+    - width: elements of a row that has one column value.
+    - value, left: the first value and the elements left in its row.
+    - skip_values, skip_left: rows and elements covered by the tiles of the other cores.
+    - more<slot>: objects of a row operand after its first.
     """
     rows = ["period", "start", "step", *(f"more{slot}" for slot in form.rows)] if form.rows else []
     columns = ["width", "value", "left", "skip_values", "skip_left"] if form.columns else []
@@ -59,7 +67,7 @@ def _pointer(dtype: str, name: str) -> str:
 
 
 def _parameters(form: ElementwiseForm, formula: Formula) -> list[str]:
-    """Parameters of the function for a tile, in C++: input channels, resident inputs, outputs, state, words."""
+    """Return the C++ parameters of the tile function: input channels, resident inputs, outputs, state, words."""
     inputs = form.inputs
     declared = [
         _pointer(inputs[channel[0]], f"in{channel[0]}" if len(channel) == 1 else f"channel{number}")
@@ -75,7 +83,7 @@ def _parameters(form: ElementwiseForm, formula: Formula) -> list[str]:
 
 
 def short_loads(form: ElementwiseForm, formula: Formula) -> set[int]:
-    """The loads of numbers that are bfloat16 in memory."""
+    """Return the loads of numbers that are bfloat16 in memory."""
     return {
         number
         for number, (primitive, _, _, slot) in enumerate(formula.program.instructions)
@@ -84,10 +92,10 @@ def short_loads(form: ElementwiseForm, formula: Formula) -> set[int]:
 
 
 def map_text(form: ElementwiseForm, formula: Formula) -> str:
-    """The function nt_map: one tile. Column operands put a loop over rows around the loop over vectors."""
+    """Generate the function nt_map for one tile. Column operands add a loop over rows around the loop over vectors."""
     program, lanes = formula.program, formula.lanes
     expressions: dict[int, str] = {}
-    same: set[int] = set()  # in every vector of a row
+    same: set[int] = set()  # the same in every vector of a row
     for number, instruction in enumerate(program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
@@ -150,7 +158,7 @@ def _indented(levels: int, lines: Sequence[str]) -> list[str]:
 
 
 def _views(form: ElementwiseForm) -> list[str]:
-    """Pointers to the operands that share an object."""
+    """Declare pointers to the operands that share an object."""
     lines = []
     for number, channel in enumerate(form.channels):
         if len(channel) == 1:
@@ -165,7 +173,7 @@ def _views(form: ElementwiseForm) -> list[str]:
 
 
 def keep_text(form: ElementwiseForm, formula: Formula, slot: int) -> str:
-    """The function that copies a resident input out of an object that brings it, and sets where the core begins."""
+    """Generate the function that copies a resident input from its carrier object and sets the core's start position."""
     carrier = emitter.MEMORY[form.inputs[form.channels[form.carrier][0]]]
     word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}
     if slot in form.rows:

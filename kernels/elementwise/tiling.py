@@ -1,18 +1,18 @@
-"""How an element-wise task is laid over the array: which operands are streamed, which stay in the cores, tile sizes.
+"""Mapping of an element-wise task onto the array: streamed and resident operands, and tile sizes.
 
 The task's shape is collapsed to few dimensions, and its elements, in C order, are cut into tiles of equal size. Tile t
-of column c, round by round, goes to core t modulo the cores of that column. An operand is
+of column c, round by round, goes to core t modulo the cores of that column. An operand is one of:
 
-- streamed: one element for each element of the shape. One that lies differently in memory, or is repeated in a way
-  that the other two cannot say, is laid out so by the host.
-- a row: it repeats with a period. The host repeats it so often that a tile can begin anywhere in a period, and each
-  core keeps that.
+- streamed: one element for each element of the shape. If its memory layout differs, or if it is repeated in a way that
+  is neither a row nor a column, the host lays it out over the shape.
+- a row: it repeats with a period. The host repeats it until a tile can begin anywhere in a period, and each core keeps
+  the result.
 - a column: one value for each row of `width` elements. Each core keeps the values of its array column's rows.
 
 Rows and columns are resident: they are sent once, before the stream, on one of its channels.
 
-A plan has a form, which is all that a binary is made from: few tile sizes serve all shapes. How many tiles there are,
-the period and the width are words of runtime parameters.
+A plan has a form, which alone determines the binary: few tile sizes serve all shapes. The number of tiles, the period
+and the width are words of runtime parameters.
 """
 
 from __future__ import annotations
@@ -33,31 +33,37 @@ from npu_tensor.spec import contiguous_strides
 __all__ = ["RUN", "ElementwiseForm", "ElementwisePlan", "StridedOperand", "collapse", "plans"]
 
 CORE_BYTES: Final = 60 * 1024
-"""For the buffers of a core, of 64 KiB: the rest is for the stack and what the compiler adds."""
+"""Bytes for the buffers of a core, out of 64 KiB. The rest is for the stack and the compiler's data."""
 
 COLUMN_BYTES: Final = 4096
-"""For the values of one column operand in a core."""
+"""Bytes for the values of one column operand in a core."""
 
 MEMTILE_BYTES: Final = 384 * 1024
-"""For objects in which several operands alternate, of 512 KiB."""
+"""Memtile bytes for objects in which several operands alternate, out of 512 KiB."""
 
 SMALL_TILE: Final = 1024
-"""Elements of a tile where there are few: below, locks cost more than they bring."""
+"""Elements of a tile if there are few tiles. With smaller ones, locks cost more than is gained."""
 
 KEPT_TILE: Final = 2048
-"""Elements of a tile at most beside resident operands, which take the rest of a core's memory."""
+"""Maximum elements of a tile with resident operands, which use the rest of a core's memory."""
 
 WASTE: Final = 1.25
-"""How much longer a row may become by padding. Repeating the operand on the host costs one more stream instead."""
+"""Maximum ratio by which padding may lengthen a row. The alternative, repeating the operand on the host, costs one more
+stream.
+"""
 
 RUN: Final = 512
-"""Elements of the innermost dimension in which a memtile's DMA reads a tile: the most that a dimension can have."""
+"""Elements of the innermost dimension in which a memtile's DMA reads a tile: the maximum extent of a dimension."""
 
 
 class StridedOperand(NamedTuple):
-    """A tensor of the task over the collapsed shape.
+    """Tensor of the task over the collapsed shape.
 
-    number: which input, or which output. dtype: of its host buffer. strides: in elements of its own memory.
+    Attributes:
+        number: Index among the inputs or outputs.
+        dtype: Dtype of the host buffer.
+        strides: Strides in elements of the tensor's own memory.
+        offset: Position of the first element in that memory.
     """
 
     number: int
@@ -72,11 +78,18 @@ class StridedOperand(NamedTuple):
 
 
 class ElementwiseForm(NamedTuple):
-    """What a binary is made from. Operands are named by their position (slot) among the inputs.
+    """Properties of a task that determine its binary. Operands are named by their position (slot) among the inputs.
 
-    inputs, outputs: dtypes of the host buffers. channels: the streamed inputs of each input channel; several alternate
-    tile by tile. rows, columns: the resident inputs. tile: elements. cores: per column of the array, of which there are
-    `array_columns`. block: how many tiles of each of the inputs that alternate lie in one object of the memtile.
+    Attributes:
+        inputs: Dtypes of the host buffers of the inputs.
+        outputs: Dtypes of the host buffers of the outputs.
+        channels: Streamed inputs of each input channel; several alternate tile by tile.
+        rows: Resident inputs that repeat with a period.
+        columns: Resident inputs with one value per row.
+        tile: Elements of a tile.
+        cores: Cores per column of the array.
+        array_columns: Columns of the array.
+        block: Tiles of each alternating input in one object of the memtile.
     """
 
     inputs: tuple[str, ...]
@@ -91,51 +104,58 @@ class ElementwiseForm(NamedTuple):
 
     @property
     def resident(self) -> tuple[int, ...]:
-        """The inputs that stay in the cores, in the order in which they are sent."""
+        """Inputs that stay in the cores, in the order in which they are sent."""
         return (*self.rows, *self.columns)
 
     @property
     def alternates(self) -> bool:
-        """Whether several inputs share a channel."""
+        """True if several inputs share a channel."""
         return max(map(len, self.channels)) > 1
 
     @property
     def carrier(self) -> int:
-        """The channel on which resident inputs are sent: the widest elements of those with one input; -1 if none."""
+        """Channel that carries the resident inputs: the widest elements among channels with one input; -1 if none."""
         alone = [number for number, channel in enumerate(self.channels) if len(channel) == 1]
         return max(alone, key=lambda number: self.itemsize(self.channels[number][0]), default=-1)
 
     def itemsize(self, slot: int) -> int:
-        """Bytes of an input's element."""
+        """Return the bytes of an input's element."""
         return as_dtype(self.inputs[slot]).itemsize
 
     @property
     def object_bytes(self) -> int:
-        """Of what brings resident inputs to a core at a time."""
+        """Bytes of an object that brings resident inputs to a core."""
         return self.tile * self.itemsize(self.channels[self.carrier][0])
 
     def object_elements(self, slot: int) -> int:
-        """The same in elements of a resident input."""
+        """Return the elements of a resident input in such an object."""
         return self.object_bytes // self.itemsize(slot)
 
     def kept_bytes(self, slot: int) -> int:
-        """Of a resident input in a core: whole objects of a row's elements, or the values of a column."""
+        """Return the bytes of a resident input in a core: whole objects of a row, or the values of a column."""
         if slot in self.columns:
             return min(COLUMN_BYTES, self.object_bytes)
         free = CORE_BYTES - self.tile * self._streamed_bytes() - COLUMN_BYTES * len(self.columns)
         return max(0, free) // len(self.rows) // self.object_bytes * self.object_bytes
 
     def _streamed_bytes(self) -> int:
-        """Of all streams in a core, two objects each, for each element of a tile."""
+        """Return the bytes of all streams in a core, with two objects each, per element of a tile."""
         streamed = sum(self.itemsize(slot) for channel in self.channels for slot in channel)
         return 2 * (streamed + sum(as_dtype(dtype).itemsize for dtype in self.outputs))
 
 
 class ElementwisePlan(NamedTuple):
-    """The tiling of a task.
+    """Tiling of a task.
 
-    shape: collapsed. pitch: the innermost extent after padding. rounds: tiles per core, for each array column. period:
-    elements after which all row inputs repeat. width: elements of a row, of which column inputs have one value each.
+    Attributes:
+        form: Properties that determine the binary.
+        shape: Collapsed shape.
+        pitch: Innermost extent after padding.
+        rounds: Tiles per core, for each array column.
+        period: Elements after which all row inputs repeat.
+        width: Elements of a row; column inputs have one value for each row.
+        inputs: Inputs over the collapsed shape.
+        outputs: Outputs over the collapsed shape.
     """
 
     form: ElementwiseForm
@@ -149,42 +169,42 @@ class ElementwisePlan(NamedTuple):
 
     @property
     def expanded(self) -> tuple[int, ...]:
-        """The streamed inputs that lie differently in memory."""
+        """Streamed inputs whose memory layout differs from the shape."""
         streamed = (slot for channel in self.form.channels for slot in channel)
         return tuple(slot for slot in streamed if self.inputs[slot].strides != contiguous_strides(self.shape))
 
     @property
     def elements(self) -> int:
-        """Elements of all tiles."""
+        """Number of elements in all tiles."""
         return self.first(len(self.rounds))
 
     def first(self, column: int) -> int:
-        """The first element of an array column's part."""
+        """Return the first element of an array column's part."""
         return self.form.tile * self.form.cores * sum(self.rounds[:column])
 
     def first_value(self, column: int) -> int:
-        """The first value of column inputs that an array column gets: at a whole word, whatever their dtype."""
+        """Return the first column value for an array column, aligned to a whole word for every dtype."""
         return self.first(column) // self.width // WORD * WORD
 
     def objects(self, slot: int) -> int:
-        """How many objects bring a resident input to a core."""
+        """Count the objects that bring a resident input to a core."""
         if slot in self.form.columns:
             return 1
-        # A tile begins at a multiple of what it and the period have in common.
+        # The start of a tile is a multiple of gcd(tile, period).
         tile = self.form.tile
         elements = tile + self.period - math.gcd(tile, self.period)
         return -(-elements * self.form.itemsize(slot) // self.form.object_bytes)
 
     @property
     def has_room(self) -> bool:
-        """Whether the padding of the last tiles stays inside the buffers that tensors have anyway."""
+        """True if the padding of the last tiles stays inside the buffers that tensors have anyway."""
         elements = math.prod(self.shape)
         sizes = {operand.itemsize for operand in (*self.inputs, *self.outputs)}
         return all(self.elements * itemsize <= padded_nbytes(elements * itemsize) for itemsize in sizes)
 
     @property
     def fits(self) -> bool:
-        """Whether resident inputs have room in the cores."""
+        """True if resident inputs fit into the cores."""
         form = self.form
         if form.resident and form.carrier < 0:
             return False
@@ -201,11 +221,11 @@ class ElementwisePlan(NamedTuple):
         return True
 
     def extent(self, start: int) -> int:
-        """Elements of the dimensions from `start` on, with padding."""
+        """Return the elements of the dimensions from `start` on, with padding."""
         return math.prod((*self.shape[:-1], self.pitch)[start:])
 
     def host_operands(self) -> tuple[HostOperand, ...]:
-        """How the tensors fill the host buffers: inputs, then outputs."""
+        """Describe how the tensors fill the host buffers: inputs, then outputs."""
         inputs = [
             self._row(slot, operand)
             if slot in self.form.rows
@@ -217,7 +237,7 @@ class ElementwisePlan(NamedTuple):
         return (*inputs, *(self._streamed(operand, output=True) for operand in self.outputs))
 
     def _streamed(self, operand: StridedOperand, output: bool) -> HostOperand:
-        # The innermost dimension stays apart if it is padded.
+        # The innermost dimension stays separate if it is padded.
         cut = len(self.shape) - (self.pitch != self.shape[-1])
         outer, (steps,) = merged(self.shape[:cut], [operand.strides[:cut]])
         shape, strides = (*(outer or (1,)), *self.shape[cut:]), (*(steps or (0,)), *operand.strides[cut:])
@@ -244,7 +264,7 @@ def _padded(
     pitch: int | None,
     elements: int,
 ) -> HostOperand:
-    """A host buffer of at least `elements`: the outermost extent grows, the innermost one to `pitch`."""
+    """Return a host buffer of at least `elements`: the outermost extent grows, the innermost one becomes `pitch`."""
     inner = (*shape[1:-1], pitch) if pitch is not None and len(shape) > 1 else shape[1:]
     outer = max(shape[0], -(-elements // math.prod(inner)))
     layout = Layout(shape, strides, operand.offset)
@@ -252,12 +272,12 @@ def _padded(
 
 
 def leading_zeros(strides: Sequence[int]) -> int:
-    """How many dimensions, from the first on, an operand is repeated along."""
+    """Count the leading dimensions along which an operand is repeated."""
     return next((axis for axis, stride in enumerate(strides) if stride), len(strides))
 
 
 def collapse(shape: tuple[int, ...], layouts: Sequence[Layout]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """The shape with as few dimensions as possible, one at least, and the strides of every layout over it."""
+    """Return the shape with as few dimensions as possible, at least one, and the strides of every layout over it."""
     extents, strides = merged(shape, [layout.strides for layout in layouts])
     return (extents, strides) if extents else ((1,), ((1,),) * len(layouts))
 
@@ -266,7 +286,7 @@ def collapse(shape: tuple[int, ...], layouts: Sequence[Layout]) -> tuple[tuple[i
 
 
 class _MustStream(Exception):
-    """The input in this slot cannot be resident."""
+    """Signal that the input in a slot cannot be resident."""
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
@@ -280,9 +300,15 @@ def plans(
     array: Array,
     columns: int,
 ) -> list[ElementwisePlan] | str:
-    """The plans for a collapsed shape on at most `columns` columns, one for each tile size; or why there is none.
+    """Return the plans for a collapsed shape, one for each tile size, or the reason why there is none.
 
-    lanes: elements per vector.
+    Args:
+        shape: Collapsed shape.
+        inputs: Inputs over that shape.
+        outputs: Outputs over that shape.
+        lanes: Elements per vector.
+        array: Array that runs the design.
+        columns: Upper bound on the columns used.
     """
     if not inputs:
         return "no tensor to stream: the host fills memory faster"
@@ -306,9 +332,9 @@ def _plans(
     columns: int,
     streamed: set[int],
 ) -> list[ElementwisePlan] | str:
-    """The plans in which all inputs but `streamed` are resident. Raises _MustStream."""
+    """Return the plans in which all inputs but `streamed` are resident. Raises _MustStream."""
     resident = [slot for slot in range(len(inputs)) if slot not in streamed]
-    if len(resident) == len(inputs):  # The one that is repeated least becomes the stream.
+    if len(resident) == len(inputs):  # The input with the least repetition becomes the stream.
         raise _MustStream(max(resident, key=lambda slot: sum(map(bool, inputs[slot].strides))))
     channels = _channels(sorted(streamed), inputs)
     if channels is None:
@@ -329,7 +355,7 @@ def _plans(
     found: list[ElementwisePlan] = []
     for form in _forms(inputs, outputs, channels, rows, by_row, array, columns):
         objects = -(-math.prod(padded) // (form.tile * form.cores))
-        blocks = max(columns, -(-objects // form.block))  # Every column has a share, also where that is all padding.
+        blocks = max(columns, -(-objects // form.block))  # Every column has a share, even if that is all padding.
         rounds = tuple(form.block * (blocks // columns + (column < blocks % columns)) for column in range(columns))
         plan = ElementwisePlan(form, shape, pitch, rounds, period, width, inputs, outputs)
         if plan.fits and (plan.has_room or not found):
@@ -348,11 +374,11 @@ def _forms(
     array: Array,
     columns: int,
 ) -> Iterator[ElementwiseForm]:
-    """Small tiles on one core of each column, small ones on all its cores, and large ones on all its cores."""
+    """Yield three forms: small tiles on one core of each column, small tiles on all cores, large tiles on all cores."""
     dtypes = tuple(operand.dtype for operand in inputs), tuple(operand.dtype for operand in outputs)
     streams = [inputs[slot] for channel in channels for slot in channel]
     per_element = 2 * sum(operand.itemsize for operand in (*streams, *outputs))
-    # Powers of two: so are many extents, which then need no padding.
+    # Powers of two divide many extents, which then need no padding.
     large = 1 << (CORE_BYTES // per_element).bit_length() - 1
     if rows or by_row:
         large = min(KEPT_TILE, large // 2)
@@ -368,12 +394,12 @@ def _forms(
 
 
 def _repeated(shape: tuple[int, ...], operand: StridedOperand) -> int:
-    """Elements of a row in which an operand has one value."""
+    """Return the elements of a row in which an operand has one value."""
     return math.prod(shape[len(shape) - leading_zeros(operand.strides[::-1]) :])
 
 
 def _channels(streamed: list[int], inputs: tuple[StridedOperand, ...]) -> tuple[tuple[int, ...], ...] | None:
-    """The streamed inputs on at most two channels; those that share one have elements of one size."""
+    """Distribute the streamed inputs to at most two channels; inputs that share one have elements of one size."""
     if len(streamed) <= 2:
         return tuple((position,) for position in streamed)
     sizes = sorted({inputs[position].itemsize for position in streamed})

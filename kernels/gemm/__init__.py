@@ -1,8 +1,8 @@
-"""The matrix product family: batches of products with float32 or int32 sums and an element-wise epilogue.
+"""Matrix product family: batches of products with float32 or int32 sums and an element-wise epilogue.
 
-bfloat16, int8 and int16 operands are native; float32 is emulated or rounded to bfloat16, and float16 passes through
-bfloat16, if the target says so. Matrices whose rows are whole are read where the tensor has them, B by rows or by
-columns. The host pads K with zeros to whole tiles and brings a transposed A into order.
+bfloat16, int8 and int16 operands are native. If the target allows it, float32 is emulated or rounded to bfloat16, and
+float16 passes through bfloat16. Matrices with contiguous rows are read in place, B by rows or by columns. The host pads
+K with zeros to whole tiles and reorders a transposed A.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from npu_tensor.task import Input, Refusal, Task
 __all__ = ["claim"]
 
 MOST_TRANSFERS: Final = 1 << 14
-"""Of one run: each takes 120 bytes of instructions."""
+"""Upper bound on transfers per run; each takes 120 bytes of instructions."""
 
 
 MOST_APART: Final = 4
-"""Where a tensor has the elements of an operand among so many times as many others, the host brings them together: the
-buffer has all of them, from the first of the tensor on."""
+"""Upper bound on the ratio between the memory range of an operand and its elements.
+
+A sparser operand is packed by the host; otherwise the buffer holds the whole range from the tensor's first element on.
+"""
 
 
 class Folded(NamedTuple):
-    """The tensors of a product over a batch: extents of the batch, and layouts over it and the matrix."""
+    """Tensors of a product over a batch: extents of the batch, and layouts over it and the matrix."""
 
     batch: tuple[int, ...]
     a: Layout
@@ -44,7 +46,7 @@ class Folded(NamedTuple):
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """A design for a matmul task, or why there is none."""
+    """Return a design for a matmul task, or the reason why there is none."""
     if task.kind != "matmul" or task.program is None:
         return Refusal(f"a {task.kind} task is not a matrix product")
     if task.prologues != (None, None):
@@ -68,11 +70,11 @@ _OPERANDS: Final = {
     "uint8": "int16",
     "int16": "int16",
 }
-"""What the host converts operands to for the array, unless float32 is emulated."""
+"""Dtypes to which the host converts operands for the array, unless float32 is emulated."""
 
 
 def _operand(dtype: DType | None, target: Target) -> str | Refusal:
-    """What A and B are multiplied as on the array."""
+    """Return the type in which the array multiplies A and B."""
     assert dtype is not None
     if dtype.name in EXACT and target.float32 == "exact":
         return Refusal(EXACT[dtype.name])
@@ -160,7 +162,10 @@ _RESULTS: Final = {
 
 
 def _folded(task: Task) -> Folded:
-    """The operands without batch dimensions of extent 1, and with those that are more rows of A joined to its rows."""
+    """Return the operands without batch dimensions of extent 1.
+
+    Batch dimensions that only add rows of A are joined to its rows.
+    """
     left, right = (operand.layout for operand in task.inputs[:2])
     assert left is not None
     assert right is not None
@@ -172,13 +177,13 @@ def _folded(task: Task) -> Folded:
 
 
 def _without(layout: Layout, values: Sequence[int], value: int) -> Layout:
-    """Without the batch dimensions whose entry in `values` is `value`."""
+    """Drop the batch dimensions whose entry in `values` is `value`."""
     dims = [d for d in range(len(layout.shape)) if d >= len(layout.shape) - 2 or values[d] != value]
     return Layout(tuple(layout.shape[d] for d in dims), tuple(layout.strides[d] for d in dims), layout.offset)
 
 
 def _joins(layout: Layout) -> bool:
-    """Whether the last batch dimension continues the rows."""
+    """Return True if the last batch dimension continues the rows."""
     return layout.shape[-2] == 1 or layout.strides[-3] == layout.shape[-2] * layout.strides[-2]
 
 
@@ -189,7 +194,7 @@ def _joined(layout: Layout) -> Layout:
 
 
 def _swapped(layout: Layout, transposed: bool) -> Layout:
-    """The layout of the transposed matrix, if it is stored so."""
+    """Return the layout of the transposed matrix if it is stored transposed."""
     (*batch, rows, columns), (*steps, down, right) = layout.shape, layout.strides
     if not transposed:
         return layout
@@ -199,14 +204,20 @@ def _swapped(layout: Layout, transposed: bool) -> Layout:
 def _read(
     number: int, operand: Input, layout: Layout, padded: tuple[int, int], depth: int, problem: GemmProblem, run: int
 ) -> tuple[HostOperand, Matrices]:
-    """How an operand is brought to the array, and how its matrices lie there: where the tensor has them, if it can be.
+    """Return the host buffer of an operand and the layout of its matrices there, in place if possible.
 
-    layout: over the batch and the matrix as it is stored. padded: extents of the stored matrix in the host buffer.
-    depth: which of the two is K. run: elements that are read at once along K.
+    Args:
+        number: Index of the task's input.
+        operand: Input of the task.
+        layout: Layout over the batch and the stored matrix.
+        padded: Extents of the stored matrix in the host buffer.
+        depth: Axis of the stored matrix that is K.
+        problem: Problem to solve.
+        run: Elements that are read at once along K.
     """
     (*batch, rows, columns), (*steps, row, _) = layout.shape, layout.strides
     assert operand.dtype is not None
-    # What is read behind the last row, or behind the last column but of K, gives results that nobody reads.
+    # Data after the last row, or after the last column unless that is K, only affects results that are discarded.
     last = layout.offset + sum((extent - 1) * step for extent, step in zip(batch, steps, strict=True))
     used, elements = (last + (tall - 1) * row + wide for tall, wide in ((rows, columns), padded))
     own = math.prod([extent for extent, step in zip((*batch, rows), (*steps, row), strict=True) if step]) * columns
@@ -223,7 +234,7 @@ def _read(
 
 
 def _walks(layout: Layout, padded: tuple[int, int], problem: GemmProblem, run: int) -> bool:
-    """Whether the DMA can read a stored matrix where the tensor has it, in words and within its strides."""
+    """Return True if the DMA can read a stored matrix in place, in words and within its strides."""
     *steps, row, column = layout.strides
     size, shim = problem.sizes[0], LIMITS["shim"]
     farthest = row if problem.transposed else row * run
@@ -236,13 +247,13 @@ def _walks(layout: Layout, padded: tuple[int, int], problem: GemmProblem, run: i
 
 
 def _vector(operand: Input, dim: int) -> Layout:
-    """An operand of the epilogue along one dimension of the result."""
+    """Return the layout of an epilogue operand along one dimension of the result."""
     assert operand.layout is not None
     return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)
 
 
 def _reason(task: Task, problem: GemmProblem, tiling: Tiling, packed: bool) -> str:
-    """For `explain`: cores, tiles, what the host converts or copies. packed: whether it pads a matrix."""
+    """Describe the design for `explain`: cores, tiles, host conversions or copies. packed: True if it pads a matrix."""
     cores = tiling.rows * tiling.columns
     factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
     parts = [f"{factors} products on {cores} {'core' if cores == 1 else 'cores'}"]

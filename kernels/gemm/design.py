@@ -1,9 +1,10 @@
-"""The design of a tiled matrix product on `rows` x `columns` cores.
+"""Design of a tiled matrix product on `rows` x `columns` cores.
 
 A's rows lie in the memtiles of some columns and go to all cores of a row, B's columns go to all cores of a column, and
 the results of a column's cores are joined in its memtile. A core sums one tile over all of K in memory that no DMA
-touches, then rounds and stores it a few rows at a time. A core has two input channels, so what the epilogue reads
-follows the operands through their fifos: a number per column of the result behind B, a number per row behind A.
+touches, then rounds and stores it a few rows at a time. A core has only two input channels. The operands of the
+epilogue therefore follow A and B through their fifos: a number per column of the result after B, a number per row after
+A.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 BLOCK_FLOATS: Final = "#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1\n"
 MULTIPLY_BYTES: Final = 3072
 SMALL_BYTES: Final = 256
-"""Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
+"""Estimated machine code of the product, and of each function that clears sums or spreads a row; in bytes."""
 
 
 class Matrices(NamedTuple):
-    """How the matrices of an operand lie in its host buffer, in elements of rows that are whole.
+    """Location of an operand's matrices in its host buffer, in elements. Rows are contiguous.
 
-    offset: of the first one. batch: from one to the next along each dimension of the batch; 0 where it is the same.
-    row: from one row to the next. elements: of the buffer.
+    Attributes:
+        offset: Position of the first matrix.
+        batch: Distance between matrices along each dimension of the batch; 0 for a repeated matrix.
+        row: Distance between rows.
+        elements: Elements of the buffer.
     """
 
     offset: int
@@ -62,7 +66,7 @@ class Matrices(NamedTuple):
 
 
 def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
-    """The functions of a core."""
+    """Generate the functions of a core."""
     r, s, t, rows, columns = problem.blocks
     operand, result = C_TYPES[problem.stored], C_TYPES[problem.result]
     total = C_TYPES[problem.word]
@@ -128,14 +132,18 @@ def design(
     b: Matrices,
     batch: tuple[int, ...] = (),
 ) -> Design:
-    """Host buffers: A, B, row operands, column operands, C [batch, M, N], whose extents are padded."""
+    """Build the design of one product.
+
+    The host buffers are A, B, row operands, column operands and C [batch, M, N], with padded extents.
+    """
     return _Sequence(problem, tiling, a, b, batch, configuration(problem.unshaped, tiling, epilogue)).build()
 
 
 @lru_cache(maxsize=64)
 def configuration(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Configuration:
-    """What serves products of all extents, which the problem has not. How many steps in K follow the first one is the
-    last word of every core's runtime parameter.
+    """Return the configuration that serves products of all extents; the problem has none.
+
+    The last word of every core's runtime parameter is the number of steps in K after the first one.
     """
     builder = _ConfigurationBuilder(problem, tiling, epilogue)
     builder.dataflow()
@@ -143,7 +151,7 @@ def configuration(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> C
 
 
 class _ConfigurationBuilder:
-    """groups: memtiles that serve the cores with A."""
+    """Builder of a configuration. groups: number of memtiles that serve the cores with A."""
 
     def __init__(self, problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> None:
         self.problem, self.tiling, self.epilogue = problem, tiling, epilogue
@@ -165,7 +173,7 @@ class _ConfigurationBuilder:
     # --- fifos and workers
 
     def dataflow(self) -> None:
-        """Everything on the array."""
+        """Add all fifos and workers."""
         to_cores = [fifo for group in range(self.groups) for fifo in self._a_fifos(group)]
         functions = self._functions()
         for column in range(self.tiling.columns):
@@ -174,11 +182,11 @@ class _ConfigurationBuilder:
                 self._worker(Tile(column, 2 + row), to_cores[row], b, result, functions)
 
     def _a_fifos(self, group: int) -> list[ObjectFifo]:
-        """From the host through one memtile to `shared` rows of cores."""
+        """Add the fifos from the host through one memtile to `shared` rows of cores."""
         d, tiling, s, operand = self.builder, self.tiling, self.problem.blocks.s, self.problem.stored
         column = group * tiling.columns // self.groups
         memtile = Tile(column, 1)
-        # A slice arrives row by row, and lies in the core as [k/s][rows][s].
+        # A slice arrives row by row and is stored in the core as [k/s][rows][s].
         stored = [(self.slice_rows, s), (tiling.k // s, self.slice_rows * s), (s, 1)]
         parts = []
         for i in range(tiling.shared):
@@ -189,7 +197,7 @@ class _ConfigurationBuilder:
             source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile])
             d.split(source, parts)
         else:
-            # Rows of K/k steps arrive, and lie in the memtile as [K/k][m][k].
+            # Rows of K/k steps arrive and are stored in the memtile as [K/k][m][k].
             steps = [(tiling.m, tiling.k), (tiling.steps, tiling.m * tiling.k), (tiling.k, 1)]
             whole = ObjectType(operand, (tiling.m * tiling.memtile_k,))
             source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile], dims_from_stream=[steps])
@@ -197,7 +205,7 @@ class _ConfigurationBuilder:
         return parts
 
     def _b_fifo(self, column: int) -> ObjectFifo:
-        """From the host through the memtile, which stores the blocks in the core's order, to all cores of a column."""
+        """Add the fifo from the host to all cores of a column. The memtile stores the blocks in the core's order."""
         d, tiling, (_, s, t, _, _) = self.builder, self.tiling, self.problem.blocks
         n, k, operand = tiling.n, tiling.memtile_k, self.problem.stored
         blocks = [(k // s, s * n), (s, t), (n // t, s * t), (t, 1)]
@@ -211,7 +219,7 @@ class _ConfigurationBuilder:
         return result
 
     def _c_fifos(self, column: int) -> list[ObjectFifo]:
-        """From the cores of a column through the memtile to the host."""
+        """Add the fifos from the cores of a column through the memtile to the host."""
         d, tiling, (r, _, t, _, _) = self.builder, self.tiling, self.problem.blocks
         rows, n = tiling.store_rows(self.problem.blocks), tiling.n
         whole = ObjectType(self.problem.result, (tiling.rows * rows * n,))
@@ -302,7 +310,7 @@ class _ConfigurationBuilder:
 
 
 class _Sequence:
-    """The transfers of one product. m, n, k: padded extents."""
+    """Transfers of one product. m, n, k: padded extents."""
 
     def __init__(
         self,
@@ -329,7 +337,7 @@ class _Sequence:
         self.c_out = [configuration.fifo(f"c{column}") for column in range(tiling.columns)]
 
     def build(self) -> Design:
-        """One array tile after another; as many are under way as the queues of the channels take."""
+        """Build the design: one array tile after another, with as many in flight as the channel queues hold."""
         for parameter in self.builder.configuration.parameters:
             self.builder.write(parameter, [self.k // self.tiling.k - 1])
         in_flight = QUEUE_DEPTH // (1 + max(self.problem.row_operands, self.problem.column_operands))
@@ -337,7 +345,7 @@ class _Sequence:
         return self.builder.build()
 
     def _array_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Where the matrices A and B begin, the number of C, and first row and column."""
+        """Yield for each array tile the start of A and B, the index of C, and the first row and column."""
         tiling = self.tiling
         height, width = tiling.rows * tiling.m, tiling.columns * tiling.n
         for c, index in enumerate(product(*map(range, self.batch))):
@@ -350,7 +358,7 @@ class _Sequence:
                     yield a, b, c, min(i, self.m - height), min(j, self.n - width)
 
     def _steps(self, a: int, b: int, c: int, i: int, j: int) -> Iterator[Step]:
-        """The transfers of one array tile."""
+        """Yield the transfers of one array tile."""
         tiling, step, row = self.tiling, self.tiling.a_run, self.in_a.row
         rows = tiling.shared * tiling.m
         for number, fifo in enumerate(self.a_in):
@@ -365,7 +373,10 @@ class _Sequence:
             yield Step(fifo, self.c, self._c_pattern(c, i, j + column * tiling.n))
 
     def _begin_rows(self, first: int, rows: int, elements: int) -> AccessPattern:
-        """As many rows of A or B, each of which begins with one word of a vector and reads on behind it."""
+        """Return a pattern over rows that each begin with one word of a vector and continue with the words after it.
+
+        The rows match those of A or B.
+        """
         return AccessPattern(first, (1, 1, rows, elements * self.problem.sizes[0] // 4), (0, 0, 1, 1))
 
     def _b_pattern(self, b: int, j: int) -> AccessPattern:
@@ -375,7 +386,7 @@ class _Sequence:
         return AccessPattern(b + j, (1, k // step, step, n), (0, step * row, row, 1))
 
     def _row_pattern(self, j: int) -> AccessPattern:
-        """An object of B's fifo: its rows begin with one word each, or the words lie one after another."""
+        """Return the pattern of one object of B's fifo: one word at the start of each row, or consecutive words."""
         if self.problem.transposed:
             return self._begin_rows(j, self.tiling.n, self.tiling.memtile_k)
         return AccessPattern.linear(self.tiling.memtile_k * self.tiling.n * self.problem.sizes[0] // 4, j)

@@ -1,4 +1,4 @@
-"""What becomes of the sums of a matrix product before they are stored: a task's program as C++."""
+"""Epilogue of a matrix product: a task's program as C++, applied to the sums before they are stored."""
 
 from __future__ import annotations
 
@@ -15,23 +15,33 @@ from npu_tensor.task import Input, Refusal, Task
 __all__ = ["Epilogue", "Reads", "epilogue"]
 
 LANES: Final = 16
-"""Sums are read in vectors of 16 words."""
+"""Vector length in words for reading the sums."""
 
 MOST_OPERANDS: Final = HOST_BUFFERS - 3
-"""A, B and the result take the others."""
+"""Maximum number of operands; A, B and the result use the other buffers."""
 
 PROGRAM_BYTES: Final = 7680
 ROW_BYTES: Final = 1024
 COLUMN_BYTES: Final = 1792
-"""What dataflow.check leaves for the epilogue beside the product and the loops around it, less for every operand."""
+"""Program memory for the epilogue, in bytes, and deductions for each row and column operand.
+
+dataflow.check leaves this much after the product and its loops.
+"""
 
 
 class Epilogue(NamedTuple):
-    """C++ of what becomes of the 16 sums at `sums + j`.
+    """C++ of the epilogue for the 16 sums at `sums + j`.
 
-    hoisted and body: lines. They find 16 numbers of a row operand at `row0 + across`, of a column operand at
-    `column0 + down + j`, and the scalars in `words`. value: the expression that is stored. scalars: how many words it
-    reads. vector_cycles: of one vector, predicted. program_bytes: estimate of the machine code.
+    The lines find 16 numbers of a row operand at `row0 + across`, of a column operand at `column0 + down + j`, and the
+    scalars in `words`.
+
+    Attributes:
+        hoisted: Lines before the loop.
+        body: Lines in the loop.
+        value: Expression that is stored.
+        scalars: Number of words read.
+        vector_cycles: Predicted cycles per vector.
+        program_bytes: Estimated bytes of machine code.
     """
 
     hoisted: tuple[str, ...]
@@ -43,9 +53,12 @@ class Epilogue(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Numbers of the task's inputs that an epilogue reads.
+    """Indices of the task's inputs that an epilogue reads.
 
-    rows: with one number per column of the result, as a bias. columns: one per row. scalars: one in all.
+    Attributes:
+        rows: Inputs with one number per column of the result, such as a bias.
+        columns: Inputs with one number per row.
+        scalars: Inputs with a single number.
     """
 
     rows: tuple[int, ...]
@@ -54,7 +67,7 @@ class Reads(NamedTuple):
 
 
 def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Refusal:
-    """The code for a matmul task with sums of dtype `word`, or why there is none."""
+    """Generate the code for a matmul task with sums of dtype `word`, or return the reason why there is none."""
     program = task.program
     assert program is not None
     operands = _operands(task, word)
@@ -84,7 +97,7 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
 
 
 def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
-    """C++ for the program's operands by number of the instruction, and which inputs of the task they are."""
+    """Return C++ for the program's operands by instruction, and the task inputs that they read."""
     assert task.program is not None
     rows: list[int] = []
     columns: list[int] = []
@@ -95,7 +108,7 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
             continue
         if (instruction.dtype == "float32") != (word == "float32") or instruction.dtype not in emitter.REGISTERS:
             return Refusal(f"{word} sums and an operand that is computed with in {instruction.dtype}")
-        # Slot 0 is the sum of products, slot i the i-th input behind A and B.
+        # Slot 0 is the sum of products, slot i the i-th input after A and B.
         slot = instruction.value + 1
         if instruction.value == 0:
             expressions[number] = _load("sums + j", word, instruction.dtype)
@@ -116,27 +129,27 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
 
 
 def _place(slots: list[int], slot: int) -> int:
-    """Where a slot stands in the list, at its end if it is new."""
+    """Return the position of a slot in the list; a new slot is appended."""
     if slot not in slots:
         slots.append(slot)
     return slots.index(slot)
 
 
 def _load(address: str, word: Word, dtype: str) -> str:
-    """16 words as a register of a dtype."""
+    """Return C++ that loads 16 words as a register of a dtype."""
     words = f"nt::load<{emitter.REGISTERS[word]}, {LANES}>({address})"
     return words if dtype == word else f"nt::cast<{emitter.REGISTERS[dtype]}>({words})"
 
 
 def _is_row(operand: Input) -> bool:
-    """Whether it has one element per column of the result, or one in all."""
+    """Return True if the operand has one element per column of the result, or a single element."""
     layout = operand.layout
     assert layout is not None
     return all(extent == 1 or stride == 0 for extent, stride in zip(layout.shape[:-1], layout.strides, strict=False))
 
 
 def _is_column(operand: Input) -> bool:
-    """Whether it has one element per row of the result, which is a single matrix."""
+    """Return True if the operand has one element per row of the result, which is a single matrix."""
     layout = operand.layout
     assert layout is not None
     return all(extent == 1 for extent in layout.shape[:-2]) and layout.strides[-1] == 0

@@ -1,10 +1,10 @@
-"""How a matrix product is cut: block shapes of the core, and the choice of the tiles with the best predicted time.
+"""Tiling of a matrix product: block shapes of the core, and the choice of tiles with the least predicted time.
 
-The size of a tile is part of the binary, M, N, K and the batch are not: few sizes serve all products.
+The size of a tile is part of the binary; M, N, K and the batch are not. Few sizes therefore serve all products.
 
 An array of `rows` x `columns` cores computes a tile of rows*m x columns*n sums, each core m x n. Every core holds a
 block of B, k x n, while slices of its rows of A, block_rows*r x k, pass by. An object of a memtile has several `steps`
-in k, so that the rows that are read from host memory are longer than those in a core.
+in k, so that the rows read from host memory are longer than those in a core.
 """
 
 from __future__ import annotations
@@ -34,45 +34,62 @@ __all__ = [
 ]
 
 CONSTANTS: Final = 512
-"""Bytes for the .data and .rodata of a core: the series of an epilogue's functions, unless they are in the code. They
-have to lie in one gap between buffers; where it is too small, the linker says so (AIETargetLdScript.cpp)."""
+"""Bytes for the .data and .rodata of a core: the series of an epilogue's functions, unless they are in the code.
+
+They must fit one gap between buffers; otherwise the linker reports an error (AIETargetLdScript.cpp).
+"""
 
 CORE_BYTES: Final = LIMITS["core"].memory - CORE_RESERVE - DEFAULT_STACK - CONSTANTS
 
 LONGEST_K: Final = 256
 STEPS: Final = (1, 2, 3, 4, 6, 8)
 TIE: Final = 0.01
-"""What is searched. The resources that do not limit count a little, which decides between equals."""
+"""Search space of the tiling, and weight of the resources that are not the bottleneck, which breaks ties."""
 
 WHOLE_WORDS: Final = 4
-"""Rows of a result are so many elements or a multiple, so that each begins with a word whatever their dtype."""
+"""Number of elements of which result rows are a multiple, so that each row begins at a word for every dtype."""
 
 PACK_SECONDS: Final = 1e-9
-"""Of an element of A that the host brings into rows of whole tiles of K, or of a result that it takes out of whole
-tiles, as of other conversions (priors.json)."""
+"""Cost per element, in seconds, of padding A to whole tiles of K or of unpacking a result from whole tiles on the host.
+
+Equal to the cost of other conversions (priors.json).
+"""
 
 BLOCK_CYCLES: Final = 11
 """Cycles around one register block: start and end of its software pipeline.
 
-Fitted to two kernels of arXiv 2512.13282 that hold int8 sums, with the block's loads and stores beside its products:
-112x112x112 on aie2, 8 products of 4x8x8, 14 steps: 112 + 4 + 8 + 11 cycles, published 212.5 of 256 products a cycle;
-144x72x144 on aie2p, 4 products of 8x8x8, 9 steps: 36 + 2 + 4 + 11 cycles, published 343 of 512. It also gives the
-3.12 TFLOPS of 96x56x96 bfloat16 on aie2: 112 + 8 + 16 + 11 cycles for 16 products of 4x8x4 and 7 steps.
+Fitted to two kernels of arXiv 2512.13282 that hold int8 sums, with the block's loads and stores in parallel to its
+products: 112x112x112 on aie2, 8 products of 4x8x8, 14 steps: 112 + 4 + 8 + 11 cycles, published 212.5 of 256 products a
+cycle; 144x72x144 on aie2p, 4 products of 8x8x8, 9 steps: 36 + 2 + 4 + 11 cycles, published 343 of 512. It also gives
+the 3.12 TFLOPS of 96x56x96 bfloat16 on aie2: 112 + 8 + 16 + 11 cycles for 16 products of 4x8x4 and 7 steps.
 """
 
 PART_PRODUCTS: Final = 6
 SPLIT_CYCLES: Final = 5
-"""Of float32, see include/nt/gemm.hpp: products of bfloat16 blocks for each block; cycles that make three bfloat16
-numbers of each of 16."""
+"""Emulation cost of float32, see include/nt/gemm.hpp.
+
+Each block product takes several bfloat16 block products. Splitting 16 numbers into three bfloat16 numbers each takes
+some cycles.
+"""
 
 
 class GemmProblem(NamedTuple):
-    """A batch of products M x K by K x N.
+    """Batch of products M x K by K x N.
 
-    operand: what is multiplied: the dtype of A and B on the array, or "bfp16" for bfloat16 numbers of which 8 along K
-    share an exponent while they are multiplied. result: dtype of C. transposed: whether B is stored as N x K.
-    row_operands, column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for
-    16 results.
+    Attributes:
+        arch: Generation of the array.
+        columns: Upper bound on the columns used.
+        operand: Dtype in which A and B are multiplied on the array, or "bfp16" for bfloat16 numbers of which 8 along K
+            share an exponent during the multiplication.
+        result: Dtype of C.
+        m: Rows of A.
+        n: Columns of B.
+        k: Columns of A.
+        batch: Number of products.
+        transposed: True if B is stored as N x K.
+        row_operands: Number of vectors of N words that the epilogue reads.
+        column_operands: Number of vectors of M words that the epilogue reads.
+        vector_cycles: Cycles of the epilogue for 16 results.
     """
 
     arch: Arch
@@ -90,12 +107,12 @@ class GemmProblem(NamedTuple):
 
     @property
     def unshaped(self) -> GemmProblem:
-        """Without its extents, which no binary has."""
+        """Problem without its extents, on which no binary depends."""
         return self._replace(m=0, n=0, k=0, batch=0)
 
     @property
     def blocks(self) -> Blocks:
-        """The block shape of its operands."""
+        """Block shape of the operands."""
         return ARRAYS[self.arch].blocks[self.operand]
 
     @property
@@ -110,7 +127,7 @@ class GemmProblem(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Bytes of an operand's and of a result's element."""
+        """Bytes per element of an operand and of a result."""
         return _SIZES[self.operand], _SIZES[self.result]
 
 
@@ -121,13 +138,13 @@ SUMS: Final[dict[str, Word]] = {
     "int8": "int32",
     "int16": "int32",
 }
-"""Dtype of the sums, by that of the operands on the array."""
+"""Dtype of the sums, by dtype of the operands on the array."""
 
 _SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "bfp16": 2, "int32": 4, "float32": 4}
 
 
 class Tiling(NamedTuple):
-    """Cores used, extents of one core's tile, and the steps in k that an object of a memtile has.
+    """Cores used, extents of one core's tile, and steps in k per memtile object.
 
     Each is a number, or during the search an array with an entry for every candidate.
     """
@@ -141,7 +158,7 @@ class Tiling(NamedTuple):
 
     @property
     def shared(self) -> Any:
-        """Rows of cores that one memtile serves with A: 1, where there are as many columns as rows."""
+        """Rows of cores that one memtile serves with A: 1 if there are at least as many columns as rows."""
         return _where(self.columns >= self.rows, 1, _where(self.columns >= 2, 2, self.rows))
 
     @property
@@ -155,13 +172,14 @@ class Tiling(NamedTuple):
         return _where(self.shared == 1, self.memtile_k, self.k)
 
     def store_rows(self, blocks: Blocks) -> Any:
-        """Rows of a core's result that go out in one object: of a whole register block if memtiles share rows of A."""
+        """Return the rows of a core's result in one object: a whole register block if memtiles share rows of A."""
         return _where(self.shared == 1, blocks.r, blocks.r * blocks.rows)
 
     def padded(self, problem: GemmProblem) -> tuple[Any, Any, Any]:
-        """Extents M, N, K of the host buffers: at least one tile of M and N, and whole tiles of K.
+        """Return the extents M, N, K of the host buffers: at least one tile of M and N, and whole tiles of K.
 
-        Where the last tile of M or N would be cut, it begins sooner: what two tiles have in common is computed twice.
+        An incomplete last tile of M or N starts earlier instead and overlaps its predecessor. The overlap is computed
+        twice.
         """
         return (
             np.maximum(problem.m, self.rows * self.m),
@@ -170,25 +188,28 @@ class Tiling(NamedTuple):
         )
 
     def tiles(self, problem: GemmProblem) -> Any:
-        """How many the array computes."""
+        """Count the tiles that the array computes."""
         return problem.batch * -(-problem.m // (self.rows * self.m)) * -(-problem.n // (self.columns * self.n))
 
     def row_elements(self, problem: GemmProblem) -> int:
-        """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
+        """Return the words of a row operand's host buffer. Every object of B's fifo extends beyond its first words."""
         return int(self.padded(problem)[1] + self.memtile_k * self.n * problem.sizes[0] // 4)
 
     def column_elements(self, problem: GemmProblem) -> int:
-        """Words of the host buffer of a column operand: every row of A in an object reads on behind its first."""
+        """Return the words of a column operand's host buffer.
+
+        Every row of A in an object extends beyond its first word.
+        """
         return int(self.padded(problem)[0] + self.memtile_k * problem.sizes[0] // 4)
 
     def transfers(self, problem: GemmProblem) -> int:
-        """How many the host starts in a run."""
+        """Count the transfers that the host starts in a run."""
         a, b = 1 + problem.column_operands, 1 + problem.row_operands
         return int(self.tiles(problem) * (self.rows // self.shared * a + self.columns * (b + 1)))
 
 
 def _where(condition: Any, one: Any, other: Any) -> Any:
-    """Of numbers or of arrays."""
+    """Select between two values, for numbers or arrays."""
     chosen = np.where(condition, one, other)
     return chosen if chosen.ndim else int(chosen)
 
@@ -198,11 +219,11 @@ def _up(value: Any, step: Any) -> Any:
 
 
 def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
-    """Cycles of one call of the product: a slice of A, rows*r x k, by k x n. Numbers or arrays, as all below.
+    """Predict the cycles of one call of the product: a slice of A, rows*r x k, by k x n.
 
-    The sums of a register block are stored while those of the next one are loaded. A and B are loaded in the same
-    cycle, and mlir-aie's allocator gives up placing by banks for buffers of this size, so each such pair of loads is
-    taken to meet in one bank and to stall the core for a cycle.
+    Accepts numbers or arrays, like all functions below. The sums of a register block are stored while those of the next
+    one are loaded. A and B are loaded in the same cycle, and mlir-aie's allocator does not place buffers of this size
+    by banks. Each such pair of loads is therefore assumed to conflict in one bank and to stall the core for a cycle.
     """
     r, s, t, rows, columns = problem.blocks
     size, _ = problem.sizes
@@ -219,17 +240,20 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
 
 
 def store_cycles(problem: GemmProblem, rows: Any, n: Any) -> Any:
-    """Cycles of one call that rounds and stores `rows` x n sums."""
+    """Predict the cycles of one call that rounds and stores `rows` x n sums."""
     return rows * n // 16 * problem.vector_cycles
 
 
 def clear_cycles(problem: GemmProblem, m: Any, n: Any) -> Any:
-    """Cycles of one call that sets m x n sums to zero."""
+    """Predict the cycles of one call that sets m x n sums to zero."""
     return m * n * 4 // ARRAYS[problem.arch].store_bytes
 
 
 def spread_cycles(words: Any) -> Any:
-    """Cycles of one call that repeats the words of a row or column operand: a load and up to 8 stores each. Assumed."""
+    """Estimate the cycles of one call that repeats the words of a row or column operand.
+
+    Assumed: a load and up to 8 stores per word.
+    """
     return words * 16
 
 
@@ -243,18 +267,18 @@ MODELS: Final = (
     (128, 512, 32),
     (512, 64, 512),
 )
-"""Extents M, N, K of the products whose best tiles of powers of two serve all others: a binary has tiles of one size.
+"""Extents M, N, K of the products whose best power-of-two tiles serve all others. A binary has tiles of one size.
 
-Powers of two, because extents are multiples of them and then need no padding. Chosen one after another from 49 products
+Powers of two divide many extents, which then need no padding. The products were selected greedily from 49 candidates
 for the least predicted time of 70 others, with M from 8 to 2048, N and K from 64 to 5632, of bfloat16, int8 and
-float32, on both arrays: with tiles of their own these are predicted to be 1.06 times as fast in the geometric mean, and
-1.18 times at the 90th percentile. The last two are for K that is a multiple of 32 only, and for narrow results, as
-those of attention.
+float32, on both arrays. With individual tiles, these are predicted to be 1.06 times as fast in the geometric mean, and
+1.18 times at the 90th percentile. The last two entries serve K that is only a multiple of 32, and narrow results such
+as those of attention.
 """
 
 
 def ranked(problem: GemmProblem) -> list[Tiling]:
-    """The tiles that fit among the few that there are, those with the least predicted time (dataflow.cost) first."""
+    """Return the predefined tiles that fit, sorted by predicted time (dataflow.cost), fastest first."""
     few = _tilings(problem.unshaped)
     if few is None:
         return []
@@ -264,7 +288,7 @@ def ranked(problem: GemmProblem) -> list[Tiling]:
 
 @lru_cache(maxsize=256)
 def _tilings(problem: GemmProblem) -> Tiling | None:
-    """Those of `MODELS` with the operands of a problem."""
+    """Return the best tiles of `MODELS` for the operands of a problem."""
     extents = _extents(problem.arch, problem.operand)
     powers = np.logical_and.reduce([axis & axis - 1 == 0 for axis in extents])
     models = (problem._replace(m=m, n=n, k=k, batch=1) for m, n, k in MODELS)
@@ -274,12 +298,12 @@ def _tilings(problem: GemmProblem) -> Tiling | None:
 
 
 def search(problem: GemmProblem) -> Tiling | None:
-    """The tiles with the least predicted time of all that keep to the limits; None if none do."""
+    """Search all tiles within the limits for the least predicted time; return None if there are none."""
     return _fastest(problem, _on_cores(problem, *_extents(problem.arch, problem.operand)))
 
 
 def _on_cores(problem: GemmProblem, m: Any, n: Any, k: Any, steps: Any) -> Tiling:
-    """Tiles on as few rows and columns as hold the problem: on 1, 2, 4, ... of them."""
+    """Assign tiles to as few rows and columns as hold the problem, in powers of two."""
     array = ARRAYS[problem.arch]
     rows = np.select([m >= problem.m, 2 * m >= problem.m], [1, 2], array.core_rows)
     columns = 1 << np.ceil(np.log2(np.maximum(problem.n / n, 1))).astype(int)
@@ -297,7 +321,7 @@ def _tiling(tiles: Tiling, number: int) -> Tiling:
 
 @lru_cache(maxsize=16)
 def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
-    """m, n, k and steps of all tiles whose sums and operands fit a core, as arrays."""
+    """Return m, n, k and steps of all tiles whose sums and operands fit a core, as arrays."""
     r, s, t, rows, columns = ARRAYS[arch].blocks[operand]
     grid = np.meshgrid(
         np.arange(rows * r, min(STATIC_SIZE, ITERATIONS * r) + 1, rows * r),
@@ -313,7 +337,7 @@ def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
 
 
 def _fits(problem: GemmProblem, tiles: Tiling) -> Any:
-    """Which tiles keep to the memories and to what the DMAs can walk."""
+    """Return a mask of the tiles that fit the memories and the access patterns of the DMAs."""
     size, result_size = problem.sizes
     r, _, t, slices, _ = problem.blocks
     m, n, k, shared = tiles.m, tiles.n, tiles.k, tiles.shared
@@ -324,8 +348,8 @@ def _fits(problem: GemmProblem, tiles: Tiling) -> Any:
     results = tiles.rows * store_rows * n
     memtile = 2 * ((a + tiles.memtile_k * n) * size + results * result_size)
     _, full_n, full_k = tiles.padded(problem)
-    # The longest strides lead from row to row of A, over a step in K of B, and from core to core of C, or over as many
-    # cores as share a memtile.
+    # The longest strides lead from row to row of A, over a step in K of B, and from core to core of C or over all cores
+    # that share a memtile.
     b_step = np.where(problem.transposed, full_k, tiles.memtile_k * full_n)
     c_step = np.where(tiles.rows > shared, shared * m, m) * full_n
     stride = np.maximum(np.maximum(full_k, b_step) * size, c_step * result_size)
@@ -335,7 +359,7 @@ def _fits(problem: GemmProblem, tiles: Tiling) -> Any:
 
 
 def _seconds(problem: GemmProblem, tiles: Tiling) -> Any:
-    """What dataflow.cost predicts of the designs, with a small share of what does not limit."""
+    """Predict the time as dataflow.cost does for the designs, with a small weight on non-limiting resources."""
     array = ARRAYS[problem.arch]
     size, result_size = problem.sizes
     m, n = tiles.m, tiles.n

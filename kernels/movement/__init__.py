@@ -1,8 +1,8 @@
-"""Copies: transpose, permute, contiguous, repeat, slices and concat, by DMA and without arithmetic.
+"""Copies by DMA, without arithmetic: transpose, permute, contiguous, repeat, slices and concat.
 
-A lane is one of the two pairs of shim channels of a column. What it fills passes through the column's memtile, which
-can turn boxes of 32-bit words on the way, or through a core where smaller elements are transposed, and is drained to
-its place. Elements move as the bytes they are, so every dtype and every float32 policy is exact.
+A lane is one of the two pairs of shim channels of a column. Data passes from the fill through the column's memtile,
+which can transpose boxes of 32-bit words, and is drained to its destination. Smaller elements are transposed in a core
+instead. Elements are moved as raw bytes, so every dtype and every float32 policy is exact.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from npu_tensor.task import Input, Refusal, Task
 __all__ = ["claim", "claim_concat", "is_copy"]
 
 SPARSEST: Final = 8
-"""A source is not sent to the device if less than one in so many of its elements is wanted."""
+"""Upper bound on the ratio between the span of a source and its distinct elements.
+
+A sparser source is not sent to the device.
+"""
 MOST_SOURCES: Final = HOST_BUFFERS - 1
-"""One is the result."""
+"""Maximum number of sources; one host buffer is the result."""
 SMALLEST_OBJECT: Final = 8
-"""Words of the objects that operands of different shapes share."""
+"""Minimum words of an object shared by operands of different shapes."""
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """An offer for a task that only moves the elements of one operand to a contiguous result."""
+    """Return an offer for a task that only moves the elements of one operand to a contiguous result."""
     if not is_copy(task):
         return Refusal("movement: the task is no copy")
     itemsize = task.outputs[0].dtype.itemsize
@@ -55,7 +58,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 
 def claim_concat(task: Task, target: Target) -> Offer | Refusal:
-    """An offer for `concat`: one copy for each operand."""
+    """Return an offer for `concat`: one copy for each operand."""
     assert task.call is not None
     itemsize = task.outputs[0].dtype.itemsize
     strides, dim = contiguous_strides(task.shape), task.call.attributes["dim"]
@@ -88,7 +91,7 @@ def claim_concat(task: Task, target: Target) -> Offer | Refusal:
 
 
 def is_copy(task: Task) -> bool:
-    """Whether a task only moves the elements of one operand to a contiguous result."""
+    """Return True if a task only moves the elements of one operand to a contiguous result."""
     if task.program is None or len(task.inputs) != 1 or len(task.outputs) != 1:
         return False
     (source,), (result,) = task.inputs, task.outputs
@@ -107,7 +110,7 @@ def is_copy(task: Task) -> bool:
 
 
 def _span(source: Input, number: int) -> HostOperand | None:
-    """The part of a tensor's buffer that an operand reads, in whole words; None if little of it is wanted."""
+    """Return the part of a tensor's buffer that an operand reads, in whole words; None if it is too sparse."""
     assert source.layout is not None
     assert source.dtype is not None
     shape, strides, offset = source.layout
@@ -121,20 +124,20 @@ def _span(source: Input, number: int) -> HostOperand | None:
 
 
 def _result(task: Task) -> HostOperand:
-    """The whole result."""
+    """Return the host buffer of the whole result."""
     _, dtype, layout, _, _ = task.outputs[0]
     size = math.prod(layout.shape)
     return HostOperand(0, True, Layout((size,), (1,), layout.offset), (_rounded(size, dtype),), dtype.name)
 
 
 def _rounded(elements: int, dtype: DType) -> int:
-    """Elements that fill whole words."""
+    """Round the number of elements up to whole words."""
     per_word = max(4 // dtype.itemsize, 1)
     return -(-elements // per_word) * per_word
 
 
 def _shares(task: Task, source: HostOperand, other: HostOperand) -> bool:
-    """Whether two operands are the same part of the same tensor."""
+    """Return True if two operands are the same part of the same tensor."""
     assert source.number is not None
     assert other.number is not None
     return source.layout == other.layout and task.inputs[source.number].item == task.inputs[other.number].item
@@ -143,9 +146,9 @@ def _shares(task: Task, source: HostOperand, other: HostOperand) -> bool:
 def _padded(
     copy: Copy, source: HostOperand, result: HostOperand, per_word: int
 ) -> tuple[Copy, HostOperand, HostOperand] | None:
-    """The same transpose between host buffers whose rows are filled up to whole words; None if it has none.
+    """Return the transpose between host buffers whose rows are padded to whole words; None if not applicable.
 
-    The source must lie in memory as a tensor of the same loops in another order, with gaps or without.
+    The source must have the same loops as a tensor in memory in another order, with or without gaps.
     """
     ordered = sorted(copy.loops, key=lambda loop: -loop.source)
     inner = zip(ordered, [*ordered[1:], CopyLoop(1, 1, 1)], strict=True)
@@ -176,21 +179,21 @@ def _padded(
 
 
 def _copy(source: Input, operand: HostOperand, strides: tuple[int, ...], target: int) -> Copy:
-    """From an operand's host buffer to a place in the result's, whose strides are given."""
+    """Return the copy from an operand's host buffer to a position in the result, whose strides are given."""
     assert source.layout is not None
     loops = map(CopyLoop, source.layout.shape, source.layout.strides, strides)
     return collapse(Copy(tuple(loops), source.layout.offset - operand.layout.offset, target))
 
 
 def _whole_words(copy: Copy, itemsize: int) -> Copy | None:
-    """A copy of neighbours to the whole result, with what fills the last word."""
+    """Return a contiguous copy to the whole result, including the padding of the last word."""
     if len(copy.loops) > 1 or any(loop.source != 1 for loop in copy.loops):
         return None
     return Copy((CopyLoop(-(-copy.elements * itemsize // 4), 1, 1),), 0, 0)
 
 
 def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
-    """Plans for several copies at once. Those of the same objects share all lanes."""
+    """Plan several copies at once. Those with the same objects share all lanes."""
     plans: list[CopyPlan] = []
     for copy in copies:
         planned = plan(copy, lanes)
@@ -202,7 +205,7 @@ def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
         return f"it would take {moves} transfers, more than {MOST_MOVES}"
     words = min(one.words for one in plans)
     if words >= SMALLEST_OBJECT and not any(one.dims for one in plans):
-        # Without an order of their own the objects may be cut anywhere.
+        # Objects that are not reordered may be cut anywhere.
         return [one._replace(words=words) for one in plans]
     if len({(one.words, one.dims) for one in plans}) > lanes:
         return f"{len(copies)} operands of different shapes on {lanes} pairs of shim channels"
@@ -210,7 +213,7 @@ def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
 
 
 def _offer(task: Task, target: Target, pieces: list[tuple[CopyPlan, int]], operands: list[HostOperand]) -> Offer:
-    """pieces: planned copies, each with the number of the host buffer that it reads."""
+    """Return the offer. pieces: planned copies, each with the index of the host buffer that it reads."""
     lanes = LANES_PER_COLUMN * target.columns
     used = used_lanes(sum(len(planned.lanes) for planned, _ in pieces), lanes)
     box = pieces[0][0].transpose

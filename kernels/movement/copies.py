@@ -14,11 +14,11 @@ from npu_tensor.ops.layouts import merged
 __all__ = ["LONGEST_RUN", "Copy", "CopyLoop", "collapse", "in_words", "largest_divisor", "pattern"]
 
 LONGEST_RUN: Final = LIMITS["shim"].wrap
-"""Largest size of either of the two inner dimensions of an access pattern, in words."""
+"""Maximum size of either of the two inner dimensions of an access pattern, in words."""
 
 
 class CopyLoop(NamedTuple):
-    """One loop of a copy: how often, and the step in the source and in the target. A source step of 0 repeats."""
+    """One loop of a copy: its extent, and the step in the source and in the target. A source step of 0 repeats."""
 
     extent: int
     source: int
@@ -26,7 +26,7 @@ class CopyLoop(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Nested loops, outermost first, and where both sides begin; in elements."""
+    """Nested loops, outermost first, and the start of both sides; in elements."""
 
     loops: tuple[CopyLoop, ...]
     source: int
@@ -34,12 +34,12 @@ class Copy(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many elements are written."""
+        """Number of elements that are written."""
         return math.prod(loop.extent for loop in self.loops)
 
 
 def collapse(copy: Copy) -> Copy:
-    """The same copy with as few loops as possible: none of one round, none that continues its neighbour."""
+    """Return the copy with as few loops as possible: single iterations are dropped and contiguous loops merged."""
     extents, (sources, targets) = merged(
         [loop.extent for loop in copy.loops],
         [[loop.source for loop in copy.loops], [loop.target for loop in copy.loops]],
@@ -48,7 +48,7 @@ def collapse(copy: Copy) -> Copy:
 
 
 def in_words(copy: Copy, itemsize: int) -> Copy | None:
-    """A collapsed copy counted in words of 4 bytes; None if parts of words would have to move."""
+    """Convert a collapsed copy to words of 4 bytes; return None if parts of words would have to move."""
     if itemsize >= 4:
         words = itemsize // 4
         loops = [CopyLoop(loop.extent, loop.source * words, loop.target * words) for loop in copy.loops]
@@ -71,7 +71,7 @@ def in_words(copy: Copy, itemsize: int) -> Copy | None:
 
 
 def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> AccessPattern | None:
-    """An access pattern in words for nested (extent, step) loops over elements; None if the DMA has none for them."""
+    """Return an access pattern in words for nested (extent, step) loops over elements, or None if the DMA has none."""
     extents, (steps,) = merged([extent for extent, _ in loops], [[step for _, step in loops]])
     dims = list(zip(extents, steps, strict=True)) or [(1, 1)]
     if per_word > 1:
@@ -97,7 +97,7 @@ def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> Acc
 
 
 def _allowed(sizes: list[int], strides: list[int]) -> bool:
-    """Whether a shim's DMA can do it; dataflow.checks.patterns has the reasons."""
+    """Return True if a shim's DMA supports the pattern; dataflow.checks.patterns has the reasons."""
     return (
         sizes[0] <= ITERATIONS
         and sizes[2] <= LONGEST_RUN
@@ -110,5 +110,5 @@ def _allowed(sizes: list[int], strides: list[int]) -> bool:
 
 
 def largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor of a number that is at most `limit`."""
+    """Return the largest divisor of a number that is at most `limit`."""
     return next(divisor for divisor in range(min(number, limit), 0, -1) if number % divisor == 0)

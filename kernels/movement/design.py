@@ -1,4 +1,4 @@
-"""The dataflow design of planned copies: lanes through memtiles or cores, and the moves of each."""
+"""Dataflow design of planned copies: lanes through memtiles or cores, and the moves of each."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["LANES_PER_COLUMN", "design"]
 
 LANES_PER_COLUMN: Final = LIMITS["shim"].channels
 IN_FLIGHT: Final = 3
-"""Moves of a lane that are started before the first is waited for: 12 of a shim tile's 15 buffer descriptors."""
+"""Moves of a lane in flight: 12 of a shim tile's 15 buffer descriptors."""
 
-# Of nt/transpose.hpp: cycles for loading one row of a block and for shuffling it (four rounds of two shuffles, and
-# registers that are spilled), and for one element outside of whole blocks; one more for storing each column. Assumed.
+# Cost of nt/transpose.hpp in cycles: loading one row of a block, shuffling it (four rounds of two shuffles, and
+# register spills), and moving one element outside of whole blocks. Storing a column takes one more. Assumed.
 LOADS_PER_ROW: Final = 2
 SHUFFLES_PER_ROW: Final = 12
 SCALAR_CYCLES: Final = 6
 PROGRAM_BYTES: Final = 3072
-"""Estimate of its machine code, in which all shuffles of a block are unrolled."""
+"""Estimated bytes of the transpose function, in which all shuffles of a block are unrolled."""
 STACK: Final = 4096
-"""Bytes for the two blocks that it keeps, should none of them be in registers."""
+"""Bytes of stack for the two blocks, in case they do not fit into registers."""
 
 
 class _Lane(NamedTuple):
-    """A pair of shim channels: the plan of its objects, and moves as phase, number of the host buffer, move."""
+    """Pair of shim channels: the plan of its objects, and its moves as (phase, index of the host buffer, move)."""
 
     plan: CopyPlan
     moves: tuple[tuple[int, int, BoxMove], ...]
@@ -48,7 +48,10 @@ class _Lane(NamedTuple):
 def design(
     name: str, arch: Arch, columns: int, pieces: Sequence[tuple[CopyPlan, int]], words: Sequence[int], itemsize: int
 ) -> Design:
-    """The design for some copies, each with the number of the host buffer that it reads. words: of all host buffers."""
+    """Build the design for copies that are each paired with the index of their source buffer.
+
+    words: words of all host buffers, the result last.
+    """
     builder = Builder(name, arch, columns)
     *sources, result = (builder.host_buffer(f"b{number}", "int32", size) for number, size in enumerate(words))
     lanes = _lanes(pieces, LANES_PER_COLUMN * columns)
@@ -61,7 +64,7 @@ def design(
             ends.append(_through_memtile(builder, *place, lane.plan))
 
     def rounds(phase: int) -> Iterator[list[Step]]:
-        """One move of every lane after another."""
+        """Yield one move of every lane per round."""
         of_lanes = [[(source, move) for at, source, move in lane.moves if at == phase] for lane in lanes]
         for moves in zip_longest(*of_lanes):
             steps = []
@@ -95,7 +98,7 @@ def _lanes(pieces: Sequence[tuple[CopyPlan, int]], most: int) -> list[_Lane]:
 
 
 def _through_memtile(builder: Builder, column: int, channel: int, plan: CopyPlan) -> tuple[ObjectFifo, ObjectFifo]:
-    """A lane that passes objects on as they are, or transposed."""
+    """Add a lane that forwards objects unchanged or transposed."""
     shim, memtile = Tile(column, 0), Tile(column, 1)
     words = ObjectType("int32", (plan.words,))
     entry = builder.fifo(f"in_{column}_{channel}", words, shim, [memtile])
@@ -107,7 +110,7 @@ def _through_memtile(builder: Builder, column: int, channel: int, plan: CopyPlan
 def _through_core(
     builder: Builder, column: int, channel: int, box: TransposedBox, itemsize: int
 ) -> tuple[ObjectFifo, ObjectFifo]:
-    """A lane whose core transposes boxes: their rows arrive in several objects and their columns leave in one."""
+    """Add a lane whose core transposes boxes: rows arrive in several objects, and columns leave in one."""
     shim, core = Tile(column, 0), Tile(column, 2 + channel)
     transpose = _transpose(builder, box, itemsize)
     chunk, whole, position = (part for part in transpose.arguments if isinstance(part, ObjectType))
@@ -127,7 +130,7 @@ def _through_core(
 
 
 def _transpose(builder: Builder, box: TransposedBox, itemsize: int) -> KernelFunction:
-    """The function that puts some rows of a box in their place in its columns."""
+    """Return the function that writes some rows of a box to their positions in the box's columns."""
     element = f"int{8 * itemsize}"
     text = f"""#include <nt/transpose.hpp>
 

@@ -1,9 +1,9 @@
 """Plans of copies: boxes of equal size that pairs of shim channels move, transposed in memtiles or cores.
 
-One box is one object of a fifo, or a few. Its sides are powers of four, and its runs of two, so that few binaries serve
-all shapes. Where an extent is no multiple of the box the last box overlaps the one before it, which writes the same
-values again, in a later phase, and needs no second object size. Access patterns go over the boxes; loops that do not
-fit into their four dimensions become several transfers.
+One box is one object of a fifo, or a few. Its sides are powers of four, and its runs powers of two, so that few
+binaries serve all shapes. If an extent is not a multiple of the box, the last box overlaps its predecessor. It writes
+the same values again in a later phase and needs no second object size. Access patterns iterate over the boxes; loops
+that do not fit into their four dimensions become several transfers.
 """
 
 from __future__ import annotations
@@ -29,36 +29,42 @@ __all__ = [
 ]
 
 MOST_MOVES: Final = 1024
-"""Pairs of transfers in one design: each is about 300 bytes of instructions, which the host sends with every run."""
+"""Upper bound on pairs of transfers in one design.
+
+Each is about 300 bytes of instructions, which the host sends with every run.
+"""
 BURST: Final = 64
 """Words of one access to host memory; shorter runs cost nearly as much, see dataflow.cost.RUN_BYTES."""
 SMALLEST_BOX, LARGEST_BOX = 256, 4096
-"""Words of an object: enough to hide the locks, few enough to give every lane some."""
+"""Bounds on the words of an object: enough to hide the locks, few enough to give every lane some."""
 TILE_COST: Final = 16
-"""Elements of a side that take as long as another box; of a run in words, as dataflow.cost.RUN_BYTES says."""
+"""Overhead of a box, in elements of a side; of a run in words, see dataflow.cost.RUN_BYTES."""
 LONGEST_SIDE: Final = 512
-"""Rounds of one loop of a memtile's DMA."""
+"""Maximum iterations of one loop of a memtile's DMA."""
 CORE_BOX_BYTES, CHUNK_BYTES = 48 << 10, 4 << 10
-"""Of a box that a core transposes, and of an object in which it arrives; one of the first, two of the second fit."""
+"""Bytes of a box that a core transposes, and of an object in which it arrives. One box and two objects fit a core."""
 TRANSPOSE_ROWS, CORE_LANES = 16, 64
-"""Rows that nt/transpose.hpp transposes at once, and columns, or a multiple of them."""
+"""Rows that nt/transpose.hpp transposes at once, and a multiple of the columns."""
 
 
 class BoxMove(NamedTuple):
-    """A fill and the drain that takes the same objects out again, in words."""
+    """Fill and the drain that takes the same objects out again, in words."""
 
     fill: AccessPattern
     drain: AccessPattern
 
     def moved(self, source: int, target: int) -> BoxMove:
-        """The same move from and to another place, in words."""
+        """Return the move shifted in source and target, in words."""
         return BoxMove(self.fill.moved(source), self.drain.moved(target))
 
 
 class BoxMoves(NamedTuple):
     """One move for each step of `loops`, which shift both of its patterns.
 
-    phase: it begins when those of earlier phases have ended, because it writes some of their places again.
+    Attributes:
+        phase: The moves begin when those of earlier phases have ended, because they overwrite some of their elements.
+        move: Move of the first step.
+        loops: Loops over further moves, in words.
     """
 
     phase: int
@@ -67,15 +73,15 @@ class BoxMoves(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many moves."""
+        """Number of moves."""
         return math.prod(loop.extent for loop in self.loops)
 
     def moved(self, phase: int, source: int, target: int) -> BoxMoves:
-        """The same in another phase and from another place, in words."""
+        """Return the moves in another phase, shifted in source and target, in words."""
         return BoxMoves(phase, self.move.moved(source, target), self.loops)
 
     def all(self) -> Iterator[BoxMove]:
-        """All of them."""
+        """Iterate over all moves."""
         for steps in product(*(range(loop.extent) for loop in self.loops)):
             pairs = list(zip(steps, self.loops, strict=True))
             source = sum(step * loop.source for step, loop in pairs)
@@ -83,7 +89,7 @@ class BoxMoves(NamedTuple):
 
 
 class TransposedBox(NamedTuple):
-    """A box of `rows` x `columns` elements that a core transposes. It arrives in objects of `chunk` rows."""
+    """Box of `rows` x `columns` elements that a core transposes. It arrives in objects of `chunk` rows."""
 
     rows: int
     columns: int
@@ -91,11 +97,13 @@ class TransposedBox(NamedTuple):
 
 
 class CopyPlan(NamedTuple):
-    """How a copy is done.
+    """Plan of a copy.
 
-    words: of an object that arrives. dims: order in which a memtile sends it on, as (size, stride) in words; empty for
-    in order. transpose: the box that a core transposes; None if the object goes through a memtile. lanes: what each
-    pair of shim channels does.
+    Attributes:
+        words: Words of an object that arrives.
+        dims: Order in which a memtile forwards it, as (size, stride) in words; empty if unchanged.
+        transpose: Box that a core transposes; None if the object goes through a memtile.
+        lanes: Moves of each pair of shim channels.
     """
 
     words: int
@@ -105,12 +113,12 @@ class CopyPlan(NamedTuple):
 
     @property
     def moves(self) -> int:
-        """Transfers into the array; as many go out."""
+        """Number of transfers into the array, equal to those out of it."""
         return sum(moves.length for lane in self.lanes for moves in lane)
 
 
 def _tile(extent: int, limit: int, least: int = 1, base: int = 4) -> int:
-    """A power of `base` of at most `limit`, and of at least `least` if there is one: large, and with little overlap."""
+    """Choose a power of `base` that balances size and overlap: at most `limit`, and at least `least` if possible."""
     longest = min(extent, limit)
     bits = base.bit_length() - 1
     tiles = [1 << n for n in range(0, longest.bit_length(), bits) if 1 << n >= least] or [least]
@@ -118,19 +126,19 @@ def _tile(extent: int, limit: int, least: int = 1, base: int = 4) -> int:
 
 
 def used_lanes(lanes: int, most: int) -> int:
-    """How many are used where there is work for so many: all, or a power of four."""
+    """Return the number of lanes used out of those with work: all, or a power of four."""
     return most if lanes >= most else 1 << (lanes.bit_length() - 1) // 2 * 2
 
 
 class _Box(NamedTuple):
-    """One object: the (extent, step) loops of the fill and of the drain inside it."""
+    """Object of a fifo: the (extent, step) loops of the fill and of the drain inside it."""
 
     fill: tuple[tuple[int, int], ...]
     drain: tuple[tuple[int, int], ...]
 
 
 def _grid(loop: CopyLoop, tile: int) -> tuple[tuple[int, CopyLoop], ...]:
-    """Where boxes of `tile` rounds of a loop begin: (first round, loop over boxes), twice if the last overlaps."""
+    """Return the boxes of `tile` iterations as (first iteration, loop over boxes); two entries if the last overlaps."""
     boxes = CopyLoop(loop.extent // tile, loop.source * tile, loop.target * tile)
     last = ((loop.extent - tile, CopyLoop(1, 0, 0)),) if loop.extent % tile else ()
     return ((0, boxes), *last)
@@ -139,9 +147,9 @@ def _grid(loop: CopyLoop, tile: int) -> tuple[tuple[int, CopyLoop], ...]:
 def _lanes(
     copy: Copy, outer: Sequence[CopyLoop], tiles: Sequence[tuple[CopyLoop, int]], box: _Box, lanes: int, per_word: int
 ) -> tuple[tuple[BoxMoves, ...], ...] | None:
-    """What each lane moves: all boxes, of which `tiles` has the loops that are cut and the rounds in one box."""
+    """Distribute all boxes over lanes. tiles: the loops that are cut, with their iterations per box."""
     work: list[list[BoxMoves]] = [[] for _ in range(lanes)]
-    # Most shares are alike but for where they begin.
+    # Most shares differ only in their start.
     known: dict[tuple[CopyLoop, ...], BoxMoves | None] = {}
     next_lane = 0
     for phase, part in enumerate(product(*(_grid(loop, tile) for loop, tile in tiles))):
@@ -163,7 +171,7 @@ def _lanes(
 
 
 def _shares(loops: Sequence[CopyLoop], lanes: int) -> list[tuple[tuple[int, CopyLoop], ...]]:
-    """The loops, largest first, cut into at most `lanes` shares: of each loop the first round and the rounds."""
+    """Cut the loops, largest first, into at most `lanes` shares: per loop, its first iteration and its loop."""
     cuts = []
     for loop in loops:
         parts = min(loop.extent, lanes)
@@ -174,7 +182,7 @@ def _shares(loops: Sequence[CopyLoop], lanes: int) -> list[tuple[tuple[int, Copy
 
 
 def _moves(loops: Sequence[CopyLoop], box: _Box, per_word: int) -> BoxMoves | None:
-    """The loops over boxes: as many as fit in the access patterns, the largest first, the rest by several moves."""
+    """Fold as many loops over boxes as possible into the access patterns; further loops become several moves."""
     move = _move((), box, per_word)
     inside: list[CopyLoop] = []
     left: list[CopyLoop] = []
@@ -199,14 +207,14 @@ def _move(loops: Sequence[CopyLoop], box: _Box, per_word: int) -> BoxMove | None
 
 
 def _crossing(loops: Sequence[CopyLoop], unit: int) -> tuple[CopyLoop, CopyLoop] | None:
-    """The loops that are innermost in the source and in the target, around runs of `unit`; None if one has none."""
+    """Return the innermost loops of the source and of the target around runs of `unit`, or None."""
     column = next((loop for loop in loops if loop.source == unit), None)
     row = next((loop for loop in loops if loop.target == unit and loop.source > 0), None)
     return (column, row) if column and row and column is not row else None
 
 
 def plan(copy: Copy, lanes: int) -> CopyPlan | str:
-    """The plan for a collapsed copy in words on at most `lanes` lanes, or why there is none."""
+    """Return the plan for a collapsed copy in words on at most `lanes` lanes, or the reason why there is none."""
     *outer, run = copy.loops or (CopyLoop(1, 1, 1),)
     if (run.source, run.target) != (1, 1):
         outer, run = [*outer, run], CopyLoop(1, 1, 1)
@@ -225,14 +233,14 @@ def plan(copy: Copy, lanes: int) -> CopyPlan | str:
         fill.insert(0, (height, rows.source))
         drain.insert(0, (height, rows.target))
     work = _lanes(copy, outer, tiles, _Box(tuple(fill), tuple(drain)), lanes, 1)
-    # In order, they may be cut anywhere.
+    # Objects in order may be cut anywhere.
     return _planned(_tile(width * height, width * height), work)
 
 
 def _transposing(
     copy: Copy, outer: list[CopyLoop], crossing: tuple[CopyLoop, CopyLoop], run: CopyLoop, limit: int, lanes: int
 ) -> CopyPlan | str:
-    """Boxes that are read along the source's innermost loop and transposed in the memtile, in units of a run."""
+    """Plan boxes that are read along the source's innermost loop and transposed in the memtile, in units of a run."""
     column, row = crossing
     unit = _tile(run.extent, run.extent, base=2)
     width, height = _sides(column.extent, row.extent, limit // unit, min(LONGEST_SIDE, LONGEST_RUN // unit))
@@ -247,7 +255,7 @@ def _transposing(
 
 
 def _sides(columns: int, rows: int, limit: int, longest: int) -> tuple[int, int]:
-    """Width and height of a box of about `limit` units, square where both extents allow it."""
+    """Return width and height of a box of about `limit` units, square if both extents allow it."""
     side = min(math.isqrt(limit), longest)
     if columns <= rows:
         width = _tile(columns, side)
@@ -257,7 +265,10 @@ def _sides(columns: int, rows: int, limit: int, longest: int) -> tuple[int, int]
 
 
 def plan_subword(copy: Copy, itemsize: int, lanes: int) -> CopyPlan | str:
-    """The plan for a collapsed copy of 1- or 2-byte elements, which cores transpose, or why there is none."""
+    """Return the plan for a collapsed copy of 1- or 2-byte elements, which cores transpose.
+
+    Returns the reason as a string if there is none.
+    """
     per_word = 4 // itemsize
     crossing = _crossing(copy.loops, 1)
     if crossing is None:

@@ -1,8 +1,8 @@
-"""The family of products with quantized weights, which stream by once while the rows of x stay in the cores.
+"""Family of products with quantized weights, which are streamed once while the rows of x stay in the cores.
 
 x is rounded to bfloat16 and multiplied with the codes of the weights, whose scales are bfloat16 too; sums are float32.
-That is closer to the numbers than ggml's rounding of x to 8 bits. Few rows of x take as long as the weights take to
-arrive; more of them pass in turns, each with all weights.
+This is more accurate than ggml's rounding of x to 8 bits. Few rows of x take as long as the transfer of the weights.
+More rows are processed in turns, each with all weights.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from npu_tensor.task import Refusal, Task
 __all__ = ["claim"]
 
 MOST_TURNS: Final = 64
-"""Of one run. The processor is faster then: a core multiplies few numbers at once."""
+"""Upper bound on turns per run. Beyond it the processor is faster: a core multiplies few numbers at once."""
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """An offer for `linear_quantized` with weights in q8_0, q4_0 or q4_1."""
+    """Return an offer for `linear_quantized` with weights in q8_0, q4_0 or q4_1."""
     x, weights = task.inputs
     assert task.call is not None
     assert x.layout is not None

@@ -1,7 +1,7 @@
-"""The design of a product with quantized weights: each shim channel feeds two cores with rows of weights of their own.
+"""Design of a product with quantized weights: each shim channel feeds two cores with weight rows of their own.
 
-Both cores see all objects of their channel: first those with the rows of x, which they keep, then weights, of which
-each takes its part of every object. How many objects there are is said by words, so that one configuration serves all
+Both cores receive all objects of their channel: first those with the rows of x, which they keep, then weights, of which
+each core uses its part of every object. The number of objects is given by words, so that one configuration serves all
 extents.
 """
 
@@ -33,28 +33,35 @@ from npu_tensor.kernels.movement.copies import pattern
 __all__ = ["MOST_FEATURES", "QuantizedProblem", "block_cycles", "configuration", "design"]
 
 MOST_FEATURES: Final = 16384
-"""Of all rows of x that a core keeps: 32 KiB of its memory."""
+"""Elements of all rows of x that a core keeps: 32 KiB of its memory."""
 MOST_TOKENS: Final = 32
 """Rows of x that a core keeps; the sums of 32 rows of weights for each take 4 KiB."""
 PROGRAM_BYTES: Final = 4096
-"""Estimate of the machine code."""
+"""Estimated bytes of the machine code."""
 CHANNELS: Final = 2
-"""Of a shim tile."""
+"""Channels of a shim tile."""
 WORDS: Final = 6
-"""Of a core's runtime parameter."""
+"""Words of a core's runtime parameter."""
 IN_FLIGHT: Final = QUEUE_DEPTH // 2
-"""Turns under way: each begins with a transfer of x and one of weights in every channel."""
+"""Turns in flight: each begins with a transfer of x and one of weights in every channel."""
 
 CONVERT_CYCLES: Final = 4
-"""Vector instructions that make bfloat16 numbers of the codes of 32 rows."""
+"""Vector instructions that convert the codes of 32 rows to bfloat16."""
 UNPACK_CYCLES: Final = 2
-"""That take two codes of 32 rows out of bytes."""
+"""Vector instructions that unpack two codes of 32 rows from bytes."""
 KEEP_CYCLES: Final = 16
-"""Of a block of x, assumed."""
+"""Cycles to keep a block of x. Assumed."""
 
 
 class ChannelPart(NamedTuple):
-    """Of a channel: so many units, the first of them, objects of each; and the unit where the first results go."""
+    """Part of the work of a channel.
+
+    Attributes:
+        place: Unit in the result where the channel's output begins.
+        first: First unit.
+        units: Number of units.
+        objects: Objects per unit.
+    """
 
     place: int
     first: int
@@ -63,7 +70,7 @@ class ChannelPart(NamedTuple):
 
 
 class QuantizedProblem(NamedTuple):
-    """A product of x (tokens, features), stored as `stored` like the result, with weights (rows, features)."""
+    """Product of x (tokens, features), stored as `stored` like the result, with weights (rows, features)."""
 
     arch: Arch
     columns: int
@@ -75,15 +82,15 @@ class QuantizedProblem(NamedTuple):
 
     @property
     def order(self) -> BlockOrder:
-        """Of the weights in their host buffer."""
+        """Block order of the weights in their host buffer."""
         return BlockOrder(self.weights, self.rows, self.features)
 
     @property
     def parts(self) -> list[ChannelPart]:
-        """Of the channels, some consecutive units each.
+        """Parts of the channels, consecutive units each.
 
-        In a run every fifo of a configuration has to be used: a channel without a unit computes one object's worth of
-        numbers that nobody reads.
+        A run must use every fifo of a configuration. A channel without a unit therefore computes one object of unused
+        results.
         """
         units, channels = self.order.units, CHANNELS * self.columns
         bounds = [units * channel // channels for channel in range(channels + 1)]
@@ -101,12 +108,12 @@ class QuantizedProblem(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """How often all weights stream by."""
+        """Number of times that all weights are streamed."""
         return -(-self.tokens // self.share)
 
     @property
     def starts(self) -> list[int]:
-        """First rows of x of the turns. The last one begins sooner where there are not enough rows."""
+        """First rows of x of the turns. The last turn starts earlier if there are not enough rows."""
         return [min(turn * self.share, self.tokens - self.share) for turn in range(self.turns)]
 
     @property
@@ -121,7 +128,7 @@ class QuantizedProblem(NamedTuple):
 
     @property
     def x_elements(self) -> int:
-        """Of the host buffer of x: the last object reads on behind the rows."""
+        """Elements of the host buffer of x. The last object extends beyond the rows."""
         return self.starts[-1] * self.features + self.x_objects * self.x_object_elements
 
     @property
@@ -131,18 +138,18 @@ class QuantizedProblem(NamedTuple):
 
     @property
     def x(self) -> AccessPattern:
-        """The words of the first turn's rows of x, and those behind them up to the end of an object."""
+        """Access pattern for the words of the first turn's rows of x, padded to the end of an object."""
         return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD)
 
     def weights_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern]:
-        """The words of the weights of each part."""
+        """Return the access patterns for the weights of each part."""
         objects, words = self.order.objects, self.order.object_bytes // WORD
         return [AccessPattern.linear(part.units * part.objects * words, part.first * objects * words) for part in parts]
 
     def results_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern] | None:
-        """Where the words of results of the first turn go for each part, in the order in which they leave the cores.
+        """Return the destinations of the first turn's results for each part, in the order in which the cores emit them.
 
-        None if they lie too far apart for the DMA.
+        Returns None if they lie too far apart for the DMA.
         """
         width, row = self.words(CORES * LANES), self.words(self.padded_rows)
         first: dict[int, AccessPattern] = {}
@@ -154,12 +161,12 @@ class QuantizedProblem(NamedTuple):
         return [first[part.units].moved(part.place * width) for part in parts]
 
     def words(self, elements: int) -> int:
-        """Of so many elements of x or of the result."""
+        """Convert a number of elements of x or of the result to words."""
         return elements * as_dtype(self.stored).itemsize // WORD
 
 
 def block_cycles(weights: str, arch: Arch) -> int:
-    """Vector instructions for a block of 32 rows and one row of x, with two for each addition of sums."""
+    """Count the vector instructions for a block of 32 rows and one row of x, with two for each addition of sums."""
     product = LANES // (16 if arch == "aie2" else 32)
     halves = BlockOrder(weights, 1, BLOCK).codes < BLOCK
     unpack = UNPACK_CYCLES * BLOCK // 2 if halves else 0
@@ -202,10 +209,10 @@ def _has_minima(weights: str) -> bool:
 
 @lru_cache(maxsize=16)
 def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Configuration:
-    """What serves products of all extents.
+    """Return the configuration that serves products of all extents.
 
-    The words of a core: further objects with x, units of its channel, objects of a unit, rows of x, blocks in a row of
-    weights and in all rows of x.
+    The words of a core are: further objects with x, units of its channel, objects per unit, rows of x, blocks in a row
+    of weights, and blocks in all rows of x.
     """
     builder = Builder(f"quantized_{weights}_{stored}", arch, columns, arguments=3)
     object_ = ObjectType("uint8", (BlockOrder(weights, 1, BLOCK).object_bytes,))
@@ -255,7 +262,7 @@ def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Config
 
 
 def design(problem: QuantizedProblem) -> Design:
-    """Host buffers: x, the weights in their order, the result; as words."""
+    """Build the design. Its host buffers are x, the weights in their block order, and the result; as words."""
     shared = configuration(problem.arch, problem.columns, problem.weights, problem.stored)
     sequence, parts, blocks = SequenceBuilder(shared), problem.parts, problem.features // BLOCK
     x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))

@@ -1,6 +1,6 @@
-"""The row-wise kernel family: any program that reduces rows, and element-wise ops before, between and after.
+"""Row-wise kernel family: any program that reduces rows, and element-wise ops before, between and after.
 
-Softmax with scale and mask, norms with weights, sums, arg-max and products of a matrix and a vector are such programs.
+Examples are softmax with scale and mask, norms with weights, sums, arg-max and products of a matrix and a vector.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from npu_tensor.task import Refusal, Task
 __all__ = ["claim"]
 
 WASTE: Final = 4
-"""How much longer padding may make a row of SMALL elements or more."""
+"""Maximum ratio by which padding may lengthen a row of SMALL elements or more."""
 
 SMALL: Final = 256
-"""Elements. The array is not busy with such rows anyway."""
+"""Elements of a small row, which does not keep the array busy anyway."""
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """A design for a row task, or why there is none."""
+    """Return a design for a row task, or the reason why there is none."""
     if task.kind != "row" or task.program is None:
         return Refusal(f"{task.kind} tasks have no rows")
     cut = len(task.shape) - task.rows
@@ -87,7 +87,7 @@ def _offer(task: RowTask, target: Target) -> Offer | Refusal:
 
 
 def _obstacle(row: RowProgram, length: int, pitch: int, longest: int) -> str:
-    """Why there is no plan."""
+    """Explain why there is no plan."""
     code = code_bytes(row)
     if code > FUNCTION_BYTES:
         return f"about {code} bytes of machine code, and a core has {FUNCTION_BYTES} for it"
@@ -97,7 +97,7 @@ def _obstacle(row: RowProgram, length: int, pitch: int, longest: int) -> str:
 
 
 def _unable(program: Program) -> str | None:
-    """What a core cannot compute."""
+    """Return the operation that a core cannot compute, or None."""
     inputs = []
     for number, instruction in enumerate(program.instructions):
         if reduces(instruction):
@@ -114,7 +114,7 @@ def _unable(program: Program) -> str | None:
 
 
 def _input_access(layouts: tuple[RowLayout | None, ...]) -> list[Access]:
-    """How the inputs differ along rows and from row to row. One at least is streamed."""
+    """Return how the inputs vary along rows and from row to row. At least one is streamed."""
     access: list[Access] = []
     for layout in layouts:
         if layout is None:
@@ -129,7 +129,7 @@ def _input_access(layouts: tuple[RowLayout | None, ...]) -> list[Access]:
 
 
 def _pitch(task: RowTask) -> int:
-    """Elements from one row to the next in all host buffers of rows that are whole in a core."""
+    """Return the elements from one row to the next in all host buffers of rows that are whole in a core."""
     multiple = task.row.lanes
     operands = (*task.row.inputs, *task.row.outputs)
     for operand, layout in zip(operands, (*task.layouts, *task.outputs), strict=True):

@@ -22,29 +22,29 @@ from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
 __all__ = ["WalkCost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
 
 COSTLY: Final = 30
-"""Cycles per vector from which on a value is kept for a later walk and not computed again."""
+"""Threshold in cycles per vector from which a value is kept for a later walk instead of being recomputed."""
 
 CALLED_BYTES: Final = 400
-"""What has more machine code, nt::once has as one function for all places in a program."""
+"""Threshold in bytes of machine code from which nt::once shares one function among all its uses in a program."""
 
 CALL_BYTES: Final = 64
-"""Machine code of a call."""
+"""Bytes of machine code of a call."""
 
 LANES_BYTES: Final = 256
-"""Machine code that combines the lanes of a reduction."""
+"""Bytes of machine code that combines the lanes of a reduction."""
 
 MASK: Final = 3
-"""Cycles that leave the lanes behind the end of a row out of a reduction."""
+"""Cycles to exclude the lanes after the end of a row from a reduction."""
 
 
 class WalkCost(NamedTuple):
-    """Of a walk: cycles for each vector of the row, and for the values of the row that are known afterwards."""
+    """Cost of a walk: cycles for each vector of the row, and for the row values that are known afterwards."""
 
     vector: int
     row: int
 
     def of(self, lanes: int, elements: int) -> int:
-        """Cycles for so many elements, without the values of the row."""
+        """Return the cycles for a number of elements, without the values of the row."""
         return self.vector * -(-elements // lanes)
 
 
@@ -56,14 +56,14 @@ class _Chosen(NamedTuple):
 
 
 def _for_vectors(row: RowProgram, walk: RowWalk, stored: Collection[int] = ()) -> _Chosen:
-    """What a walk does for every vector, without the values in `stored`, which an earlier walk has stored."""
+    """Select the work of a walk for every vector, except the values in `stored`, which an earlier walk has stored."""
     varies = varying(row)
     known = {*stored, *(number for number, differs in enumerate(varies) if not differs)}
     return _chosen(row, walk.roots, known, walk.reductions)
 
 
 def _for_row(row: RowProgram, walk: RowWalk) -> _Chosen:
-    """What is done once for the row after a walk."""
+    """Select the work that is done once for the row after a walk."""
     number = walks(row).index(walk)
     known = {value for values in row_values(row)[:number] for value in values} | set(walk.reductions)
     return _chosen(row, row_values(row)[number], known, ())
@@ -87,13 +87,13 @@ def _cycles(row: RowProgram, arch: Arch, chosen: _Chosen) -> int:
 
 
 def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
-    """Of one instruction."""
+    """Estimate the bytes of one instruction."""
     return program_bytes(row.program, precision, (number,)) - program_bytes(row.program, precision, ())
 
 
 @lru_cache(maxsize=4096)
 def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...] = ()) -> WalkCost:
-    """Of one walk. stored: values that an earlier walk has stored and this one loads."""
+    """Compute the cost of one walk. stored: values that an earlier walk has stored and this one loads."""
     finish = 0
     for number in walk.reductions:
         instruction = row.program.instructions[number]
@@ -106,7 +106,7 @@ def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...
 
 @lru_cache(maxsize=4096)
 def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
-    """An estimate of the machine code of a walk's loop."""
+    """Estimate the machine code of a walk's loop."""
     numbers, precision = _for_vectors(row, walk)
     loop = program_bytes(row.program, "full", ())
     return loop + sum(_bytes(row, precision.get(number, "full"), number) for number in numbers)
@@ -114,7 +114,7 @@ def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
 
 @lru_cache(maxsize=1024)
 def row_bytes(row: RowProgram) -> int:
-    """An estimate of the machine code of what is done once for each row, after all walks."""
+    """Estimate the machine code of the work done once for each row, after all walks."""
     total = 0
     called = set()
     for walk in walks(row):
@@ -131,13 +131,13 @@ def row_bytes(row: RowProgram) -> int:
 
 
 def code_bytes(row: RowProgram) -> int:
-    """An estimate of the machine code of all that is computed, without the statements around it."""
+    """Estimate the machine code of the whole computation, without the statements around it."""
     return row_bytes(row) + sum(walk_bytes(row, walk) for walk in walks(row))
 
 
 @lru_cache(maxsize=1024)
 def costly_value(row: RowProgram) -> tuple[int, ...]:
-    """The float value that costs most to compute again in a later walk, if that is much: one or none."""
+    """Return the float value that is most expensive to recompute in a later walk, if above COSTLY: one or none."""
     rough = rough_values(row)
     most, costliest = 0, tuple[int, ...]()
     computed: set[int] = set()
@@ -152,6 +152,6 @@ def costly_value(row: RowProgram) -> tuple[int, ...]:
         for number in worth_keeping(row.program, walk.roots, computed & costly):
             if cost[number] > most:
                 most, costliest = cost[number], (number,)
-        # What was computed roughly, for this walk only, is not what a later one needs.
+        # A value computed roughly, for this walk only, does not serve a later one.
         computed.update(number for number in values if number in rough or not rough.issuperset(walk.roots))
     return costliest

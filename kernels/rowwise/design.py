@@ -1,4 +1,4 @@
-"""The dataflow designs of row-wise plans: functions, workers and transfers."""
+"""Dataflow designs of row-wise plans: functions, workers and transfers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 __all__ = ["design"]
 
 LONGEST_NAME: Final = 100
-"""Characters of the ops' names that name a configuration, and so the files of its binary."""
+"""Maximum characters of the ops' names in the name of a configuration, and thus in the names of its binary files."""
 
 
 def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
-    """The design of a plan; its host buffers are the plan's operands."""
+    """Build the design of a plan. Its host buffers are the plan's operands."""
     configuration = _configuration(plan.form, arch)
     if isinstance(plan, ChunkedRows):
         return _ChunkedSequence(plan, configuration).builder.build()
@@ -49,17 +49,19 @@ def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
 
 @lru_cache(maxsize=256)
 def _configuration(form: WholeRows | ChunkedRows, arch: Arch) -> Configuration:
-    """What serves all plans of a form."""
+    """Return the configuration that serves all plans of a form."""
     if isinstance(form, ChunkedRows):
         return _ChunkedConfiguration(form, arch).builder.configuration
     return _WholeConfiguration(form, arch).builder.configuration
 
 
 class _RowwiseConfiguration:
-    """What the configurations have in common: streams, resident inputs.
+    """Common part of the configurations: streams and resident inputs.
 
-    streams: of every column, those of the inputs by slot and then those of the outputs. The plan's counts are words of
-    runtime parameters that the sequence writes, behind those of a run.
+    The plan's counts are words of runtime parameters that the sequence writes, after those of a run.
+
+    Attributes:
+        streams: For every column, the streams of the inputs by slot, and those of the outputs.
     """
 
     def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
@@ -75,7 +77,7 @@ class _RowwiseConfiguration:
             outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
             self.streams.append((inputs, outputs))
         words = len(row.numbers) + len(plan.counts)
-        # mlir-aie adds a word per fifo; which of two buffers of equal size it puts first is not known.
+        # mlir-aie adds a word per fifo, and the order of two buffers of equal size is unknown.
         spare = words == len(types) + len(self.results)
         self.words = [ObjectType("int32", (words + spare,))] if words else []
         self.pointers_to_words = self.words if row.numbers else []
@@ -94,7 +96,7 @@ class _RowwiseConfiguration:
         return self.builder.function(f"nt_{name}", arguments, self.source, cycles, program_bytes)
 
     def core_memory(self, tile: Tile) -> tuple[dict[int, CoreBuffer], list[RuntimeParameter], dict[str, Word]]:
-        """The resident inputs of a core, its words if functions read them, and the counts."""
+        """Return the resident inputs of a core, its words if functions read them, and the counts."""
         name = f"{tile.column}_{tile.row}"
         types = {slot: self.plan.resident_type(slot) for slot in self.keep}
         resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
@@ -104,23 +106,23 @@ class _RowwiseConfiguration:
 
     @abstractmethod
     def body(self, tile: Tile) -> Callable[..., None]:
-        """The body of a core's worker; its arguments are the ends of all streams."""
+        """Return the body of a core's worker; its arguments are the ends of all streams."""
 
     def workers(self) -> None:
-        """Those of all cores."""
+        """Add the workers of all cores."""
         for column, (inputs, outputs) in enumerate(self.streams):
             for number, tile in enumerate(core_tiles(column, self.plan.cores)):
                 ends = [stream.cores[number] for stream in (*inputs.values(), *outputs)]
                 self.builder.worker(tile, self.body(tile), ends)
 
     def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
-        """In a worker's body: take the resident inputs from the stream that brings them first."""
+        """Load the resident inputs, in a worker's body, from the stream that brings them first."""
         for slot, buffer in resident.items():
             load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
 
 
 class _RowwiseSequence:
-    """What the sequences have in common: host buffers, transfers, resident inputs."""
+    """Common part of the sequences: host buffers, transfers and resident inputs."""
 
     def __init__(self, plan: WholeRows | ChunkedRows, configuration: Configuration) -> None:
         self.plan = plan
@@ -137,7 +139,7 @@ class _RowwiseSequence:
             (self.outputs if operand.output else self.inputs)[operand.number] = buffer
 
     def write(self, counts: Callable[[Tile], Mapping[str, int]]) -> None:
-        """Give the cores their counts."""
+        """Write the counts to the cores."""
         names, numbers = self.plan.counts, len(self.row.numbers)
         for parameter in self.configuration.parameters:
             values = counts(parameter.tile)
@@ -145,15 +147,15 @@ class _RowwiseSequence:
             self.builder.write(parameter, words + [0] * (parameter.words - numbers - len(words)))
 
     def fill(self, slot: int, column: int, pattern: AccessPattern, buffer: HostBuffer | None = None) -> Step:
-        """Into the stream of an input, out of its own host buffer or another one."""
+        """Return a fill of an input's stream from its own host buffer or another one."""
         return Step(self.configuration.fifo(f"in{slot}_{column}"), buffer or self.inputs[slot], pattern)
 
     def drain(self, output: int, column: int, pattern: AccessPattern, buffer: HostBuffer | None = None) -> Step:
-        """Out of the stream of an output, into its own host buffer or another one."""
+        """Return a drain of an output's stream into its own host buffer or another one."""
         return Step(self.configuration.fifo(f"out{output}_{column}"), buffer or self.outputs[output], pattern)
 
     def send_resident(self, patterns: Iterable[tuple[int, AccessPattern]]) -> None:
-        """Send resident inputs to all columns, as much at a time as the queues of the shim channels take."""
+        """Send resident inputs to all columns, as many at a time as the queues of the shim channels hold."""
         rounds: list[list[Step]] = []
         for number, (slot, pattern) in enumerate(patterns):
             if number % QUEUE_DEPTH == 0:
@@ -164,10 +166,10 @@ class _RowwiseSequence:
         pipeline(self.builder, rounds, 1)
 
     def schedule(self, rounds: Iterable[Iterable[Step]]) -> None:
-        """Rounds of transfers, in each of which fills come first.
+        """Schedule rounds of transfers, each with its fills first.
 
-        As many are under way at a time as the queues of the shim channels and their buffer descriptors allow, half
-        of them while the others end.
+        The queues of the shim channels and their buffer descriptors limit the transfers in flight. Half of these start
+        while the others end.
         """
         ordered = [_fills_first(steps) for steps in rounds]
         size = QUEUE_DEPTH
@@ -181,7 +183,7 @@ class _RowwiseSequence:
 
 
 class _WholeConfiguration(_RowwiseConfiguration):
-    """For rows that fit into a core's memory."""
+    """Configuration for rows that fit into a core's memory."""
 
     plan: WholeRows
 
@@ -215,7 +217,7 @@ class _WholeConfiguration(_RowwiseConfiguration):
 
 
 class _WholeSequence(_RowwiseSequence):
-    """The transfers of rows that fit into a core's memory."""
+    """Transfers of rows that fit into a core's memory."""
 
     plan: WholeRows
 
@@ -249,7 +251,7 @@ class _WholeSequence(_RowwiseSequence):
 
 
 class _ChunkedConfiguration(_RowwiseConfiguration):
-    """For rows that pass through the cores in chunks."""
+    """Configuration for rows that pass through the cores in chunks."""
 
     plan: ChunkedRows
 
@@ -309,7 +311,7 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
             for _ in range_(counts["rounds"]) if resident else (0,):
                 per_row = {slot: inputs[slot].acquire(1) for slot in plan.per_row}
                 for number, walk in enumerate(plan.walks):
-                    chunk(number, walk, per_row)  # The counts are of this run once it has brought something.
+                    chunk(number, walk, per_row)  # The counts belong to this run once one of its objects has arrived.
                     for _ in range_(counts["more"]):
                         chunk(number, walk, per_row)
                     if number in plan.exchanges:
@@ -332,7 +334,7 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
 
 
 class _ChunkedSequence(_RowwiseSequence):
-    """The transfers of rows that pass through the cores in chunks."""
+    """Transfers of rows that pass through the cores in chunks."""
 
     plan: ChunkedRows
 
@@ -345,7 +347,7 @@ class _ChunkedSequence(_RowwiseSequence):
 
         self.write(lambda tile: {**counts, "begin": begin(tile)})
         patterns = []
-        for slot in self.row.kept:  # The host buffer has it once for each core of a column.
+        for slot in self.row.kept:  # The host buffer holds one copy for each core of a column.
             objects, elements = plan.resident_objects(slot), plan.resident_type(slot).elements
             part = elements // objects
             patterns.append((slot, AccessPattern(0, (1, objects, plan.cores, part), (0, part, elements, 1))))
@@ -356,7 +358,7 @@ class _ChunkedSequence(_RowwiseSequence):
             pipeline(self.builder, (steps for number in range(plan.rounds) for steps in self._shared_round(number)), 1)
 
     def _round(self, number: int) -> list[Step]:
-        """All transfers of a round in which every core has a row of its own."""
+        """Return all transfers of a round in which every core has a row of its own."""
         plan, steps = self.plan, list[Step]()
         for column in self.columns:
             first = (number * plan.columns + column) * plan.cores
@@ -370,7 +372,7 @@ class _ChunkedSequence(_RowwiseSequence):
         return steps + self._numbers(number) + self._results(number)
 
     def _chunks(self, first: int, times: int) -> AccessPattern:
-        """Rows of the cores of a column from row `first` on, chunk by chunk in turn, `times` over."""
+        """Return the pattern of a column's rows from row `first` on, chunk by chunk in turn, repeated `times` times."""
         plan = self.plan
         if plan.cores == 1:
             return AccessPattern(first * plan.pitch, (times, 1, 1, plan.pitch), (0, 0, 0, 1))
@@ -378,7 +380,7 @@ class _ChunkedSequence(_RowwiseSequence):
         return AccessPattern(first * plan.pitch, sizes, (0, plan.chunk, plan.pitch, 1))
 
     def _shared_round(self, number: int) -> Iterable[list[Step]]:
-        """One row for each group of columns, pass by pass. Partial results go through the host in between."""
+        """Yield one row for each group of columns, pass by pass. Partial results pass through the host in between."""
         plan, share, pitch = self.plan, self.plan.share, self.plan.pitch
         first = number * plan.batch
         places = [(column, first + column // plan.group, column % plan.group * share) for column in self.columns]
@@ -401,7 +403,7 @@ class _ChunkedSequence(_RowwiseSequence):
         yield _fills_first(steps + self._results(number))
 
     def _numbers(self, number: int) -> list[Step]:
-        """The inputs with one element per row, for one round."""
+        """Return the fills of inputs with one element per row, for one round."""
         plan, steps = self.plan, list[Step]()
         for slot in plan.per_row:
             elements = self.row.inputs[slot].vector
@@ -416,7 +418,7 @@ class _ChunkedSequence(_RowwiseSequence):
         return steps
 
     def _results(self, number: int) -> list[Step]:
-        """The outputs with one element per row, for one round. Every core of a group has them."""
+        """Return the drains of outputs with one element per row, for one round. Every core of a group has them."""
         plan, steps = self.plan, list[Step]()
         for output in plan.stored:
             elements = plan.cores * plan.object_type(self.row.outputs[output], output=True).elements
@@ -426,7 +428,7 @@ class _ChunkedSequence(_RowwiseSequence):
         return steps
 
     def _give(self, index: int) -> list[Step]:
-        """The partial results of a pass, to the scratch buffer."""
+        """Return the drains of a pass's partial results to the scratch buffer."""
         plan = self.plan
         elements = plan.cores * plan.result_type.elements
         first = plan.exchanges.index(index) * plan.columns
@@ -436,7 +438,7 @@ class _ChunkedSequence(_RowwiseSequence):
         ]
 
     def _take(self, index: int) -> list[Step]:
-        """The same, of all cores of a group to each of them."""
+        """Return the fills that bring the partial results of all cores of a group to each of them."""
         plan, step, scratch = self.plan, self.plan.result_type.elements, self.inputs[None]
         exchange = plan.exchanges.index(index)
         states, objects = plan.exchange_objects[exchange]

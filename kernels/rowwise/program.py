@@ -1,4 +1,4 @@
-"""What a program over rows reads and stores, how often it walks over a row, and its integers in 32 bits.
+"""Operands of a program over rows, its walks over a row, and its integers in 32 bits.
 
 Each stage of the program (see `ops.analysis`) is a walk.
 """
@@ -29,16 +29,21 @@ __all__ = [
 ]
 
 Access = Literal["full", "same", "row", "number"]
-"""full: an element of its own for each position. same: one row for all rows. row: one element for each row.
-number: one for all."""
+"""Access of an operand.
+
+- full: a separate element for each position.
+- same: one row shared by all rows.
+- row: one element for each row.
+- number: a single element.
+"""
 
 
 VECTOR_BYTES: Final = 64
-"""The widest access to memory. Objects in memory, and rows in them, begin at multiples of it."""
+"""Bytes of the widest memory access. Objects in memory, and rows in them, begin at multiples of it."""
 
 
 class RowOperand(NamedTuple):
-    """An input or an output of a program as a core sees it. dtype: of its elements in memory."""
+    """Input or output of a program in a core. dtype: dtype of its elements in memory."""
 
     access: Access
     dtype: str
@@ -50,12 +55,12 @@ class RowOperand(NamedTuple):
 
     @property
     def vector(self) -> int:
-        """Elements in the widest access to memory, which an input with one element per row fills with it."""
+        """Elements in the widest memory access. An input with one element per row fills such a vector with it."""
         return VECTOR_BYTES // self.itemsize
 
 
 class RowProgram(NamedTuple):
-    """A program without 64-bit registers, and its inputs and outputs by slot. Hashable."""
+    """Program without 64-bit registers, and its inputs and outputs by slot. Hashable."""
 
     program: Program
     inputs: tuple[RowOperand, ...]
@@ -68,22 +73,22 @@ class RowProgram(NamedTuple):
 
     @property
     def streams(self) -> list[int]:
-        """The slots of inputs that are streamed."""
+        """Slots of inputs that are streamed."""
         return [slot for slot, operand in enumerate(self.inputs) if operand.access in ("full", "row")]
 
     @property
     def kept(self) -> list[int]:
-        """The slots of inputs that stay in the cores."""
+        """Slots of inputs that stay in the cores."""
         return [slot for slot, operand in enumerate(self.inputs) if operand.access == "same"]
 
     @property
     def numbers(self) -> list[int]:
-        """The slots of inputs that are numbers."""
+        """Slots of inputs that are numbers."""
         return [slot for slot, operand in enumerate(self.inputs) if operand.access == "number"]
 
 
 class RowWalk(NamedTuple):
-    """A stage of the program, and the input slots that it loads. The other fields are those of `analysis.Stage`."""
+    """Stage of the program, and the input slots that it loads. The other fields are those of `analysis.Stage`."""
 
     reductions: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -93,7 +98,7 @@ class RowWalk(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def walks(row: RowProgram) -> tuple[RowWalk, ...]:
-    """The walks over a row, in order; the last one stores the outputs that have an element for each position."""
+    """Return the walks over a row, in order; the last one stores the outputs that have an element for each position."""
     program = row.program
     reductions = [number for number, instruction in enumerate(program.instructions) if reduces(instruction)]
     stored = [number for number, output in enumerate(row.outputs) if output.access == "full"]
@@ -107,7 +112,7 @@ def walks(row: RowProgram) -> tuple[RowWalk, ...]:
 
 @lru_cache(maxsize=1024)
 def row_values(row: RowProgram) -> tuple[tuple[int, ...], ...]:
-    """Of every walk: the values of a row, its reductions among them, that are known then and needed afterwards."""
+    """Return for every walk the row values, including its reductions, that are then known and needed afterwards."""
     level, varies = levels(row.program), varying(row)
     used: set[int] = set(row.program.outputs)
     for number, instruction in enumerate(row.program.instructions):
@@ -118,7 +123,7 @@ def row_values(row: RowProgram) -> tuple[tuple[int, ...], ...]:
 
 
 def varying(row: RowProgram) -> list[bool]:
-    """Of every instruction, whether its value differs along a row."""
+    """Return for every instruction True if its value differs along a row."""
     row_slots = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
     return [frequency == PER_ELEMENT for frequency in frequencies(row.program, row_slots)]
 
@@ -127,7 +132,7 @@ def varying(row: RowProgram) -> list[bool]:
 
 
 def short_loads(row: RowProgram) -> set[int]:
-    """The loads whose floats are exact in bfloat16."""
+    """Return the loads whose floats are exact in bfloat16."""
     return {
         number
         for number, instruction in enumerate(row.program.instructions)
@@ -137,7 +142,7 @@ def short_loads(row: RowProgram) -> set[int]:
 
 @lru_cache(maxsize=1024)
 def rough_values(row: RowProgram) -> frozenset[int]:
-    """The instructions whose small relative errors vanish when the outputs are rounded to bfloat16."""
+    """Return the instructions whose small relative errors vanish when the outputs are rounded to bfloat16."""
     if any(output.dtype != "bfloat16" for output in row.outputs):
         return frozenset()
     order = range(len(row.program.instructions))
@@ -151,9 +156,11 @@ INT32: Final = (-(2**31), 2**31 - 1)
 
 
 def narrow(program: Program, length: int) -> Program | str:
-    """The program with int32 in place of int64 registers, or why some value might not fit.
+    """Replace int64 registers by int32, or return the reason why some value might not fit.
 
-    length: elements of a row.
+    Args:
+        program: Program to narrow.
+        length: Elements of a row.
     """
     if not any(instruction.dtype == "int64" for instruction in program.instructions):
         return program

@@ -1,4 +1,4 @@
-"""How the rows of a tensor lie in its memory, and the host buffers that have them one after the other."""
+"""Layout of a tensor's rows in its memory, and the host buffers that hold them one after the other."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["Dims", "RowLayout", "row_layout"]
 
 
 class Dims(NamedTuple):
-    """Some dimensions of a tensor, as few as can be: neighbours that are walked in equal steps are one."""
+    """Minimal dimensions of a part of a tensor: neighbors with equal steps are merged."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
     @property
     def repeats(self) -> bool:
-        """Whether all positions are the same element."""
+        """True if all positions are the same element."""
         return not any(self.strides)
 
 
 class RowLayout(NamedTuple):
-    """A tensor as rows: the dimensions that count rows, and those inside of one."""
+    """Tensor as rows: the dimensions that count rows, and those inside of one."""
 
     rows: Dims
     inside: Dims
@@ -33,21 +33,22 @@ class RowLayout(NamedTuple):
 
     @property
     def inner(self) -> int:
-        """The length of a padded row must be a multiple of this."""
+        """Number of which the length of a padded row must be a multiple."""
         return math.prod(self.inside.shape[1:])
 
     @property
     def period(self) -> int:
-        """After how many rows they repeat; all of them if not."""
+        """Number of rows after which they repeat; all rows if they do not."""
         skipped = next((axis for axis, stride in enumerate(self.rows.strides) if stride), len(self.rows.shape))
         if 0 in self.rows.strides[skipped:]:
             return math.prod(self.rows.shape)
         return math.prod(self.rows.shape[skipped:])
 
     def host(self, number: int, output: bool, dtype: str, rows: int, pitch: int) -> HostOperand:
-        """A host buffer of at least `rows` rows of `pitch` elements.
+        """Return a host buffer of at least `rows` rows of `pitch` elements.
 
-        Fewer rows than the tensor has are its period. A row that all share is repeated by the host.
+        If `rows` is smaller than the number of rows of the tensor, it is the tensor's period. The host repeats a row
+        shared by all rows.
         """
         shape, strides = self.rows
         if self.rows.repeats and not output:
@@ -61,8 +62,9 @@ class RowLayout(NamedTuple):
         return HostOperand(number, output, layout, padded, dtype)
 
     def host_numbers(self, number: int, output: bool, dtype: str, rows: int, shape: tuple[int, ...]) -> HostOperand:
-        """A host buffer with a block of `shape` for each row. Inputs fill it with the row's element, and results are
-        its first element.
+        """Return a host buffer with a block of `shape` for each row.
+
+        Inputs fill the block with the row's element. A result is the first element of its block.
         """
         inner = math.prod(self.rows.shape[1:])
         outer = max(self.rows.shape[0], -(-rows // inner))
@@ -72,7 +74,7 @@ class RowLayout(NamedTuple):
 
 
 def row_layout(layout: Layout, rows: int) -> RowLayout:
-    """A layout over a task's shape whose `rows` trailing dimensions are one row."""
+    """Return the row layout of a task's shape whose last `rows` dimensions form one row."""
     cut = len(layout.shape) - rows
     return RowLayout(
         _merged(layout.shape[:cut], layout.strides[:cut]),

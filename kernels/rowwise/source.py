@@ -1,8 +1,9 @@
-"""C++ for the cores from a `RowProgram`: rows that lie in a core's memory, and rows that pass through it in chunks.
+"""C++ for the cores from a `RowProgram`, for whole rows in a core's memory and for rows in chunks.
 
-`rows_source` has one function that takes several whole rows. `chunks_source` has one function per pass, which takes a
-chunk of a row and keeps its partial results in a core buffer, and those that turn them into results. Lengths are
-arguments, so that one object file serves all shapes. Numbers of a row are vectors with the number in every lane.
+`rows_source` has one function that processes several whole rows. `chunks_source` has one function per pass, which
+processes a chunk of a row and keeps its partial results in a core buffer, and functions that turn these into results.
+Lengths are arguments, so that one object file serves all shapes. Numbers of a row are vectors with the number in every
+lane.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ HEAD: Final = """#include <aie_api/aie.hpp>
 BEGIN: Final = "aie::set_rounding(aie::rounding_mode::conv_even);"
 
 LONG: Final = 4
-"""Vectors of a row whose loop the compiler may pipeline, NT_AT_LEAST_4: about as many rounds overlap."""
+"""Vectors of a row from which the compiler may pipeline its loop (NT_AT_LEAST_4).
+
+About as many iterations overlap.
+"""
 
 
 class _Code:
-    """What both forms share: the statements of a pass, from expressions for its operands."""
+    """Common part of both forms: the statements of a pass, from expressions for its operands."""
 
     def __init__(self, row: RowProgram, whole: bool, long: bool) -> None:
         self.row = row
@@ -59,24 +63,24 @@ class _Code:
         self.words = ["const int32 *parameters"] if row.numbers else []
 
     def stored(self, operand: RowOperand) -> str:
-        """The C++ type of an operand's elements in memory."""
+        """Return the C++ type of an operand's elements in memory."""
         return "bfloat16" if operand.dtype == "bfloat16" else emitter.REGISTERS[operand.dtype]
 
     def state(self, reduction: int) -> str:
-        """The C++ class of a reduction's state."""
+        """Return the C++ class of a reduction's state."""
         instruction = self.program.instructions[reduction]
         element = self.program.instructions[instruction.operands[0]].dtype
         register = "int32" if element == "bool" else emitter.REGISTERS[element]
         return f"nt::{instruction.primitive}<{register}, {self.lanes}>"
 
     def register(self, number: int) -> str:
-        """The C++ type of an instruction's value."""
+        """Return the C++ type of an instruction's value."""
         dtype = self.program.instructions[number].dtype
         type = "aie::mask<" if dtype == "bool" else f"aie::vector<{emitter.REGISTERS[dtype]}, "
         return f"{type}{self.lanes}>"
 
     def operands(self, places: Mapping[int, str], start: str, known: Iterable[int]) -> tuple[dict[int, str], list[int]]:
-        """Expressions for what is not computed by the program, and which of them are the same all along a row.
+        """Return expressions for the operands of the program, and which of them are constant along a row.
 
         places: address of an input's vector, by slot. start: position in the row. known: values of the row.
         """
@@ -94,7 +98,7 @@ class _Code:
         return expressions, invariant
 
     def number(self, slot: int, dtype: str) -> str:
-        """A scalar in every lane: the length of a row, or a word of the runtime parameters."""
+        """Return the C++ for a scalar in every lane: the length of a row, or a word of the runtime parameters."""
         if slot == ROW_LENGTH_SLOT:
             length = emitter.broadcast("length", "int32", self.lanes)
             return length if dtype == "int32" else f"nt::cast<{emitter.REGISTERS[dtype]}>({length})"
@@ -103,7 +107,7 @@ class _Code:
     def statements(
         self, roots: Sequence[int], expressions: Mapping[int, str], invariant: Collection[int], prefix: str = "v"
     ) -> emitter.Statements:
-        """What computes `roots`, roughly where small errors vanish."""
+        """Generate the statements that compute `roots`, in half precision if small errors vanish."""
         precision: Precision = "half" if self.rough.issuperset(roots) else "full"
         return emitter.statements(
             self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix
@@ -119,10 +123,16 @@ class _Code:
         loaded: Iterable[int] = (),
         stored: Iterable[int] = (),
     ) -> str:
-        """The loop of a pass; adds to `total<n>` and stores to `places[-1 - output]`. count: elements, and how many
-        of them are in the row.
+        """Generate the loop of a pass, which adds to `total<n>` and stores to `places[-1 - output]`.
 
-        loaded: values that an earlier pass stored in `value<n>`. stored: those that this one stores there.
+        Args:
+            walk: Pass over the row.
+            places: Addresses of inputs by slot, and of outputs by -1 - output.
+            start: Position in the row.
+            count: Number of elements, and how many of them are in the row.
+            known: Values of the row.
+            loaded: Values that an earlier pass stored in `value<n>`.
+            stored: Values that this pass stores there.
         """
         expressions, invariant = self.operands(places, start, known)
         expressions.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
@@ -141,7 +151,7 @@ class _Code:
         return "\n".join([*lines, "});"])
 
     def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:
-        """Declarations of the values of a row that are known after a pass, whose states are in `state`."""
+        """Declare the values of a row that are known after a pass, whose states are in `state`."""
         walk = self.walks[number]
         lines = [f"const auto row{reduction} = {state}total{reduction}.value();" for reduction in walk.reductions]
         new = [value for value in self.row_values[number] if value not in walk.reductions]
@@ -153,7 +163,7 @@ class _Code:
         return "\n".join(lines)
 
     def store_rows(self, places: Mapping[int, str], known: Iterable[int]) -> str:
-        """Statements that store the outputs with one element per row."""
+        """Generate statements that store the outputs with one element per row."""
         if not self.per_row:
             return ""
         expressions, invariant = self.operands(places, "0", known)
@@ -166,19 +176,19 @@ class _Code:
         return "{\n" + indent("\n".join(lines), "  ") + "\n}"
 
     def keep(self, carrier: int) -> list[str]:
-        """The functions that load resident inputs."""
+        """Generate the functions that load resident inputs."""
         source = self.stored(self.row.inputs[carrier])
         return [keep_function(slot, source, self.stored(self.row.inputs[slot])) for slot in self.row.kept]
 
     def pointers(self, slots: Iterable[int], outputs: Iterable[int]) -> list[str]:
-        """Parameters of a function for inputs, and for outputs."""
+        """Return the C++ pointer parameters of a function for inputs and outputs."""
         return [f"const {self.stored(self.row.inputs[slot])} *__restrict in{slot}" for slot in slots] + [
             f"{self.stored(self.row.outputs[number])} *__restrict out{number}" for number in outputs
         ]
 
 
 def _called(lines: Iterable[str]) -> list[str]:
-    """Declarations with the functions of nt::once, for what is computed once for a row."""
+    """Use the functions of nt::once in declarations that are computed once per row."""
     return [line.replace(" = nt::", " = nt::once::", 1) for line in lines]
 
 
@@ -188,13 +198,19 @@ def _function(name: str, parameters: Iterable[str], body: str) -> str:
 
 @lru_cache(maxsize=1024)
 def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: tuple[int, ...]) -> Source:
-    """nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot): whole rows, one after the other.
+    """Generate nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot), which processes whole rows.
 
-    nt_keep<slot>: takes an input that is the same for all rows out of objects of `carrier`.
-    Inputs and outputs are in order; numbers are words of `parameters`. pitch: elements from row to row. slot: bytes
-    from one output with one element per row to the next. An input of that kind has it in every lane of a vector.
-    values: instructions whose values the first pass that has them keeps for the others. whole: whether the length is
-    always a multiple of the lanes. long: whether it is always LONG vectors or more.
+    nt_keep<slot> copies an input that is the same for all rows out of objects of `carrier`. Inputs and outputs are in
+    order; numbers are words of `parameters`. In C++, `pitch` is the distance between rows in elements, and `slot` the
+    distance in bytes between elements of an output with one element per row. An input of that kind has its element in
+    every lane of a vector.
+
+    Args:
+        row: Program to translate.
+        whole: True if the length is always a multiple of the lanes.
+        long: True if the length is always LONG vectors or more.
+        carrier: Input whose objects bring the resident inputs.
+        values: Instructions whose values are kept for later passes by the first pass that computes them.
     """
     code = _Code(row, whole, long)
     places: dict[int, str] = {}
@@ -227,21 +243,28 @@ def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: 
 
 
 def partial_bytes(row: RowProgram, walk: RowWalk) -> int:
-    """Bytes of the state of a walk's reductions, a power of two."""
+    """Return the bytes of the state of a walk's reductions, a power of two."""
     units = sum(1 + row.program.instructions[number].primitive.startswith("row_arg") for number in walk.reductions)
     return VECTOR_BYTES << (max(units, 1) - 1).bit_length()
 
 
 @lru_cache(maxsize=1024)
 def chunks_source(row: RowProgram, whole: bool) -> Source:
-    """Functions for rows that pass through a core in chunks, with their partial results in `state`.
+    """Generate functions for rows that pass through a core in chunks, with their partial results in `state`.
 
-    nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
-    The core's first chunk begins at `begin` of `length`, each of the others `step` further on. Resident inputs lie in
-    memory as a whole. nt_total<w>(in..., state, parameters, length): completes the reductions of a pass. Where cores
-    share a row, nt_give<w>(state, out) hands over the partial results of a pass, and nt_merge<w>(in, state, count) adds
-    those of `count` cores. nt_store(in..., out..., state, parameters, length): the outputs with one element per row.
-    Chunks have LONG vectors or more. whole: whether all of them are full.
+    - nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
+      The core's first chunk begins at `begin` of `length`, and each further one `step` later. Resident inputs lie in
+      memory as a whole.
+    - nt_total<w>(in..., state, parameters, length): completes the reductions of a pass.
+    - nt_give<w>(state, out): emits the partial results of a pass if cores share a row.
+    - nt_merge<w>(in, state, count): adds the partial results of `count` cores.
+    - nt_store(in..., out..., state, parameters, length): stores the outputs with one element per row.
+
+    Chunks have LONG vectors or more.
+
+    Args:
+        row: Program to translate.
+        whole: True if all chunks are full.
     """
     code = _Code(row, whole, long=True)
     lines = ["namespace {"]
@@ -271,12 +294,12 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
 
 
 def first_stream(row: RowProgram) -> int:
-    """The first input with elements of its own for each row; its stream also brings whatever else a core needs."""
+    """Return the first input with separate elements for each row. Its stream also carries all other data for a core."""
     return next(slot for slot, operand in enumerate(row.inputs) if operand.access == "full")
 
 
 def pass_inputs(row: RowProgram, walk: RowWalk) -> list[int]:
-    """The inputs of a pass over chunks; one stream at least, which it waits for."""
+    """Return the inputs of a pass over chunks; at least one is a stream, which the pass waits for."""
     slots = set(walk.inputs)
     if all(row.inputs[slot].access != "full" for slot in slots):
         slots.add(first_stream(row))
@@ -284,7 +307,7 @@ def pass_inputs(row: RowProgram, walk: RowWalk) -> list[int]:
 
 
 def state_bytes(row: RowProgram) -> int:
-    """Bytes of what a core knows of a row between its chunks."""
+    """Return the bytes of the state that a core keeps of a row between its chunks."""
     partial = [partial_bytes(row, walk) for walk in walks(row)]
     return 2 * VECTOR_BYTES + sum(partial) + VECTOR_BYTES * sum(map(len, row_values(row)))
 

@@ -1,8 +1,8 @@
-"""How rows are laid over the array: whole in the cores, several to an object, or chunk by chunk in several passes.
+"""Mapping of rows onto the array: whole in the cores, several to an object, or in chunks with several passes.
 
 A row that is cut into chunks passes through its core once for every pass of the program. If there are fewer rows than
-cores, several columns share a row: each core has every n-th chunk of it, and after a pass that reduces, the host sends
-the partial results of all cores to all of them (as in a split-K product).
+cores, several columns share a row: each core has every n-th chunk of it. After a pass that reduces, the host sends the
+partial results of all cores to all of them, as in a split-K product.
 """
 
 from __future__ import annotations
@@ -30,44 +30,50 @@ CORE_BYTES: Final = LIMITS["core"].memory - DEFAULT_STACK - 2048
 """Bytes of a core's memory for buffers; the rest is for the stack, constants of the C++ and the compiler's counters."""
 
 FUNCTION_BYTES: Final = PROGRAM_MEMORY - 4096
-"""Bytes of a core's program memory for functions. What is left over is for the statements around their calls."""
+"""Bytes of a core's program memory for functions. The rest is for the statements around their calls."""
 
 OBJECT_BYTES: Final = 4096
-"""Rows are put together to objects of this size: acquiring and sending one costs some tens of cycles."""
+"""Target size of objects in bytes, into which rows are grouped.
+
+Acquiring and sending an object costs some tens of cycles.
+"""
 
 LENGTHS: Final = sorted(factor << power for factor in (64, 96) for power in range(8))
-"""Classes of lengths, 64, 96, 128, 192 and so on: rows become longer by a third at most, or by less than 64."""
+"""Classes of lengths, 64, 96, 128, 192 and so on. Padding lengthens rows by at most a third, or by less than 64."""
 
 OBJECT_ELEMENTS: Final = 64
-"""Elements that a core could process while it acquires and releases objects."""
+"""Overhead of acquiring and releasing objects, in elements that a core could process in that time."""
 
 MOST_PIECES: Final = 3
-"""Transfers for one column's share of an operand that repeats after some rows."""
+"""Upper bound on transfers for one column's share of an operand that repeats after some rows."""
 
 CHUNK_BYTES: Final = LIMITS["shim"].wrap * WORD
-"""The longest innermost run of an access pattern that is not linear."""
+"""Bytes of the longest innermost run of an access pattern that is not linear."""
 
 STRIDE: Final = LIMITS["shim"].stride * WORD
-"""Bytes from row to row that an access pattern can step over."""
+"""Maximum distance of rows in an access pattern, in bytes."""
 
 SHORTER: Final = 4
-"""Long chunks have so many times the elements of short ones."""
+"""Ratio of the elements in long and in short chunks."""
 
 EXCHANGE_TRANSFERS: Final = 3
-"""Transfers that bring partial results: a queue of a shim channel has room for four, one is for the next pass."""
+"""Upper bound on transfers that bring partial results: a shim queue holds four, and one is for the next pass."""
 
 OBJECT_CYCLES: Final = CALL_CYCLES + 4 * LOCK_CYCLES
-"""For each chunk of a pass: a call, and one object of an input and of an output that are acquired and released."""
+"""Cycles for each chunk of a pass: a call, and acquiring and releasing one input and one output object."""
 
 EXCHANGE_CYCLES: Final = 4000
-"""In which the host passes on partial results: some microseconds. An assumption, as nobody has published it."""
+"""Cycles in which the host forwards partial results: some microseconds.
+
+An assumption; there are no published figures.
+"""
 
 
 @dataclass(frozen=True)
 class RowTask:
-    """What is to be planned: a program over `rows` rows of `length` elements, and how its tensors lie in memory.
+    """Row task to plan: a program over `rows` rows of `length` elements, and the layouts of its tensors.
 
-    name: of the ops.
+    name: name of the ops.
     """
 
     name: str
@@ -80,10 +86,15 @@ class RowTask:
 
 @dataclass(frozen=True)
 class RowwisePlan:
-    """What both ways have in common.
+    """Common part of both kinds of plans.
 
-    cores: per column. rounds: objects, or rows in chunks, for each core. pitch: elements from one row to the next in
-    the host buffers. carrier: the input whose stream brings the resident inputs first.
+    Attributes:
+        task: Task that is planned.
+        columns: Columns used.
+        cores: Cores per column.
+        rounds: Objects, or rows in chunks, for each core.
+        pitch: Elements from one row to the next in the host buffers.
+        carrier: Input whose stream brings the resident inputs first.
     """
 
     task: RowTask
@@ -95,7 +106,7 @@ class RowwisePlan:
 
     @property
     def row(self) -> RowProgram:
-        """The program over one row."""
+        """Program over one row."""
         return self.task.row
 
     @property
@@ -105,59 +116,59 @@ class RowwisePlan:
 
     @abstractmethod
     def object_type(self, operand: RowOperand, output: bool) -> ObjectType:
-        """What a core acquires of a stream at a time."""
+        """Return the object that a core acquires of a stream at a time."""
 
     @abstractmethod
     def result_block(self, operand: RowOperand) -> tuple[int, ...]:
-        """What the host buffer of an output with one element per row has for each row."""
+        """Return the block per row in the host buffer of an output with one element per row."""
 
     @abstractmethod
     def host_rows(self, slot: int) -> int:
-        """Rows of the host buffer of an input; they are repeated if they are fewer than all."""
+        """Return the rows of an input's host buffer; they are repeated if there are fewer than all."""
 
     @property
     def resident_copies(self) -> int:
-        """How often a resident input is in its host buffer."""
+        """Number of copies of a resident input in its host buffer."""
         return 1
 
     @property
     def arguments(self) -> int:
-        """Host buffers."""
+        """Number of host buffers."""
         return len(self.row.inputs) - len(self.row.numbers) + len(self.row.outputs)
 
     @property
     def carrier_type(self) -> ObjectType:
-        """The objects that bring resident inputs."""
+        """Objects that bring resident inputs."""
         return self.object_type(self.row.inputs[self.carrier], output=False)
 
     def resident_objects(self, slot: int) -> int:
-        """How many objects of the carrier bring a resident input."""
+        """Count the objects of the carrier that bring a resident input."""
         return -(-self.pitch * self.row.inputs[slot].itemsize // self.carrier_type.nbytes)
 
     def resident_type(self, slot: int) -> ObjectType:
-        """The core buffer of a resident input: as much as those objects bring."""
+        """Return the type of the core buffer of a resident input, sized to its objects."""
         operand = self.row.inputs[slot]
         nbytes = self.resident_objects(slot) * self.carrier_type.nbytes
         return ObjectType(operand.dtype, (nbytes // operand.itemsize,))
 
     def input_type(self, slot: int) -> ObjectType:
-        """What the functions of a core read an input from."""
+        """Return the type from which the functions of a core read an input."""
         operand = self.row.inputs[slot]
         return self.resident_type(slot) if operand.access == "same" else self.object_type(operand, output=False)
 
     @property
     def ends(self) -> list[ObjectType]:
-        """The objects of all streams at a core."""
+        """Objects of all streams at a core."""
         inputs = [self.object_type(self.row.inputs[slot], output=False) for slot in self.row.streams]
         return inputs + [self.object_type(operand, output=True) for operand in self.row.outputs]
 
     @property
     def resident_bytes(self) -> int:
-        """Machine code that loads resident inputs, estimated."""
+        """Estimated bytes of machine code that loads resident inputs."""
         return sum(256 + 192 * self.resident_objects(slot) for slot in self.row.kept)
 
     def operands(self) -> tuple[HostOperand, ...]:
-        """How the tensors fill the host buffers: inputs that are tensors, then outputs."""
+        """Describe how the tensors fill the host buffers: inputs that are tensors, then outputs."""
         operands = []
         for slot, (operand, layout) in enumerate(zip(self.row.inputs, self.task.layouts, strict=True)):
             if layout is None:
@@ -167,7 +178,7 @@ class RowwisePlan:
             elif operand.access == "same":
                 elements = self.resident_type(slot).elements
                 resident = layout.host(slot, False, operand.dtype, self.resident_copies, elements)
-                # What is brought behind a row that is not padded itself is not read.
+                # Data after a row that is not padded itself is not read.
                 operands.append(resident._replace(padding=None) if self.pitch == self.task.length else resident)
             else:
                 operands.append(layout.host(slot, False, operand.dtype, self.host_rows(slot), self.pitch))
@@ -182,10 +193,12 @@ class RowwisePlan:
 
 @dataclass(frozen=True)
 class WholeRows(RowwisePlan):
-    """Rows that fit into a core's memory. The pitch stands for a class of lengths, see `length_class`.
+    """Rows that fit into a core's memory. The pitch represents a class of lengths, see `length_class`.
 
-    batch: rows in an object. depth: objects of a stream in a core at a time. values: instructions whose values a core
-    keeps for later passes over a row.
+    Attributes:
+        batch: Rows in an object.
+        depth: Objects of a stream in a core at a time.
+        values: Instructions whose values a core keeps for later passes over a row.
     """
 
     batch: int = 1
@@ -194,7 +207,7 @@ class WholeRows(RowwisePlan):
 
     @property
     def form(self) -> WholeRows:
-        """The plan of the longest rows, as few as can be, that have its configuration."""
+        """Plan with the longest rows, and the fewest, that has the same configuration."""
         length = self.task.length
         if self.pitch in LENGTHS:
             length = self.pitch - (length % self.row.lanes > 0)
@@ -202,12 +215,12 @@ class WholeRows(RowwisePlan):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """What a sequence writes to the cores: elements of a row, and objects of rows behind resident inputs."""
+        """Counts that a sequence writes to the cores: elements of a row, and objects of rows after resident inputs."""
         return ("length", "rounds") if self.row.kept else ("length",)
 
     @property
     def shortest(self) -> int:
-        """The length of the shortest rows that the binary serves."""
+        """Length of the shortest rows that the binary serves."""
         if self.pitch not in LENGTHS:
             return self.task.length
         return 1 + max((each for each in LENGTHS if each < self.pitch), default=0)
@@ -223,14 +236,14 @@ class WholeRows(RowwisePlan):
 
     @property
     def result_bytes(self) -> int:
-        """Bytes from one element of an output with one per row to the next; an object has VECTOR_BYTES at least."""
+        """Bytes between the elements of an output with one per row; an object has at least VECTOR_BYTES."""
         return max(WORD, VECTOR_BYTES // self.batch)
 
     def object_type(self, operand: RowOperand, output: bool) -> ObjectType:
         return ObjectType(operand.dtype, (self.batch * self.row_elements(operand, output),))
 
     def row_elements(self, operand: RowOperand, output: bool) -> int:
-        """Elements of a host buffer for each row."""
+        """Return the elements of a host buffer for each row."""
         if operand.access == "row":
             return self.result_bytes // operand.itemsize if output else operand.vector
         return self.pitch
@@ -239,7 +252,7 @@ class WholeRows(RowwisePlan):
         return (self.row_elements(operand, output=True),)
 
     def host_rows(self, slot: int) -> int:
-        """The period of the rows, if every column's share of them is few transfers; else all rows."""
+        """Return the period of the rows if every column's share of them takes few transfers, else all rows."""
         layout, total = self.task.layouts[slot], self.padded_rows
         if layout is None or self.row.inputs[slot].access != "full" or layout.period == self.task.rows:
             return total
@@ -250,12 +263,12 @@ class WholeRows(RowwisePlan):
 
     @property
     def value_type(self) -> ObjectType:
-        """What a core keeps between passes: a float for each element of a row."""
+        """Buffer that a core keeps between passes: a float for each element of a row."""
         return ObjectType("float32", (self.pitch,))
 
     @property
     def fits(self) -> bool:
-        """Whether a core and a memtile have room for it."""
+        """True if the plan fits into a core and a memtile."""
         ends = [_aligned(type.nbytes) for type in self.ends]
         resident = sum(_aligned(self.resident_type(slot).nbytes) for slot in self.row.kept)
         resident += len(self.values) * self.value_type.nbytes
@@ -267,26 +280,26 @@ class WholeRows(RowwisePlan):
 
     @property
     def program_bytes(self) -> int:
-        """An estimate of the machine code of all passes over a row."""
+        """Estimated bytes of machine code of all passes over a row."""
         return 512 + self.resident_bytes + code_bytes(self.row)
 
     def cycles(self, arch: Arch) -> int:
-        """Predicted for one row."""
+        """Predict the cycles for one row."""
         known: tuple[int, ...] = ()
         total = 0
         for walk in walks(self.row):
             cost = walk_cost(self.row, walk, arch, known)
             total += cost.of(self.row.lanes, self.task.length) + cost.row
-            known = self.values  # The first pass that has them is not charged for storing them.
+            known = self.values  # The cost of storing is not charged to the first pass that computes them.
         return total
 
     @property
     def cost(self) -> int:
-        """Elements that pass through a core, with those that it could have processed while it changed objects."""
+        """Elements that pass through a core, plus the overhead of changing objects."""
         return self.rounds * (self.batch * self.pitch + OBJECT_ELEMENTS)
 
     def reason(self) -> str:
-        """For `explain`: rows and cores."""
+        """Describe the plan for `explain`: rows and cores."""
         count = "a row" if self.batch == 1 else f"{self.batch} rows"
         return f"{count} of {self.task.length} at a time in each of {self.columns * self.cores} cores"
 
@@ -295,8 +308,12 @@ class WholeRows(RowwisePlan):
 class ChunkedRows(RowwisePlan):
     """Rows that pass through their cores in chunks, once for every pass of the program.
 
-    group: columns that share a row, 0 if every core has rows of its own. chunk: elements that a core gets at a time.
-    chunks: of a row for each core. A binary serves any number of them, and so rows of any length.
+    A binary serves any number of chunks, and therefore rows of any length.
+
+    Attributes:
+        group: Columns that share a row; 0 if every core has rows of its own.
+        chunk: Elements that a core receives at a time.
+        chunks: Chunks of a row for each core.
     """
 
     group: int
@@ -305,7 +322,7 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def form(self) -> ChunkedRows:
-        """The plan of the shortest rows, as few as can be, that have its configuration."""
+        """Plan with the shortest rows, and the fewest, that has the same configuration."""
         chunks = self.resident_chunks if self.row.kept else 1
         pitch = self.members * chunks * self.chunk
         task = RowTask(self.task.name, self.row, (), (), 1, pitch - (self.task.length < self.pitch))
@@ -313,14 +330,16 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """What a sequence writes to the cores: elements of a row, chunks behind the first of each pass, where a core
-        that shares a row begins, and rows behind resident inputs.
+        """Counts that a sequence writes to the cores.
+
+        These are the elements of a row, the chunks after the first of each pass, the start of a core that shares a row,
+        and the rows after resident inputs.
         """
         return ("length", "more", *["begin"] * bool(self.group), *["rounds"] * bool(self.row.kept))
 
     @property
     def resident_chunks(self) -> int:
-        """Chunks that the buffers of resident inputs have room for: few sizes serve all lengths."""
+        """Capacity of the buffers of resident inputs, in chunks: few sizes serve all lengths."""
         return 1 << (self.chunks - 1).bit_length()
 
     def resident_objects(self, slot: int) -> int:
@@ -329,17 +348,17 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def walks(self) -> tuple[RowWalk, ...]:
-        """The passes over a row."""
+        """Passes over a row."""
         return walks(self.row)
 
     @property
     def per_row(self) -> list[int]:
-        """The streams that have one element per row."""
+        """Streams that have one element per row."""
         return [slot for slot in self.row.streams if self.row.inputs[slot].access == "row"]
 
     @property
     def stored(self) -> list[int]:
-        """The outputs that have one element per row."""
+        """Outputs that have one element per row."""
         return [number for number, output in enumerate(self.row.outputs) if output.access == "row"]
 
     @property
@@ -353,7 +372,7 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def batch(self) -> int:
-        """Rows that are worked on at a time."""
+        """Rows that are processed at a time."""
         return self.columns // self.group if self.group else self.columns * self.cores
 
     @property
@@ -371,12 +390,12 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def exchanges(self) -> list[int]:
-        """The passes after which the cores of a group exchange partial results."""
+        """Passes after which the cores of a group exchange partial results."""
         return [number for number, walk in enumerate(self.walks) if walk.reductions] if self.group else []
 
     @property
     def exchange_objects(self) -> list[tuple[int, int]]:
-        """Of each exchange: how many states are in one object of the carrier, and how many such objects there are."""
+        """For each exchange, the states in one object of the carrier and the number of such objects."""
         fit = [self.carrier_type.nbytes // partial_bytes(self.row, self.walks[number]) for number in self.exchanges]
         return [(states, -(-self.members // states)) for states in fit]
 
@@ -395,20 +414,22 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def result_type(self) -> ObjectType:
-        """The objects of the first output, which take partial results to the host."""
+        """Objects of the first output, which take partial results to the host."""
         return self.object_type(self.row.outputs[0], output=True)
 
     @property
     def scratch(self) -> int:
-        """Bytes of the host buffer for exchanges: an object of the first output for each core and exchange, and as
-        much more as the last transfer reads beyond.
+        """Bytes of the host buffer for exchanges.
+
+        It has an object of the first output for each core and exchange, plus the range that the last transfer reads
+        beyond.
         """
         cores = len(self.exchanges) * self.columns * self.cores
         beyond = max((states * objects for states, objects in self.exchange_objects), default=0)
         return (cores + beyond) * self.result_type.nbytes
 
     def host_rows(self, slot: int) -> int:
-        """The period of an input's rows; the rows of a column's cores are neighbours in the host buffer."""
+        """Return the period of an input's rows. The rows of a column's cores are adjacent in the host buffer."""
         layout, rows = self.task.layouts[slot], self.task.rows
         assert layout is not None
         repeated = layout.period
@@ -418,7 +439,7 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def fits(self) -> bool:
-        """Whether there is memory for it and the host can address it."""
+        """True if the plan fits into the memories and the host can address it."""
         row, task = self.row, self.task
         ends = sum(2 * type.nbytes for type in self.ends)
         resident = sum(self.resident_type(slot).nbytes for slot in row.kept)
@@ -438,11 +459,11 @@ class ChunkedRows(RowwisePlan):
 
     @property
     def program_bytes(self) -> int:
-        """An estimate of the machine code of all functions."""
+        """Estimated bytes of machine code of all functions."""
         return 512 * len(self.walks) + 1024 + self.resident_bytes + code_bytes(self.row)
 
     def cycles(self, arch: Arch) -> int:
-        """Predicted for a core, with those in which it changes objects and waits for exchanges."""
+        """Predict the cycles of a core, including changes of objects and waits for exchanges."""
         total = len(self.exchanges) * EXCHANGE_CYCLES
         for walk in self.walks:
             cost = walk_cost(self.row, walk, arch)
@@ -450,7 +471,7 @@ class ChunkedRows(RowwisePlan):
         return self.rounds * total
 
     def reason(self) -> str:
-        """For `explain`: cores, chunks and passes."""
+        """Describe the plan for `explain`: cores, chunks and passes."""
         cores = f"shared by {self.members} cores" if self.group else f"for each of {self.columns * self.cores} cores"
         times = f", {len(self.walks)} times" if len(self.walks) > 1 else ""
         return f"a row of {self.task.length} {cores}, {self.chunk} elements at a time{times}"
@@ -468,17 +489,23 @@ def _aligned(nbytes: int) -> int:
 
 
 def plan_rows(task: RowTask, pitch: int, array: Array, columns: int) -> list[WholeRows | ChunkedRows]:
-    """The plans that there are for at most `columns` columns, the better one first.
+    """Return the plans for at most `columns` columns, the better one first.
 
-    Rows that fit into a core are not cut: that takes several passes. pitch: of rows that a core has as a whole.
+    Rows that fit into a core are not cut, because that takes several passes.
+
+    Args:
+        task: Task to plan.
+        pitch: Elements between rows that are whole in a core.
+        array: Array that runs the design.
+        columns: Upper bound on the columns used.
     """
     return [plan for plan in (_whole(task, pitch, array, columns), _chunked(task, array, columns)) if plan is not None]
 
 
 def _whole(task: RowTask, pitch: int, array: Array, columns: int) -> WholeRows | None:
-    """A plan that has rows as a whole in the cores, or None if they are too long.
+    """Return a plan with whole rows in the cores, or None if they are too long.
 
-    A binary is made for a class of lengths, and for one row or as many as an object holds at a time.
+    A binary is made for a class of lengths, and for one row or for as many rows as an object holds at a time.
     """
     inner = math.lcm(*(layout.inner for layout in (*task.layouts, *task.outputs) if layout))
     pitches = [each for each in (length_class(pitch), pitch) if each % inner == 0]
@@ -501,23 +528,23 @@ def _whole_of(task: RowTask, pitch: int, array: Array, columns: int) -> WholeRow
         for batch, depth, values in forms
     ]
     fitting = [plan for plan in plans if plan.fits]
-    # The largest batch that fits, or single rows where that would be padding.
+    # The largest batch that fits, or single rows if that would be padding.
     single = [plan for plan in fitting if plan.batch == 1][:1]
     return min([*fitting[:1], *single], key=lambda plan: plan.cost, default=None)
 
 
 def length_class(length: int) -> int:
-    """The least of `LENGTHS` that is not below, or the length itself beyond them."""
+    """Return the smallest of `LENGTHS` that is at least `length`, or the length itself beyond them."""
     return next((each for each in LENGTHS if each >= length), length)
 
 
 def _power_of_two(value: int) -> int:
-    """The largest one not above."""
+    """Return the largest power of two that is at most `value`."""
     return 1 << max(value, 1).bit_length() - 1
 
 
 def pieces(first: int, count: int, period: int) -> list[tuple[int, int, int]]:
-    """Rows `first` to `first + count` modulo `period`: runs of rows as first, count, how often."""
+    """Split rows `first` to `first + count` modulo `period` into runs (first, count, repetitions)."""
     runs: list[tuple[int, int, int]] = []
     while count:
         start = first % period
@@ -530,7 +557,7 @@ def pieces(first: int, count: int, period: int) -> list[tuple[int, int, int]]:
 
 
 def _chunked(task: RowTask, array: Array, columns: int) -> ChunkedRows | None:
-    """The cheapest plan with rows in chunks, or None."""
+    """Return the cheapest plan with rows in chunks, or None."""
     row, rows = task.row, task.rows
     if all(operand.access != "full" for operand in row.inputs):
         return None
@@ -547,7 +574,7 @@ def _chunked(task: RowTask, array: Array, columns: int) -> ChunkedRows | None:
 
 
 def _cuts(task: RowTask, columns: int, cores: int, group: int) -> list[ChunkedRows]:
-    """With long chunks and with short ones, so that little of a row's end is padding."""
+    """Return plans with long chunks and with short ones, which leave less padding at the end of a row."""
     row = task.row
     carrier = first_stream(row)
     sizes = [operand.itemsize for operand in (*row.inputs, *row.outputs) if operand.access in ("full", "same")]

@@ -11,7 +11,7 @@ __all__ = ["ARRAYS", "AccessPattern", "Array", "Builder", "Design", "ObjectType"
 
 
 def __getattr__(name: str) -> object:
-    """What describes a design is loaded when it is asked for, so that `import npu_tensor` does without it."""
+    """Load the classes that describe a design on first use, so that `import npu_tensor` does not need them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from npu_tensor.dataflow import design

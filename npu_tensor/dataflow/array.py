@@ -1,4 +1,4 @@
-"""The arrays that designs are made for: geometry, limits and rates, one record per generation.
+"""Arrays that designs are made for: geometry, limits and rates, one record per generation.
 
 Limits come from the compilers' own checks and the AIE-ML architecture manual (AM020). A core's data memory, DMA
 channels, buffer descriptors and locks are the same in both generations; geometry, rates and clocks are not.
@@ -22,14 +22,14 @@ TileKind = Literal["shim", "memtile", "core"]
 
 
 class Tile(NamedTuple):
-    """A place in the array: row 0 is the shim (host memory), row 1 the memtile, rows 2 to 5 are cores."""
+    """Position in the array: row 0 is the shim (host memory), row 1 the memtile, rows 2 to 5 are cores."""
 
     column: int
     row: int
 
     @property
     def kind(self) -> TileKind:
-        """What stands there."""
+        """Kind of tile at this position."""
         return "shim" if self.row == 0 else "memtile" if self.row == 1 else "core"
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Tile(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What a core multiplies at once, r x s by s x t, and how many results it keeps in registers, rows x columns."""
+    """Block product of a core, r x s by s x t, and the results kept in registers, rows x columns blocks."""
 
     r: int
     s: int
@@ -50,18 +50,27 @@ class Blocks(NamedTuple):
 class Array:
     """One generation of the array.
 
-    macs_per_cycle: multiply-accumulates of one core per cycle by operand dtype; "bfp16" are bfloat16 numbers of which
-    eight share an exponent while they are multiplied; float32 is emulated with bfloat16 products. blocks: of matrix
-    products by operand dtype, those of aie_api for two operands of one type; the sums of one register block fill 8192
-    bits. block_cycles: of a product of 4x8x4 bfloat16, as float32 is emulated with. vector_bytes: of whose multiples
-    the address of the widest vector must be one (aie_api, ld_st.hpp). load_bytes, store_bytes: per cycle of one core,
-    two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and streams, at the driver's highest power
-    level for npu2. ddr_bytes_per_second: what all columns together get from host memory in long runs.
-    dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
-    change_seconds: to configure the array anew within a launch. full_elfs: whether the file of several configurations
-    is a full ELF, which mlir-aie calls a feature of NPU2 and tests there only; else an xclbin of several kernels.
-
     These rates are the only ones: `runtime.rates` takes its priors from here.
+
+    Attributes:
+        arch: Name of the generation.
+        device: Name of the device.
+        columns: Number of columns.
+        macs_per_cycle: Multiply-accumulates of one core per cycle by operand dtype. "bfp16" are bfloat16 numbers of
+            which eight share an exponent during the multiplication. float32 is emulated with bfloat16 products.
+        blocks: Block shapes of matrix products by operand dtype, those of aie_api for two operands of one type. The
+            sums of one register block fill 8192 bits.
+        block_cycles: Cycles of a 4x8x4 product of bfloat16, with which float32 is emulated.
+        vector_bytes: Alignment of the widest vector in bytes (aie_api, ld_st.hpp).
+        load_bytes: Bytes loaded per cycle and core: two loads of 256 bits (AM020) or 512.
+        store_bytes: Bytes stored per cycle and core: one store of 256 bits (AM020) or 512.
+        clock_hz: Clock of cores and streams, for npu2 at the driver's highest power level.
+        ddr_bytes_per_second: Host memory bandwidth of all columns together in long runs.
+        dispatch_seconds: Time from the start of an empty kernel until the host sees its end, measured from C++.
+        change_seconds: Time to reconfigure the array within a launch.
+        full_elfs: True if several configurations are stored in a full ELF, which mlir-aie calls a feature of NPU2 and
+            tests there only. Otherwise they are stored in an xclbin of several kernels.
+        core_rows: Number of core rows.
     """
 
     arch: Arch
@@ -81,12 +90,12 @@ class Array:
     core_rows: int = 4
 
     def tiles(self, columns: int) -> list[Tile]:
-        """The core tiles of the first `columns` columns, column by column."""
+        """Return the core tiles of the first `columns` columns, column by column."""
         return [Tile(column, row) for column in range(columns) for row in range(2, 2 + self.core_rows)]
 
 
 STREAM_BYTES_PER_CYCLE: Final = 4
-"""One 32-bit word per cycle on every DMA channel."""
+"""Bytes per cycle on every DMA channel: one 32-bit word."""
 
 ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
     {
@@ -121,12 +130,12 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
                 {
                     "int8": 512,
                     "int16": 128,
-                    # aie_api has no instruction for 4x8x8: it makes the product of 8 element products (mac_elem_32) of
-                    # operands that 17 shuffles and broadcasts spread from A's block and 8 from B's. One unit does
-                    # those; a register block of 4 x 2 shares them among 2 and 4 products: 10.5 cycles for 256. amd/IRON
-                    # measures 25 with one column (2048 cubed in 47.8 ms).
+                    # aie_api has no instruction for 4x8x8. It computes the product as 8 element products (mac_elem_32)
+                    # of operands that 17 shuffles and broadcasts spread from A's block and 8 from B's. One unit
+                    # executes those. A register block of 4 x 2 shares them among 2 and 4 products: 10.5 cycles for 256.
+                    # amd/IRON measures 25 with one column (2048 cubed in 47.8 ms).
                     "bfloat16": 24,
-                    # Of 6 cycles, 4 multiply 8x8x8, and 2 widen blocks of B, before both operands are converted.
+                    # 4 of 6 cycles multiply 8x8x8, and 2 widen blocks of B, before both operands are converted.
                     "bfp16": 341,
                     "int32": 32,
                     "float32": 28,
@@ -176,13 +185,16 @@ ARRAY_NAMES: Final[Mapping[Arch, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What each generation is called: by compilers, the driver (one number per processor), processors, and on PCI."""
+"""Names of each generation used by compilers, by the driver (one number per processor), for processors, and on PCI."""
 
 
 def arch_of(name: str) -> Arch:
-    """The generation that a name means, also as XRT spells it: "NPU Strix", "RyzenAI-npu4". Case does not matter.
+    """Return the generation of a name.
 
-    Raises DeviceError, which lists the names.
+    Case does not matter. XRT's spellings "NPU Strix" and "RyzenAI-npu4" are accepted too.
+
+    Raises:
+        DeviceError: The name is unknown. The message lists the known names.
     """
     plain = _plain(name)
     spelled = {plain, plain.removeprefix("npu"), plain.removeprefix("ryzenai")}
@@ -194,7 +206,11 @@ def arch_of(name: str) -> Arch:
 
 
 def configured_arch() -> Arch | None:
-    """The generation that NPU_TENSOR_ARCH names, or None. Raises DeviceError, which names the variable."""
+    """Return the generation set by NPU_TENSOR_ARCH, or None.
+
+    Raises:
+        DeviceError: The name is unknown. The message contains the variable.
+    """
     if not config.arch:
         return None
     try:

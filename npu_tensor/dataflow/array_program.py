@@ -1,4 +1,4 @@
-"""A program of the array: designs that run one after another in one launch, without the host in between.
+"""Program of the array: designs that run one after another in one launch, without the host in between.
 
     program = ArrayProgram(
         "rms_norm+mul_mat",
@@ -10,7 +10,8 @@
     )
 
 The host buffers of its designs are parts of the program's own, the arguments of the launch: tensors from outside,
-results, and scratch, parts of which serve one value after another. What a run writes, those behind it read.
+results, and scratch memory, which is reused for one value after another. Later runs read the data that earlier runs
+write.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["ArrayProgram", "DesignRun", "HostSlice"]
 
 
 class HostSlice(NamedTuple):
-    """Where a host buffer of a design lies. argument: number of the program's. offset: in it, in bytes."""
+    """Location of a host buffer of a design: the index of the program's argument, and the offset in it, in bytes."""
 
     argument: int
     offset: int
@@ -43,9 +44,15 @@ class DesignRun(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrayProgram:
-    """What one launch does. name: the ops as one word. arguments: the bytes of each.
+    """Work of one launch.
 
-    Raises ArgumentError if it has no runs, these are not for one array, or a host buffer lies in no argument.
+    Attributes:
+        name: Names of the ops as one word.
+        runs: Runs in order.
+        arguments: Bytes of each argument.
+
+    Raises:
+        ArgumentError: There are no runs, they are for different arrays, or a host buffer exceeds its argument.
     """
 
     name: str
@@ -54,7 +61,13 @@ class ArrayProgram:
 
     @classmethod
     def of(cls, design: Design, name: str | None = None, arguments: tuple[int, ...] | None = None) -> ArrayProgram:
-        """One run of a design, whose host buffers are the arguments, of these sizes or just as large as they are."""
+        """Create a program with one run of a design, whose host buffers are the arguments.
+
+        Args:
+            design: Design to run.
+            name: Name of the program; by default that of the design.
+            arguments: Bytes of each argument; by default those of the host buffers.
+        """
         buffers = design.host_buffers
         run = DesignRun(design, tuple([HostSlice(number, 0) for number in range(len(buffers))]))
         sizes = tuple([buffer.type.nbytes for buffer in buffers]) if arguments is None else arguments
@@ -75,27 +88,27 @@ class ArrayProgram:
 
     @property
     def array(self) -> Array:
-        """What it is for."""
+        """Array that the program is for."""
         return self.runs[0].design.array
 
     @property
     def columns(self) -> int:
-        """How many it takes, as many as the widest of its designs."""
+        """Number of columns used by the widest design."""
         return max(run.design.columns for run in self.runs)
 
     @cached_property
     def functions(self) -> tuple[KernelFunction, ...]:
-        """What its cores call, of all configurations."""
+        """Functions that the cores call, of all configurations."""
         return tuple(dict.fromkeys(f for configuration in self.configurations for f in configuration.functions))
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
-        """Each that it needs, in the order in which they are first loaded."""
+        """Configurations that the program needs, in the order in which they are first loaded."""
         by_identity = {id(run.design.configuration): run.design.configuration for run in self.runs}
         return tuple(by_identity.values())
 
     @property
     def changes(self) -> int:
-        """How often the array is configured anew while it runs again and again: the first run follows the last one."""
+        """Number of reconfigurations per run if the program is repeated: the first run follows the last one."""
         used = [run.design.configuration for run in self.runs]
         return sum(a is not b for a, b in pairwise((used[-1], *used)))

@@ -1,4 +1,4 @@
-"""`check(design)`: what of a design the array or the compilers would not take.
+"""Check of a design against the limits of the array and the compilers.
 
 A design without violations is accepted by mlir-aie 1.4.
 """
@@ -55,13 +55,13 @@ STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
         balance.balance,
     ),
 )
-"""The rules of one stage can rely on all earlier stages: they run only if those found nothing."""
+"""Rules by stage. The rules of one stage can rely on all earlier stages: they run only if those found nothing."""
 
 
 def check(design: Design) -> list[Violation]:
-    """All violations of a design, none if it is accepted.
+    """Return all violations of a design; none if it is accepted.
 
-    If names, types or ends are wrong, only that is reported, since nothing else can be judged then. Never raises.
+    If names, types or ends are wrong, only that is reported, because the other rules depend on them. Never raises.
     """
     index = Index(design)
     for stage in STAGES:

@@ -1,4 +1,4 @@
-"""What the columns of a design have in common: streams between the host and several cores, and windows of transfers.
+"""Helpers for the columns of a design: streams between the host and several cores, and windows of transfers.
 
 A column's memtile splits each object of an input into one object for each core, and joins their results:
 
@@ -41,14 +41,14 @@ __all__ = [
 
 
 class ColumnStream(NamedTuple):
-    """A stream between the host and cores of one column: the fifo at the shim, and the fifo of each core."""
+    """Stream between the host and cores of one column: the fifo at the shim, and the fifo of each core."""
 
     host: ObjectFifo
     cores: tuple[ObjectFifo, ...]
 
 
 class Step(NamedTuple):
-    """A transfer at the shim end of a fifo. wait: whether its group waits for it; None for a drain only."""
+    """Transfer at the shim end of a fifo. wait: True if its group waits for it; None for drains only."""
 
     fifo: ObjectFifo
     buffer: HostBuffer
@@ -57,19 +57,22 @@ class Step(NamedTuple):
 
 
 def core_tiles(column: int, cores: int) -> list[Tile]:
-    """The first `cores` core tiles of a column."""
+    """Return the first `cores` core tiles of a column."""
     return [Tile(column, 2 + row) for row in range(cores)]
 
 
 def cores_per_column(array: Array, inputs: int, outputs: int) -> int:
-    """How many cores of a column its memtile can serve with `inputs` and `outputs` streams each."""
+    """Return the number of cores that a memtile can serve with `inputs` and `outputs` streams each."""
     channels = LIMITS["memtile"].channels
     most, least = max(inputs, outputs), min(inputs, outputs)
     return max(cores for cores in range(1, array.core_rows + 1) if cores == 1 or cores * most + least <= channels)
 
 
 def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
-    """From the host to `cores`, an object of `type` for each: through the memtile unless there is only one core."""
+    """Add a stream from the host to `cores` with an object of `type` for each.
+
+    It passes through the memtile unless there is only one core.
+    """
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
     if len(cores) == 1:
@@ -82,7 +85,7 @@ def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile]
 
 
 def gather(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
-    """From `cores` to the host, the reverse of `scatter`."""
+    """Add a stream from `cores` to the host, the reverse of `scatter`."""
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
     if len(cores) == 1:
@@ -99,9 +102,14 @@ def _joined(type: ObjectType, cores: int) -> ObjectType:
 
 
 def load_resident(stream: Any, keep: KernelFunction, buffer: CoreBuffer, objects: int, *more: Any) -> None:
-    """In a worker's body: fill a core buffer from the next `objects` objects of a stream.
+    """Fill a core buffer from the next `objects` objects of a stream, in a worker's body.
 
-    keep: called with the object, the buffer, and bytes and offset of the part that the object brings.
+    Args:
+        stream: End of the stream.
+        keep: Function that is called with the object, the buffer, and bytes and offset of the object's part.
+        buffer: Core buffer to fill.
+        objects: Number of objects.
+        more: Further arguments of `keep`.
     """
     nbytes = buffer.type.nbytes // objects
     for number in range(objects):
@@ -116,7 +124,7 @@ def issue(builder: SequenceBuilder, steps: Iterable[Step], group: int) -> None:
 
 
 def pipeline(builder: SequenceBuilder, rounds: Iterable[Iterable[Step]], in_flight: int) -> None:
-    """One group of transfers after another, `in_flight` of them at a time."""
+    """Issue one group of transfers after another, with `in_flight` of them at a time."""
     groups: list[int] = []
     for steps in rounds:
         groups.append(builder.group())

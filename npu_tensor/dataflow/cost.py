@@ -1,6 +1,6 @@
-"""Predicted time of a design: what it moves and computes, against the rates of the array.
+"""Predicted time of a design: its data movement and computation, divided by the rates of the array.
 
-The same `Counters` come from `count`, which reads the design, and from the simulator, which counts what happens.
+The same `Counters` come from `count`, which reads the design, and from the simulator, which counts operations.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ CALL_CYCLES: Final = 20
 """Cycles of a core around one kernel call: arguments, branch, saved registers and return. An assumption."""
 
 LOCK_CYCLES: Final = 10
-"""Cycles of one acquire or release that does not wait, with the choice of the buffer. An assumption."""
+"""Cycles of one acquire or release that does not wait, including the selection of the buffer. An assumption."""
 
 RUN_BYTES: Final = 64
-"""What a contiguous run of host memory costs more than its bytes: about one beat of the bus.
+"""Overhead of a contiguous run of host memory, in bytes: about one beat of the bus.
 
-It gives what amd/IRON publishes for products on npu2: 10 GB/s in runs of 16 bytes, 39 in runs of 128 and 47 to 52 in
-runs of a kilobyte and more.
+It reproduces the rates that amd/IRON publishes for products on npu2: 10 GB/s in runs of 16 bytes, 39 in runs of 128 and
+47 to 52 in runs of a kilobyte and more.
 """
 
 Limit = Literal["compute", "stream", "ddr"]
 
 
 class Channel(NamedTuple):
-    """A DMA channel that one end of a fifo uses. direction: "out" of the tile's memory into the stream, or "in"."""
+    """DMA channel that one end of a fifo uses. direction: "out" of the tile's memory into the stream, or "in"."""
 
     tile: Tile
     fifo: str
@@ -53,10 +53,13 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True)
 class Counters:
-    """Of one run: cycles per core, bytes per DMA channel, bytes between host memory and array.
+    """Counters of one run.
 
-    cycles: of kernel calls, with CALL_CYCLES for each, and LOCK_CYCLES for each acquire and release. ddr_bytes: as
-    `host_bytes` counts them. transfers: DMA tasks that the host starts.
+    Attributes:
+        cycles: Cycles per core: kernel calls, plus CALL_CYCLES for each, and LOCK_CYCLES for each acquire and release.
+        stream_bytes: Bytes per DMA channel.
+        ddr_bytes: Bytes between host memory and array, as counted by `host_bytes`.
+        transfers: DMA tasks that the host starts.
     """
 
     cycles: Mapping[Tile, int]
@@ -66,7 +69,7 @@ class Counters:
 
 
 class Prediction(NamedTuple):
-    """Predicted seconds of one run within a launch, what limits it, and what each resource alone would take."""
+    """Predicted seconds of one run within a launch, the limiting resource, and the seconds of each resource alone."""
 
     seconds: float
     limit: Limit
@@ -76,10 +79,10 @@ class Prediction(NamedTuple):
 
 
 def predict(counters: Counters, array: Array) -> Prediction:
-    """Seconds of a run within a launch: of the busiest core, the busiest DMA channel or the host memory.
+    """Predict the seconds of a run within a launch: the maximum of busiest core, busiest DMA channel and host memory.
 
-    The three overlap, because every fifo is double buffered. Filling and draining the pipeline and the reading of the
-    instruction stream are left out; the families charge conflicts of memory banks.
+    The three overlap, because every fifo is double buffered. Filling and draining the pipeline and reading the
+    instruction stream are ignored. The families charge conflicts of memory banks.
     """
     compute = max(counters.cycles.values(), default=0) / array.clock_hz
     stream = max(counters.stream_bytes.values(), default=0) / (STREAM_BYTES_PER_CYCLE * array.clock_hz)
@@ -90,9 +93,9 @@ def predict(counters: Counters, array: Array) -> Prediction:
 
 
 def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
-    """Bytes that a transfer costs the host memory: every contiguous run but the last takes RUN_BYTES more.
+    """Return the bytes that a transfer costs the host memory: every contiguous run but the last adds RUN_BYTES.
 
-    One run costs what it moves.
+    A single run costs only the bytes that it moves.
     """
     run = 1
     for size, stride in zip(reversed(pattern.sizes), reversed(pattern.strides), strict=True):
@@ -104,7 +107,10 @@ def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
 
 
 def count(design: Design) -> Counters:
-    """The counters of one run, from the design alone: the transfers tell how often every worker repeats its body."""
+    """Count the work of one run from the design alone.
+
+    The transfers determine how often every worker repeats its body.
+    """
     flow = Flow(Index(design))
     functions = {function.symbol: function for function in design.functions}
     cycles = {}
@@ -126,7 +132,7 @@ def count(design: Design) -> Counters:
 
 
 def _cycles(statement: Statement, functions: Mapping[str, KernelFunction]) -> int:
-    """Of one statement, without those of a loop's body."""
+    """Return the cycles of one statement, without those of a loop's body."""
     if isinstance(statement, FunctionCall):
         return CALL_CYCLES + functions[statement.function].cycles
     return 0 if isinstance(statement, Loop) else LOCK_CYCLES

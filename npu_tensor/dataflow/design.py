@@ -1,12 +1,13 @@
-"""A dataflow design as data: what IRON describes, without IRON.
+"""Dataflow designs as data: the equivalent of an IRON description, without IRON.
 
-A `Design` says what runs on which tile and how the data gets there. It has two parts. Its `Configuration` is what a
-compiler makes a binary of: tiles, fifos, functions and the bodies of workers. Its sequence is what the host does in a
-run: it writes runtime parameters and starts transfers. So designs for different extents can share a configuration: a
-worker repeats its body as often as data arrive, and a loop inside takes its rounds from a runtime parameter.
+A `Design` describes the work of each tile and the data movement between tiles. It has two parts. Its `Configuration` is
+compiled to a binary: tiles, fifos, functions and the bodies of workers. Its sequence is the host's part of a run: it
+writes runtime parameters and starts transfers. Designs for different extents can therefore share a configuration: a
+worker repeats its body as often as data arrive, and a loop inside reads its number of iterations from a runtime
+parameter.
 
-A design is made with a `Builder`, whose calls look like IRON's, and is frozen. `check` judges it, the simulator runs
-it, the build lowers it to mlir-aie; none of them changes it. Sizes, strides and offsets are in elements, outermost
+A design is made with a `Builder`, whose calls look like IRON's, and is frozen. `check` validates it, the simulator runs
+it, and the build lowers it to mlir-aie; none of them changes it. Sizes, strides and offsets are in elements, outermost
 first.
 
     d = Builder("negate", "aie2p", columns=1)
@@ -79,15 +80,16 @@ __all__ = [
 ]
 
 DEFAULT_STACK: Final = 2048
-"""Bytes of a core's memory for its stack. Fused code keeps more vectors than a core has registers, and buffers begin
-where the stack ends, so that what overflows is written over them. mlir-aie's own default is 1024, of which frames of
-matrix products took 960 bytes with llvm-aie 21 and take 1216 with 22 (mlir-air#1980). A build compares the compiler's
-figures with it (runtime/build/stack.py).
+"""Bytes of a core's memory for its stack.
+
+Fused code keeps more vectors than a core has registers. Buffers begin at the end of the stack, so an overflow
+overwrites them. mlir-aie's own default is 1024, of which frames of matrix products took 960 bytes with llvm-aie 21 and
+take 1216 with 22 (mlir-air#1980). A build compares the compiler's figures with it (runtime/build/stack.py).
 """
 
 
 class ObjectType(NamedTuple):
-    """What one object of a fifo, one core buffer or one pointer argument holds."""
+    """Type of one object of a fifo, one core buffer or one pointer argument."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -99,17 +101,17 @@ class ObjectType(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many elements it holds."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
+        """Size in bytes."""
         return self.elements * self.itemsize
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of the elements."""
+        """NumPy dtype of the elements."""
         return as_dtype(self.dtype).numpy
 
     def __str__(self) -> str:
@@ -127,7 +129,7 @@ Dims = tuple[Dim, ...]
 
 
 class AccessPattern(NamedTuple):
-    """Which elements of a host buffer a transfer moves, in order: four nested loops from an offset."""
+    """Elements of a host buffer that a transfer moves, in order: four nested loops from an offset."""
 
     offset: int
     sizes: tuple[int, int, int, int]
@@ -135,26 +137,34 @@ class AccessPattern(NamedTuple):
 
     @classmethod
     def linear(cls, elements: int, offset: int = 0) -> AccessPattern:
-        """`elements` neighbours from `offset`."""
+        """Return a pattern of `elements` contiguous elements from `offset`."""
         return cls(offset, (1, 1, 1, elements), (0, 0, 0, 1))
 
     @property
     def elements(self) -> int:
-        """How many elements it moves."""
+        """Number of elements that are moved."""
         return math.prod(self.sizes)
 
     def moved(self, elements: int) -> AccessPattern:
-        """The same from `elements` further on."""
+        """Return the pattern shifted by `elements`."""
         return AccessPattern(self.offset + elements, self.sizes, self.strides)
 
 
 @dataclass(frozen=True)
 class ObjectFifo:
-    """A queue of objects from one tile to one or several others, which all get every object.
+    """Queue of objects from one tile to one or several others, which all receive every object.
 
-    producer and consumers: a shim tile is the host (a transfer), a memtile is a link, a core tile is its worker.
-    depth: objects that each end can hold. dims_to_stream: the order in which the producing DMA reads an object;
-    dims_from_stream: the order in which the DMA of each consumer writes it, one entry per consumer; empty for in order.
+    A shim tile is the host (a transfer), a memtile is a link, a core tile is its worker.
+
+    Attributes:
+        name: Name of the fifo.
+        type: Type of its objects.
+        producer: Tile that produces objects.
+        consumers: Tiles that consume them.
+        depth: Objects that each end can hold.
+        dims_to_stream: Order in which the producing DMA reads an object; empty for in order.
+        dims_from_stream: Orders in which the DMA of each consumer writes it, one entry per consumer; empty for in
+            order.
     """
 
     name: str
@@ -167,11 +177,11 @@ class ObjectFifo:
 
     @property
     def shared_memory(self) -> Tile | None:
-        """The core whose memory holds the objects, if they need no DMA; else None.
+        """Core whose memory holds the objects if they need no DMA; else None.
 
-        That is so between one producer and one consumer whose cores reach a common memory, unless a DMA has to reorder.
-        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's is taken
-        if both can reach it.
+        A single producer and consumer need no DMA if their cores share access to a memory, unless a DMA has to reorder.
+        A core reaches its own memory and that of its neighbors above, below and to the west. The producer's memory is
+        preferred.
         """
         if len(self.consumers) != 1 or self.dims_to_stream or any(self.dims_from_stream):
             return None
@@ -186,10 +196,15 @@ class ObjectFifo:
 
 @dataclass(frozen=True)
 class Link:
-    """What a memtile does: take objects from the fifos `inputs` and pass them on to the fifos `outputs`.
+    """Link in a memtile, which takes objects from the fifos `inputs` and passes them on to the fifos `outputs`.
 
-    One side is a single fifo. offsets: where each fifo of the other side begins in its object, in elements; a split
-    has one input, a join one output, a forward one of each and no offsets.
+    One side is a single fifo. A split has one input, a join one output, a forward one of each and no offsets.
+
+    Attributes:
+        tile: Memtile of the link.
+        inputs: Names of the input fifos.
+        outputs: Names of the output fifos.
+        offsets: Start of each fifo of the other side in the single fifo's object, in elements.
     """
 
     tile: Tile
@@ -199,13 +214,13 @@ class Link:
 
     @property
     def kind(self) -> Literal["split", "join", "forward"]:
-        """Which of IRON's three it is."""
+        """Kind of link in IRON's terms."""
         return "split" if len(self.outputs) > 1 else "join" if len(self.inputs) > 1 else "forward"
 
 
 @dataclass(frozen=True)
 class Source:
-    """C++ that becomes one object file: includes <aie_api/aie.hpp> and the headers in kernels/include.
+    """C++ of one object file, with <aie_api/aie.hpp> and the headers in kernels/include.
 
     flags: further compiler arguments, such as "-DROWS=4".
     """
@@ -217,10 +232,16 @@ class Source:
 
 @dataclass(frozen=True)
 class KernelFunction:
-    """An extern "C" function of a source. Pointer arguments are ObjectTypes, numbers are dtype names.
+    """Function of a source, extern "C". Pointer arguments are ObjectTypes, numbers are dtype names.
 
-    cycles: predicted for one call, which may differ among designs of one configuration. program_bytes: estimate of its
-    machine code. Neither counts for equality.
+    Equality ignores `cycles` and `program_bytes`.
+
+    Attributes:
+        symbol: Name of the function.
+        arguments: Types of its arguments.
+        source: Source that defines it.
+        cycles: Predicted cycles of one call, which may differ among designs of one configuration.
+        program_bytes: Estimated bytes of its machine code.
     """
 
     symbol: str
@@ -236,7 +257,7 @@ class KernelFunction:
 
 @dataclass(frozen=True)
 class HostBuffer:
-    """A buffer in host memory that transfers read or write: an argument of the design, in order of declaration."""
+    """Buffer in host memory that transfers read or write: an argument of the design, in order of declaration."""
 
     name: str
     type: ObjectType
@@ -246,7 +267,7 @@ class HostBuffer:
 class CoreBuffer:
     """Memory of one core that no DMA touches. It keeps its contents between runs.
 
-    initial: its bytes when the design is loaded; None leaves them undefined.
+    initial: contents in bytes when the design is loaded; None leaves them undefined.
     """
 
     name: str
@@ -256,7 +277,7 @@ class CoreBuffer:
 
 
 class Word(NamedTuple):
-    """One word of a runtime parameter, as a loop's rounds or as an int32 that a function is called with."""
+    """One word of a runtime parameter, used as a loop's number of iterations or as an int32 argument of a function."""
 
     parameter: str
     number: int
@@ -264,12 +285,11 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class RuntimeParameter:
-    """int32 words of a core's memory that every run writes before its first transfer.
+    """Words of type int32 in a core's memory that every run writes before its first transfer.
 
-    They are part of the instruction stream and not of the binary. The last ones have the values that the sequence
-    gives them (`Builder.write`); those before are given with every run, the same for all parameters of a design. A
-    float32 is passed as its bits. A worker may read them only after it has acquired an object that the run's own
-    transfers bring.
+    They are part of the instruction stream and not of the binary. The sequence defines the values of the last ones
+    (`Builder.write`). The earlier ones are passed with every run, the same for all parameters of a design. A float32 is
+    passed as its bits. A worker may read them only after it has acquired an object that the run's own transfers bring.
     """
 
     name: str
@@ -277,14 +297,14 @@ class RuntimeParameter:
     words: int
 
     def __getitem__(self, number: int) -> Word:
-        """What stands for one of its words in a worker's body."""
+        """Return the placeholder for one of its words in a worker's body."""
         if not 0 <= number < self.words:
             raise ArgumentError(f"parameter {self.name} has {self.words} words, and no word {number}")
         return Word(self.name, number)
 
     @property
     def type(self) -> ObjectType:
-        """What a kernel function's pointer argument is declared as."""
+        """Type of the kernel function's pointer argument."""
         return ObjectType("int32", (self.words,))
 
 
@@ -292,14 +312,17 @@ class RuntimeParameter:
 
 
 class Element(NamedTuple):
-    """An object that is held, by its position among those that the acquire numbered `acquire` returned."""
+    """Held object, by its position among those returned by the acquire with the number `acquire`."""
 
     acquire: int
     position: int
 
 
 class Acquire(NamedTuple):
-    """Wait until `objects` objects of a fifo are held. number: what Elements refer to; unique in its worker."""
+    """Statement that waits until `objects` objects of a fifo are held.
+
+    number: reference for Elements; unique in its worker.
+    """
 
     fifo: str
     objects: int
@@ -307,21 +330,27 @@ class Acquire(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Give the first `objects` held objects of a fifo on."""
+    """Statement that releases the first `objects` held objects of a fifo."""
 
     fifo: str
     objects: int
 
 
 class FunctionCall(NamedTuple):
-    """Run a kernel function on held objects, core buffers and runtime parameters (by name), words, and numbers."""
+    """Statement that calls a kernel function.
+
+    Its arguments are held objects, core buffers and runtime parameters (by name), words, and numbers.
+    """
 
     function: str
     arguments: tuple[Element | str | Word | int | float, ...]
 
 
 class Loop(NamedTuple):
-    """Run `body` for a number of rounds, which a run may give. It leaves as many objects held as it has found."""
+    """Statement that repeats `body` for a number of iterations, which may be a run's parameter.
+
+    It leaves the number of held objects unchanged.
+    """
 
     rounds: int | Word
     body: tuple[Statement, ...]
@@ -332,7 +361,7 @@ Statement = Acquire | Release | FunctionCall | Loop
 
 @dataclass(frozen=True)
 class Worker:
-    """What one core does, again and again. fifos: the ends it uses, in the order of the body's parameters."""
+    """Work that one core repeats. fifos: the ends it uses, in the order of the body's parameters."""
 
     tile: Tile
     fifos: tuple[str, ...]
@@ -346,7 +375,7 @@ class Worker:
 class Transfer(NamedTuple):
     """One DMA task at the shim end of a fifo: from a host buffer if the fifo starts there, else to it.
 
-    wait: whether the end of its group waits for it. Groups are numbers; `Finish` ends one.
+    wait: True if the end of its group waits for it. Groups are numbers; `Finish` ends one.
     """
 
     fifo: str
@@ -357,13 +386,13 @@ class Transfer(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Wait for the group's waiting transfers and free the buffer descriptors of all of them."""
+    """Step that waits for the group's waiting transfers and frees the buffer descriptors of all of them."""
 
     group: int
 
 
 class ShimEnd(NamedTuple):
-    """Where a fifo meets the host: a channel of the shim of a column. direction: "out" of the shim, or "in"."""
+    """Connection of a fifo with the host: a channel of a column's shim. direction: "out" of the shim, or "in"."""
 
     column: int
     direction: str
@@ -372,9 +401,9 @@ class ShimEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a binary is made from: everything on the array. Hashable and comparable.
+    """Part of a design that determines the binary: everything on the array. Hashable and comparable.
 
-    arguments: how many host buffers its designs have, which the binary declares.
+    arguments: number of host buffers of its designs, which the binary declares.
     """
 
     name: str
@@ -390,11 +419,11 @@ class Configuration:
 
     @property
     def array(self) -> Array:
-        """The generation it is made for."""
+        """Generation of the array."""
         return ARRAYS[self.arch]
 
     def fifo(self, name: str) -> ObjectFifo:
-        """The fifo of that name; KeyError if there is none."""
+        """Return the fifo of a name; raise KeyError if there is none."""
         return self._fifos[name]
 
     @cached_property
@@ -403,7 +432,10 @@ class Configuration:
 
     @cached_property
     def shim_ends(self) -> dict[str, ShimEnd]:
-        """Of the fifos that the host fills or drains, by name. mlir-aie counts channels in the order of names."""
+        """Shim ends of the fifos that the host fills or drains, by name.
+
+        mlir-aie counts channels in the order of names.
+        """
         counts: Counter[tuple[int, str]] = Counter()
         ends = {}
         for fifo in sorted(self.fifos, key=lambda fifo: fifo.name):
@@ -414,8 +446,9 @@ class Configuration:
         return ends
 
     def shared(self) -> Configuration:
-        """The one object for all configurations that are alive and equal this one."""
-        reference: ref[Configuration] | None = vars(self).get("_shared")  # Weak, as it may be of the object itself.
+        """Return the canonical object among all live configurations equal to this one."""
+        # Weak, because it may refer to the object itself.
+        reference: ref[Configuration] | None = vars(self).get("_shared")
         if reference is None or (shared := reference()) is None:
             with _lock:
                 reference = _configurations.get(self)
@@ -426,7 +459,7 @@ class Configuration:
         return shared
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, and nothing that was computed from them."""
+        """Return the fields without cached values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -435,7 +468,7 @@ _lock = new_lock()
 
 
 class LastWords(NamedTuple):
-    """What the last words of a runtime parameter are in every run of a design."""
+    """Values of the last words of a runtime parameter in every run of a design."""
 
     parameter: str
     values: tuple[int, ...]
@@ -443,7 +476,7 @@ class LastWords(NamedTuple):
 
 @dataclass(frozen=True)
 class Design(Configuration):
-    """Everything about a kernel but its data: a configuration, and what the host does in a run."""
+    """Complete kernel except for its data: a configuration, and the host's part of a run."""
 
     host_buffers: tuple[HostBuffer, ...]
     values: tuple[LastWords, ...]
@@ -451,12 +484,12 @@ class Design(Configuration):
 
     @cached_property
     def configuration(self) -> Configuration:
-        """The part that a binary is made from: one object for all designs that are alive and share it."""
+        """Configuration without the host's part: one object for all live designs that share it."""
         return Configuration(**_parts(self)).shared()
 
     @cached_property
     def run_words(self) -> int:
-        """How many words of each runtime parameter are given with every run."""
+        """Number of words of each runtime parameter that are passed with every run."""
         values = dict(self.values)
         return max([0, *[p.words - len(values.get(p.name, ())) for p in self.parameters]])
 
@@ -465,7 +498,7 @@ _FIELDS: Final = tuple([field.name for field in fields(Configuration)])
 
 
 def _parts(configuration: Configuration) -> dict[str, Any]:
-    """The arguments of `Configuration`."""
+    """Return the arguments of `Configuration`."""
     return {name: getattr(configuration, name) for name in _FIELDS}
 
 
@@ -473,7 +506,7 @@ def _parts(configuration: Configuration) -> dict[str, Any]:
 
 
 class _Recorder:
-    """Collects the statements of one worker while its body runs."""
+    """Recorder of the statements of one worker while its body runs."""
 
     def __init__(self) -> None:
         self.blocks: list[list[Statement]] = [[]]
@@ -499,7 +532,7 @@ def _recorder() -> _Recorder:
 
 
 def range_(count: int | Word) -> Iterator[int]:
-    """A loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
+    """Record a loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
     if isinstance(count, int) and count < 0:
         raise ArgumentError(f"range_({count}): the number of rounds cannot be negative")
     blocks = _recorder().blocks
@@ -513,13 +546,13 @@ def range_(count: int | Word) -> Iterator[int]:
 
 
 class _End:
-    """A worker's end of a fifo, while its body is recorded."""
+    """End of a fifo at a worker while its body is recorded."""
 
     def __init__(self, fifo: ObjectFifo) -> None:
         self._fifo = fifo
 
     def acquire(self, count: int) -> Any:
-        """Hold `count` objects in total: an Element for 1, a tuple of them for more."""
+        """Hold `count` objects in total: return an Element for 1, a tuple of them for more."""
         if not 1 <= count <= self._fifo.depth:
             raise ArgumentError(f"fifo {self._fifo.name}: cannot acquire {count} of {self._fifo.depth} objects")
         recorder = _recorder()
@@ -530,14 +563,14 @@ class _End:
         return elements[0] if count == 1 else elements
 
     def release(self, count: int) -> None:
-        """Give the first `count` held objects on."""
+        """Release the first `count` held objects."""
         if count < 1:
             raise ArgumentError(f"fifo {self._fifo.name}: cannot release {count} objects")
         _recorder().blocks[-1].append(Release(self._fifo.name, count))
 
 
 class SequenceBuilder:
-    """Collects what the host does with a configuration; `build` freezes it as a design.
+    """Builder of the host's part of a run; `build` freezes it as a design.
 
     sequence = SequenceBuilder(configuration)
     x = sequence.host_buffer("x", "int32", 4096)
@@ -554,7 +587,7 @@ class SequenceBuilder:
 
     @property
     def configuration(self) -> Configuration:
-        """What the sequence runs on."""
+        """Configuration that the sequence runs on."""
         assert self._configuration is not None
         return self._configuration
 
@@ -565,9 +598,10 @@ class SequenceBuilder:
         return buffer
 
     def write(self, parameter: RuntimeParameter, values: Sequence[int]) -> None:
-        """Give the last words of a runtime parameter the values that they have in every run of this sequence.
+        """Set the last words of a runtime parameter, the same in every run of this sequence.
 
-        Raises ArgumentError if it has fewer words, or got its values before.
+        Raises:
+            ArgumentError: The parameter has fewer words, or its values have already been set.
         """
         if len(values) > parameter.words or parameter.name in self._values:
             again = "again" if parameter.name in self._values else f"of its {parameter.words}"
@@ -575,12 +609,12 @@ class SequenceBuilder:
         self._values[parameter.name] = tuple(values)
 
     def group(self) -> int:
-        """A new group for transfers."""
+        """Open a new group for transfers and return its number."""
         self._groups += 1
         return self._groups - 1
 
     def finish(self, group: int) -> None:
-        """End a group: wait for those of its transfers that are waited for."""
+        """End a group: wait for its transfers that are to be waited for."""
         self._sequence.append(Finish(group))
 
     def fill(
@@ -592,7 +626,7 @@ class SequenceBuilder:
     def drain(
         self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = True
     ) -> None:
-        """Write what comes out of a fifo to a part of a host buffer."""
+        """Write the output of a fifo to a part of a host buffer."""
         self.transfer(fifo, buffer, pattern, group, wait)
 
     def transfer(
@@ -603,7 +637,7 @@ class SequenceBuilder:
         group: int | None = None,
         wait: bool | None = None,
     ) -> None:
-        """A fill or a drain, as the fifo goes. wait: None for a drain only."""
+        """Add a fill or a drain, depending on the direction of the fifo. wait: None waits for drains only."""
         if group is None:
             if self._open is None:
                 self._open = self.group()
@@ -612,7 +646,10 @@ class SequenceBuilder:
         self._sequence.append(Transfer(fifo.name, buffer.name, pattern, group, wait))
 
     def build(self, cycles: Mapping[str, int] = MappingProxyType({})) -> Design:
-        """The frozen design. cycles: predicted for a call of functions, by symbol, where they depend on the design."""
+        """Return the frozen design.
+
+        cycles: predicted cycles per call, by symbol, for functions whose cycles depend on the design.
+        """
         sequence = list(self._sequence)
         if self._open is not None:
             sequence.append(Finish(self._open))
@@ -630,15 +667,16 @@ class SequenceBuilder:
             values=tuple(map(LastWords, self._values.keys(), self._values.values())),
             sequence=tuple(sequence),
         )
-        vars(design)["configuration"] = configuration.shared()  # To compare takes as long as to make many a sequence.
+        # Comparing configurations takes as long as building many sequences.
+        vars(design)["configuration"] = configuration.shared()
         return design
 
 
 class Builder(SequenceBuilder):
-    """Collects the parts of a configuration too. See the module's text for an example."""
+    """Builder of a configuration and its sequence. See the module's text for an example."""
 
     def __init__(self, name: str, arch: str, columns: int, arguments: int | None = None) -> None:
-        """arguments: how many host buffers designs have, if they are not declared here."""
+        """Create a builder. arguments: number of host buffers of the designs, if they are not declared here."""
         if arch not in ARRAYS:
             raise ArgumentError(f"arch must be one of {', '.join(ARRAYS)}, not {arch!r}")
         super().__init__(None)
@@ -655,7 +693,7 @@ class Builder(SequenceBuilder):
 
     @property
     def configuration(self) -> Configuration:
-        """What was declared until now."""
+        """Configuration of all declarations so far."""
         return Configuration(
             self.name,
             self.arch,
@@ -731,7 +769,10 @@ class Builder(SequenceBuilder):
         cycles: int = 0,
         program_bytes: int = 1024,
     ) -> KernelFunction:
-        """Declare a function of a source. Equal declarations are one; others of the same symbol are an error."""
+        """Declare a function of a source.
+
+        Equal declarations are merged; a different one with the same symbol is an error.
+        """
         function = KernelFunction(symbol, tuple(arguments), source, cycles, program_bytes)
         known = self._functions.setdefault(symbol, function)
         if known != function:
@@ -761,7 +802,10 @@ class Builder(SequenceBuilder):
         arguments: Sequence[Any],
         stack_size: int = DEFAULT_STACK,
     ) -> Worker:
-        """Record what a core does: `body` is called once, with an end for each fifo and anything else as it is."""
+        """Record the work of a core.
+
+        `body` is called once, with an end for each fifo and all other arguments unchanged.
+        """
         recorder = _Recorder()
         token = _recording.set(recorder)
         try:

@@ -1,1 +1,1 @@
-"""The rules of `dataflow.check`, by subject. Each takes an `Index` and yields `Violation`s."""
+"""Rules of `dataflow.check`, by subject. Each takes an `Index` and yields `Violation`s."""

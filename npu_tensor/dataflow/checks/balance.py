@@ -1,7 +1,7 @@
-"""Whether a run takes out of every fifo exactly what it puts in.
+"""Balance of a run: every fifo must be emptied of exactly the objects that were put in.
 
-What remains stays in the array and becomes the beginning of the next run's data; what is missing is waited for until
-the host gives up. The rounds of all loops are known in a run, so the counts follow from the fills.
+Remaining objects stay in the array and become the beginning of the next run's data. Missing ones are waited for until
+the host gives up. The iterations of all loops are known in a run, so the counts follow from the fills.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ __all__ = ["Flow", "balance"]
 
 
 def balance(index: Index) -> Iterator[Violation]:
-    """Fills, links, workers and drains agree on the number of objects of every fifo."""
+    """Check that fills, links, workers and drains agree on the number of objects of every fifo."""
     yield from Flow(index).violations
 
 
 class Flow:
-    """What one run moves: objects of each fifo, and rounds of each worker's body.
+    """Data movement of one run: objects of each fifo, and rounds of each worker's body.
 
-    objects: by fifo, with what says so. rounds: by tile, with the fifo that says so. violations: contradictions.
+    Attributes:
+        objects: Number of objects by fifo, with the origin of this number.
+        rounds: Number of rounds by tile, with the fifo that determines it.
+        violations: Contradictions.
     """
 
     def __init__(self, index: Index) -> None:
@@ -52,7 +55,8 @@ class Flow:
         for transfer in self.index.transfers:
             itemsize = self.index.host_buffers[transfer.buffer].type.itemsize
             moved[transfer.fifo] += transfer.pattern.elements * itemsize
-        # Drains are compared with what arrives, and only decide where no fill does.
+        # Drains are compared with the objects that arrive. They determine the counts only of fifos that no fill
+        # reaches.
         for verb, fills in (("fills bring", True), ("drains take", False)):
             for name, nbytes in moved.items():
                 fifo = self.index.fifos[name]
@@ -125,7 +129,7 @@ class Flow:
             self._report("balance", str(worker.tile), str(rounds), str(known[0]), message)
             return
         for other, count in released.items():
-            if other not in self.objects:  # else it decides the rounds in its turn, and they are compared
+            if other not in self.objects:  # otherwise that fifo determines the rounds later, and they are compared
                 verb = "takes" if self.index.consumes(worker, other) else "puts in"
                 self._learn(other, rounds * count, f"{worker.tile} {verb}")
 

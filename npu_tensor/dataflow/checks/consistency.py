@@ -1,4 +1,4 @@
-"""What must hold before the limits can be judged: names, references, types, places and ends."""
+"""Preconditions of the limits: names, references, types, places and ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ __all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places",
 
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED: Final = re.compile(r"sequence|main|core_\d+_\d+")
-"""Symbols of the instruction stream, of a core's program and of the function around its body (AIECoreToStandard)."""
+"""Reserved symbols of mlir-aie (AIECoreToStandard).
+
+They name the instruction stream, a core's program and the function around its body.
+"""
 
 GENERATED: Final = re.compile(r"((_\d+)?_cons)?_((buff|prod_lock|cons_lock)_\d+|shim_alloc)")
-"""What mlir-aie adds to a fifo's name for its buffers, locks and shim channel (AIEObjectFifoStatefulTransform)."""
+"""Suffixes that mlir-aie adds to a fifo's name for its buffers, locks and shim channel.
+
+See AIEObjectFifoStatefulTransform.
+"""
 
 
 def array(index: Index) -> Iterator[Violation]:
-    """The generation exists."""
+    """Check that the generation exists."""
     arch = index.design.arch
     if arch not in ARRAYS:
         known = ", ".join(ARRAYS)
@@ -32,7 +38,7 @@ def array(index: Index) -> Iterator[Violation]:
 
 
 def columns(index: Index) -> Iterator[Violation]:
-    """The array has as many columns."""
+    """Check that the array has enough columns."""
     design = index.design
     if not 1 <= design.columns <= design.array.columns:
         message = (
@@ -42,7 +48,7 @@ def columns(index: Index) -> Iterator[Violation]:
 
 
 def symbols(index: Index) -> Iterator[Violation]:
-    """Names of fifos, memory and functions can stand in C and linker scripts, and are not those of the compiler."""
+    """Check that names of fifos, memory and functions are valid in C and linker scripts and unused by the compiler."""
     design = index.design
     fifos = [fifo.name for fifo in design.fifos]
     for name in dict.fromkeys((*fifos, *index.memory, *index.functions)):
@@ -58,9 +64,10 @@ def symbols(index: Index) -> Iterator[Violation]:
 
 
 def names(index: Index) -> Iterator[Violation]:
-    """Fifos, memory and functions share one table of symbols; host buffers and sources have their own.
+    """Check that names are unique.
 
-    mlir-aie adds a symbol for each consumer that a DMA serves.
+    Fifos, memory and functions share one table of symbols; host buffers and sources have their own. mlir-aie adds a
+    symbol for each consumer that a DMA serves.
     """
     design = index.design
     symbols = [fifo.name for fifo in design.fifos] + [buffer.name for buffer in design.core_buffers]
@@ -87,7 +94,7 @@ def names(index: Index) -> Iterator[Violation]:
 
 
 def types(index: Index) -> Iterator[Violation]:
-    """Element types that a compiler can place in memory, shapes of positive sizes."""
+    """Check that a compiler can place all element types in memory, and that shapes have positive sizes."""
     design = index.design
     declared = [(f"fifo {fifo.name}", fifo.type) for fifo in design.fifos]
     declared += [(f"host buffer {buffer.name}", buffer.type) for buffer in design.host_buffers]
@@ -115,7 +122,7 @@ def _bad_dtype(where: str, dtype: str, allowed: tuple[str, ...], use: str) -> Vi
 
 
 def counts(index: Index) -> Iterator[Violation]:
-    """Depths, stacks, rounds, acquires and releases of 1 or more; as many dims as consumers."""
+    """Check that depths, stacks, iterations, acquires and releases are positive, and that dims match the consumers."""
 
     def positive(where: str, what: str, value: int) -> Iterator[Violation]:
         if value < 1:
@@ -164,7 +171,7 @@ def counts(index: Index) -> Iterator[Violation]:
 
 
 def places(index: Index) -> Iterator[Violation]:
-    """Every tile exists, stands where such a thing can be, and has one worker at most."""
+    """Check that every tile exists, is of the right kind, and has at most one worker."""
     design = index.design
     rows = 2 + design.array.core_rows
     placed = [(f"fifo {fifo.name}", tile, "") for fifo in design.fifos for tile in (fifo.producer, *fifo.consumers)]
@@ -190,7 +197,7 @@ def places(index: Index) -> Iterator[Violation]:
 
 
 def references(index: Index) -> Iterator[Violation]:
-    """What statements, links and transfers name is declared."""
+    """Check that all names in statements, links and transfers are declared."""
 
     def known(where: str, kind: str, name: Any, table: Container[Any]) -> Iterator[Violation]:
         if name not in table:
@@ -235,7 +242,7 @@ def references(index: Index) -> Iterator[Violation]:
 
 
 def _unseen(body: tuple[Statement, ...], seen: frozenset[int]) -> Iterator[int]:
-    """The acquires that calls refer to and that come later or in another loop: MLIR's values do not leave a loop."""
+    """Yield the acquires used by calls that come later or in another loop: MLIR's values do not leave a loop."""
     for statement in body:
         if isinstance(statement, Acquire):
             seen |= {statement.number}
@@ -248,7 +255,7 @@ def _unseen(body: tuple[Statement, ...], seen: frozenset[int]) -> Iterator[int]:
 
 
 def consumers(index: Index) -> Iterator[Violation]:
-    """Each fifo has consumers at different tiles, and one end at most in host memory."""
+    """Check that each fifo has consumers at different tiles, and at most one end in host memory."""
     for fifo in index.design.fifos:
         ends = [fifo.producer, *fifo.consumers]
         if len(ends) < 2:
@@ -266,7 +273,7 @@ def consumers(index: Index) -> Iterator[Violation]:
 
 
 def ends(index: Index) -> Iterator[Violation]:
-    """Each end is used: by a transfer, a link or a worker; and no worker or link uses an end that is not there."""
+    """Check that each end is used by a transfer, a link or a worker, and that these use existing ends."""
     ends = {(end.fifo.name, end.tile) for end in index.ends}
     workers: Counter[tuple[str, Tile]] = Counter()
     for worker in index.design.workers:

@@ -1,4 +1,4 @@
-"""A design with everything that the rules ask for looked up once."""
+"""Index of a design with all lookups that the rules need."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ __all__ = ["BufferPool", "Descriptors", "FifoEnd", "Index", "Violation", "dtype_
 
 
 class Violation(NamedTuple):
-    """A limit that a design breaks.
+    """Limit that a design exceeds.
 
-    rule: its name, such as "core memory". where: the tile, fifo, buffer or function. value and limit: what was found
-    and what is allowed. message: one sentence with all of them, and how to fix it where that is clear.
+    Attributes:
+        rule: Name of the rule, such as "core memory".
+        where: Tile, fifo, buffer or function.
+        value: Value found.
+        limit: Value allowed.
+        message: Sentence with all of them, and a fix if that is clear.
     """
 
     rule: str
@@ -49,7 +53,7 @@ class Violation(NamedTuple):
 
 
 class FifoEnd(NamedTuple):
-    """One end of a fifo. direction: as the tile's DMA sees it, "out" for the producer. dims: its walk."""
+    """One end of a fifo. direction: seen from the tile's DMA, "out" for the producer. dims: its order of elements."""
 
     fifo: ObjectFifo
     tile: Tile
@@ -67,7 +71,7 @@ class BufferPool(NamedTuple):
 
 
 class Descriptors(NamedTuple):
-    """Buffer descriptors that the DMA at one end goes through: how many, and the bytes that the longest moves."""
+    """Buffer descriptors that the DMA at one end cycles through: their number, and the bytes of the longest."""
 
     end: FifoEnd
     number: int
@@ -76,7 +80,7 @@ class Descriptors(NamedTuple):
 
 @lru_cache(maxsize=256)
 def dtype_name(name: str) -> str:
-    """The full name of a dtype, "" if there is none of that name."""
+    """Return the full name of a dtype, or "" if it is unknown."""
     try:
         return as_dtype(name).name
     except DTypeError:
@@ -85,16 +89,16 @@ def dtype_name(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def size(type: ObjectType) -> int:
-    """Bytes of a type. The property is the same, but looks the dtype up every time."""
+    """Return the bytes of a type. The property is the same, but looks the dtype up every time."""
     return type.nbytes
 
 
 def walk(
     body: Iterable[Statement], words: Mapping[Word, int] = MappingProxyType({}), repeats: int = 1
 ) -> Iterator[tuple[Statement, int]]:
-    """Every statement of a body in the order of the text, and how often one round of the body runs it.
+    """Yield every statement of a body in textual order, and how often one round of the body runs it.
 
-    words: of runtime parameters; a loop whose rounds are not among them counts as one round.
+    words: values of runtime parameters. A loop whose iterations are not among them counts as one iteration.
     """
     for statement in body:
         yield statement, repeats
@@ -104,7 +108,7 @@ def walk(
 
 
 class Index:
-    """The design by name and by tile. What comes after `links_at` needs every reference to be good."""
+    """Lookups of a design by name and by tile. Attributes after `links_at` require valid references."""
 
     def __init__(self, design: Design) -> None:
         self.design = design
@@ -124,7 +128,7 @@ class Index:
 
     @cached_property
     def ends(self) -> list[FifoEnd]:
-        """Of all fifos, each producer before its consumers."""
+        """Ends of all fifos, each producer before its consumers."""
         ends = []
         for fifo in self.design.fifos:
             ends.append(FifoEnd(fifo, fifo.producer, "out", fifo.dims_to_stream))
@@ -134,7 +138,7 @@ class Index:
 
     @cached_property
     def links_at(self) -> dict[tuple[str, Tile], list[Link]]:
-        """The links that use the end of a fifo at a tile."""
+        """Links that use the end of a fifo at a tile."""
         links = defaultdict(list)
         for link in self.design.links:
             for name in (*link.inputs, *link.outputs):
@@ -143,17 +147,17 @@ class Index:
 
     @cached_property
     def shared(self) -> dict[str, Tile]:
-        """The fifos that need no DMA, and the tile whose memory holds their objects."""
+        """Fifos that need no DMA, with the tile whose memory holds their objects."""
         return {fifo.name: home for fifo in self.design.fifos if (home := fifo.shared_memory) is not None}
 
     @cached_property
     def channels(self) -> list[FifoEnd]:
-        """The ends that use a DMA channel."""
+        """Ends that use a DMA channel."""
         return [end for end in self.ends if end.fifo.name not in self.shared]
 
     @cached_property
     def largest_acquire(self) -> dict[tuple[str, Tile], int]:
-        """By fifo and tile of the worker."""
+        """Largest acquire by fifo and tile of the worker, in objects."""
         largest: dict[tuple[str, Tile], int] = {}
         for worker in self.design.workers:
             for statement, _ in walk(worker.body):
@@ -163,7 +167,7 @@ class Index:
         return largest
 
     def buffers(self, fifo: ObjectFifo, tile: Tile) -> int:
-        """Buffers that a core turns over at its end: with a DMA one more than it holds, to fetch ahead."""
+        """Return the buffers of a core's end. With a DMA there is one more than it holds, for prefetching."""
         if fifo.name in self.shared:
             return fifo.depth
         largest = self.largest_acquire.get((fifo.name, tile), 0)
@@ -172,7 +176,7 @@ class Index:
         return largest + 1
 
     def stored(self, link: Link) -> ObjectFifo:
-        """The fifo whose objects the memtile of a link holds: the larger ones, by elements."""
+        """Return the fifo whose objects the memtile of a link holds: the larger ones, by elements."""
         source, result = self.fifos[link.inputs[0]], self.fifos[link.outputs[0]]
         if link.kind == "forward":
             return source if source.type.elements >= result.type.elements else result
@@ -180,7 +184,7 @@ class Index:
 
     @cached_property
     def pools(self) -> list[BufferPool]:
-        """All buffers of all fifos."""
+        """Buffers of all fifos."""
         pools = []
         for fifo in self.design.fifos:
             home = self.shared.get(fifo.name)
@@ -198,7 +202,7 @@ class Index:
 
     @cached_property
     def descriptors(self) -> list[Descriptors]:
-        """What the DMA of every core and memtile goes through, in the order of `channels`."""
+        """Descriptors of the DMA of every core and memtile, in the order of `channels`."""
         violations = []
         for end in self.channels:
             if end.tile.kind == "core":
@@ -219,14 +223,14 @@ class Index:
 
     @cached_property
     def by_tile(self) -> dict[Tile, list[FifoEnd]]:
-        """The ends with a DMA channel at each tile."""
+        """Ends with a DMA channel at each tile."""
         ends = defaultdict(list)
         for end in self.channels:
             ends[end.tile].append(end)
         return ends
 
     def shim_end(self, fifo: ObjectFifo) -> FifoEnd | None:
-        """Where transfers of a fifo happen: its producer's tile if that is a shim, else a consumer's."""
+        """Return the shim end of a fifo: the producer's tile if that is a shim, else a consumer's."""
         if fifo.producer.kind == "shim":
             return FifoEnd(fifo, fifo.producer, "out", ())
         for tile in fifo.consumers:
@@ -235,5 +239,5 @@ class Index:
         return None
 
     def consumes(self, worker: Worker, name: str) -> bool:
-        """Whether a worker takes objects from a fifo, rather than putting them in."""
+        """Return True if a worker takes objects from a fifo, and False if it produces them."""
         return self.fifos[name].producer != worker.tile

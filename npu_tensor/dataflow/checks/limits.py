@@ -1,4 +1,4 @@
-"""What the tiles of an array offer, the same in both generations.
+"""Limits of an array's tiles, the same in both generations.
 
 From mlir-aie's target model (AIETargetModel.h) and verifiers (AIEDialect.cpp, AIEXDialect.cpp), confirmed by running
 designs through mlir-aie 1.4.1.
@@ -33,11 +33,17 @@ __all__ = [
 
 
 class TileLimits(NamedTuple):
-    """Of one kind of tile. A word has 4 bytes.
+    """Limits of one kind of tile. A word has 4 bytes.
 
-    memory: bytes of data. channels: DMA channels in each direction. descriptors: buffer descriptors. locks: semaphores.
-    dimensions: of a walk through an object. wrap: its largest size, in words where innermost. stride: its largest
-    stride in words. length: words that one descriptor moves.
+    Attributes:
+        memory: Bytes of data memory.
+        channels: DMA channels in each direction.
+        descriptors: Buffer descriptors.
+        locks: Semaphores.
+        dimensions: Dimensions of the order of an object.
+        wrap: Largest size of a dimension, in words for the innermost one.
+        stride: Largest stride in words.
+        length: Words that one descriptor moves.
     """
 
     memory: int
@@ -51,21 +57,21 @@ class TileLimits(NamedTuple):
 
 
 WORD: Final = 4
-"""Bytes. DMA moves whole words, and counts sizes and strides in them."""
+"""Bytes per word. DMA moves whole words, and counts sizes and strides in them."""
 
 LIMITS: Final[Mapping[TileKind, TileLimits]] = MappingProxyType(
     {
-        # 16 descriptors exist; one is left alone, so that there is a free one for each transfer.
+        # 16 descriptors exist; one is reserved so that each transfer finds a free one.
         "shim": TileLimits(0, 2, 15, 16, dimensions=0, wrap=1023, stride=2**20, length=2**32 - 1),
         "memtile": TileLimits(524288, 6, 48, 64, dimensions=4, wrap=1023, stride=2**17, length=2**17 - 1),
-        # The field of a core's wrap has 8 bits; 256 would be taken for 0.
+        # The field of a core's wrap has 8 bits; 256 would be read as 0.
         "core": TileLimits(65536, 2, 16, 16, dimensions=3, wrap=255, stride=2**13, length=2**14 - 1),
     }
 )
 
 STREAMS_NORTH: Final = 6
 STREAMS_SOUTH: Final = 4
-"""Streams from the switch of one tile to that above or below it (AIE2TargetModel::getNumDestSwitchboxConnections)."""
+"""Streams from the switch of one tile to the one above or below (AIE2TargetModel::getNumDestSwitchboxConnections)."""
 
 LOCK_VALUE: Final = 63
 """Largest value of a lock."""
@@ -74,29 +80,32 @@ CORE_RESERVE: Final = 64
 """Bytes of core memory left to the compiler, which keeps a counter of 4 bytes for each fifo end."""
 
 ALIGNMENT: Final = 64
-"""Bytes of whose multiples the address of a buffer is one, at most: mlir-aie takes the width of the memory's bus or,
-since its pull request 3662 of September 2026, of the widest vector (AIEAssignBuffers)."""
+"""Upper bound on the alignment of a buffer, in bytes.
+
+mlir-aie aligns to the width of the memory's bus or, since its pull request 3662 of September 2026, of the widest vector
+(AIEAssignBuffers).
+"""
 
 PARITY_DESCRIPTORS: Final = 24
-"""Descriptors that the even channels of a memtile can use; the odd ones have as many of their own."""
+"""Descriptors available to the even channels of a memtile; the odd channels have the same number."""
 
 PROGRAM_MEMORY: Final = 16384
 """Bytes of machine code of one core."""
 
 STATIC_SIZE: Final = 512
-"""Largest size in elements that mlir-aie takes in dims_to_stream and dims_from_stream; its message says 1023."""
+"""Largest size in elements that mlir-aie accepts in dims_to_stream and dims_from_stream; its message reports 1023."""
 
 ITERATIONS: Final = 64
 """Largest sizes[0] of a shim's access pattern: a field of 6 bits."""
 
 QUEUE_DEPTH: Final = 4
-"""Transfers that one shim channel can have waiting."""
+"""Transfers that can wait in the queue of one shim channel."""
 
 HOST_BUFFERS: Final = 16
-"""What mlir-aie tests on NPUs (test/npu-xrt/many_buffers)."""
+"""Upper bound on host buffers: the number that mlir-aie tests on NPUs (test/npu-xrt/many_buffers)."""
 
 MEMORY_DTYPES: Final = ("float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
-"""What IRON can put into a fifo or a buffer: everything but bool."""
+"""Dtypes that IRON can put into a fifo or a buffer: everything but bool."""
 
 SCALAR_DTYPES: Final = ("int32", "int64", "float32", "bfloat16")
-"""Numbers that a core can pass to a kernel function."""
+"""Dtypes of numbers that a core can pass to a kernel function."""

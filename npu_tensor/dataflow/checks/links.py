@@ -1,4 +1,4 @@
-"""What memtiles pass on: splits, joins and forwards."""
+"""Rules for links of memtiles: splits, joins and forwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _name(link: Link) -> str:
 
 
 def sides(index: Index) -> Iterator[Violation]:
-    """One side is a single fifo, and a fifo is in one link at most."""
+    """Check that one side of a link is a single fifo, and that a fifo is in at most one link."""
     for link in index.design.links:
         inputs, outputs = len(link.inputs), len(link.outputs)
         if min(inputs, outputs) != 1:
@@ -32,7 +32,7 @@ def sides(index: Index) -> Iterator[Violation]:
 
 
 def ends(index: Index) -> Iterator[Violation]:
-    """Inputs are consumed and outputs produced at the memtile of their link."""
+    """Check that inputs are consumed and outputs produced at the memtile of their link."""
     for link in index.design.links:
         for name in link.inputs:
             consumers = index.fifos[name].consumers
@@ -51,7 +51,7 @@ def _elsewhere(link: Link, fifo: ObjectFifo, verb: str, tiles: tuple[Tile, ...])
 
 
 def parts(index: Index) -> Iterator[Violation]:
-    """The parts of a split or join follow one another and fill the object; the objects of a forward divide."""
+    """Check that the parts of a split or join fill the object in order, and that object sizes of a forward divide."""
     for link in index.design.links:
         if link.kind == "forward":
             yield from _forward(index, link)
@@ -60,7 +60,7 @@ def parts(index: Index) -> Iterator[Violation]:
 
 
 def dims(index: Index) -> Iterator[Violation]:
-    """What a memtile receives to split it must come in order: mlir-aie refuses another walk there."""
+    """Check that a memtile receives objects to split in order: mlir-aie rejects any other order there."""
     for link in index.design.links:
         fifo = index.fifos[link.inputs[0]]
         if link.kind == "split" and any(fifo.dims_from_stream):

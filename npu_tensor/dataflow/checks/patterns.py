@@ -1,4 +1,4 @@
-"""What the DMAs can walk: access patterns of transfers, dims_to_stream and dims_from_stream."""
+"""Rules for the DMAs' access: patterns of transfers, dims_to_stream and dims_from_stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["access_patterns", "static_dims"]
 
 
 def access_patterns(index: Index) -> Iterator[Violation]:
-    """Of all transfers. Equal ones of a fifo are judged once."""
+    """Check the access patterns of all transfers. Equal ones of a fifo are checked once."""
     for name, buffer, pattern in dict.fromkeys(
         (transfer.fifo, transfer.buffer, transfer.pattern) for transfer in index.transfers
     ):
@@ -23,7 +23,7 @@ def access_patterns(index: Index) -> Iterator[Violation]:
 
 
 class _AccessPattern:
-    """A transfer's walk through a host buffer."""
+    """Access of a transfer to a host buffer."""
 
     def __init__(self, end: FifoEnd, buffer: HostBuffer, pattern: AccessPattern) -> None:
         self.end = end
@@ -38,7 +38,7 @@ class _AccessPattern:
         return Violation(f"access {what}", self.buffer.name, value, limit, message)
 
     def violations(self) -> Iterator[Violation]:
-        """All that the shim's DMA cannot do."""
+        """Yield everything that the shim's DMA does not support."""
         sizes, strides = self.sizes, self.strides
         if len(sizes) != 4 or len(strides) != 4:
             text = f"{len(sizes)} sizes and {len(strides)} strides, not 4 each."
@@ -96,7 +96,7 @@ class _AccessPattern:
             text = f"strides[3] is {strides[3]}, and must be 1 for elements of {self.itemsize} bytes."
             yield self.violation("stride", strides[3], 1, text)
         elif sizes[1:3] == (1, 1):
-            # Older releases of mlir-aie moved neighbours instead (its issue 2930). Not tried with 1.4.
+            # Older releases of mlir-aie moved adjacent elements instead (its issue 2930). Not tried with 1.4.
             text = f"strides[3] is {strides[3]}, and can only be 1 after two sizes of 1; use sizes[2] and strides[2]."
             yield self.violation("stride", strides[3], 1, text)
 
@@ -114,7 +114,7 @@ class _AccessPattern:
 
 
 def static_dims(index: Index) -> Iterator[Violation]:
-    """Of all fifo ends with dims."""
+    """Check all fifo ends with dims."""
     for end in index.ends:
         if end.dims:
             yield from _static(index, end)
@@ -175,9 +175,10 @@ def _static(index: Index, end: FifoEnd) -> Iterator[Violation]:
 
 
 def _walked(index: Index, end: FifoEnd) -> list[ObjectType]:
-    """What one buffer descriptor at a fifo's end moves: an object, or any of its parts in a split or join.
+    """Return the objects that one buffer descriptor at a fifo's end moves.
 
-    A forward moves the larger of its two objects on both sides: that is what the memtile holds.
+    That is an object, or any of its parts in a split or join. A forward moves the larger of its two objects on both
+    sides, because the memtile holds that one.
     """
     for link in index.links_at.get((end.fifo.name, end.tile), ()):
         if link.kind == "forward":

@@ -1,4 +1,4 @@
-"""What the host does: task groups, queues and buffer descriptors of the shims, waits."""
+"""Rules for the host's sequence: task groups, queues and buffer descriptors of the shims, waits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["descriptors", "groups", "overlaps", "queues", "waits"]
 
 
 class _Started(NamedTuple):
-    """A transfer and its place in the sequence."""
+    """Transfer and its position in the sequence."""
 
     order: int
     transfer: Transfer
 
 
 def groups(index: Index) -> Iterator[Violation]:
-    """Every group is finished after its last transfer."""
+    """Check that every group is finished after its last transfer."""
     last = {step.group: step for step in index.design.sequence}
     for group, step in last.items():
         if isinstance(step, Transfer):
@@ -33,7 +33,7 @@ def groups(index: Index) -> Iterator[Violation]:
 
 
 def waits(index: Index) -> Iterator[Violation]:
-    """The last drain of each fifo is waited for, else the run returns before its data have arrived."""
+    """Check that the last drain of each fifo is waited for, else the run returns before its data have arrived."""
     last: dict[str, Transfer] = {}
     for transfer in index.transfers:
         if index.fifos[transfer.fifo].producer.kind != "shim":
@@ -52,7 +52,7 @@ def waits(index: Index) -> Iterator[Violation]:
 
 
 def descriptors(index: Index) -> Iterator[Violation]:
-    """Each transfer takes a buffer descriptor of its shim tile until its group is finished."""
+    """Check the buffer descriptors of a shim tile. Each transfer uses one until its group is finished."""
     limit = LIMITS["shim"].descriptors
     in_use: dict[object, list[int]] = defaultdict(list)
     most: dict[object, int] = {}
@@ -70,7 +70,7 @@ def descriptors(index: Index) -> Iterator[Violation]:
 
 
 def queues(index: Index) -> Iterator[Violation]:
-    """A channel queues 4 transfers; more have to wait for the end of earlier ones."""
+    """Check that a channel queues at most 4 transfers; more have to wait for the end of earlier ones."""
     most: dict[str, int] = {}
     for fifo, _, running in _running(index):
         most[fifo.name] = max(most.get(fifo.name, 0), len(running[fifo.name]))
@@ -85,7 +85,7 @@ def queues(index: Index) -> Iterator[Violation]:
 
 
 def overlaps(index: Index) -> Iterator[Violation]:
-    """Drains of different fifos that run at the same time write to different places. Only linear ones are compared."""
+    """Check that concurrent drains of different fifos write to different places. Only linear ones are compared."""
     violations: dict[Violation, None] = {}
     for fifo, transfer, running in _running(index):
         span = _span(index, transfer)
@@ -107,10 +107,10 @@ def overlaps(index: Index) -> Iterator[Violation]:
 
 
 def _running(index: Index) -> Iterator[tuple[ObjectFifo, Transfer, dict[str, list[_Started]]]]:
-    """After the start of each transfer: its fifo, itself, and by fifo the transfers that nothing has waited for.
+    """Yield after the start of each transfer: its fifo, itself, and by fifo the transfers not known to have ended.
 
-    A channel works in order, so a wait ends all earlier transfers of its channel. What was started before the one
-    that is waited for, or in its group, has fed it and has ended too.
+    A channel works in order, so a wait ends all earlier transfers of its channel. Transfers that were started before
+    the awaited one, or in its group, have fed it and have ended too.
     """
     running: dict[str, list[_Started]] = defaultdict(list)
     for order, step in enumerate(index.design.sequence):
@@ -132,7 +132,7 @@ def _running(index: Index) -> Iterator[tuple[ObjectFifo, Transfer, dict[str, lis
 
 
 def _span(index: Index, transfer: Transfer) -> tuple[int, int] | None:
-    """The elements from where to where a linear transfer goes."""
+    """Return the start and end elements of a linear transfer, or None for others."""
     pattern = transfer.pattern
     if pattern.sizes[:-1] != (1, 1, 1) or pattern.strides[-1:] != (1,):
         return None

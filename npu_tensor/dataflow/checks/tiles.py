@@ -1,4 +1,4 @@
-"""What fits on a tile: memory, machine code, DMA channels, buffer descriptors, locks."""
+"""Rules for the resources of a tile: memory, machine code, DMA channels, buffer descriptors, locks."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ __all__ = [
 
 START_BYTES: Final = 512
 STATEMENT_BYTES: Final = 64
-"""Machine code around `main` and of one acquire, release, loop or call: estimates, since only the compiler knows."""
+"""Machine code around `main` and of one acquire, release, loop or call, in bytes.
+
+Estimates: only the compiler knows.
+"""
 
 
 def contents(index: Index) -> Iterator[Violation]:
-    """Initial contents fill their buffer."""
+    """Check that initial contents fill their buffer."""
     for buffer in index.design.core_buffers:
         if buffer.initial is not None and len(buffer.initial) != size(buffer.type):
             message = (
@@ -51,9 +54,9 @@ def contents(index: Index) -> Iterator[Violation]:
 
 
 def memory(index: Index) -> Iterator[Violation]:
-    """The stack and all buffers of a core in 64 KiB less a reserve; all buffers of a memtile in 512 KiB.
+    """Check the memory: stack and buffers of a core in 64 KiB less a reserve, buffers of a memtile in 512 KiB.
 
-    Each is counted with what may be lost to the alignment of the next one.
+    Each is counted with the bytes that may be lost to the alignment of the next one.
     """
     for tile, blocks in _blocks(index).items():
         items = []
@@ -73,11 +76,11 @@ def memory(index: Index) -> Iterator[Violation]:
 
 
 def alignment(index: Index) -> Iterator[Violation]:
-    """The stack and the buffers of a core end where a word can begin, and where vectors of what follows can.
+    """Check that the stack and the buffers of a core end where a word can begin, or a vector if necessary.
 
     mlir-aie lays out the stack and then the buffers, the largest first. Up to 1.4.1 each begins at a multiple of 32
-    bytes, where vectors of aie2p need 64 (its pull request 3662). A small buffer, such as a counter, may have any
-    number of words. Objects of fifos may as well: what a function reads them by is not known here.
+    bytes, but vectors of aie2p need 64 (its pull request 3662). A small buffer, such as a counter, may have any number
+    of words. So may objects of fifos: the vector width of the functions that read them is unknown here.
     """
     for tile, (stack, *buffers) in _blocks(index).items():
         if tile.kind != "core":
@@ -85,7 +88,7 @@ def alignment(index: Index) -> Iterator[Violation]:
         buffers.sort(key=lambda block: -block.nbytes)
         for position, block in enumerate((stack, *buffers)):
             if block.number and block.name not in index.shared:
-                continue  # `object_sizes` says what a DMA needs.
+                continue  # `object_sizes` checks the requirements of a DMA.
             following = None if block.number else next(iter(buffers[position:]), None)
             needed = WORD if following is None else _alignment(following.nbytes, index.design.array.vector_bytes)
             if block.nbytes % needed:
@@ -100,12 +103,12 @@ def alignment(index: Index) -> Iterator[Violation]:
 
 
 def _alignment(nbytes: int, widest: int) -> int:
-    """Of whose multiples the address of a block must be one for the widest vectors that it can hold."""
+    """Return the alignment in bytes that a block needs for the widest vectors that it can hold."""
     return next((width for width in (widest, 32, 16) if nbytes >= width), WORD)
 
 
 class _Block(NamedTuple):
-    """Something in the memory of a tile. number: how many of a fifo there are, 0 for what is no fifo."""
+    """Memory block of a tile. number: buffers of a fifo, 0 for other blocks."""
 
     name: str
     nbytes: int
@@ -113,7 +116,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(index: Index) -> dict[Tile, list[_Block]]:
-    """The stack first."""
+    """Return the memory blocks by tile, with the stack first."""
     blocks: dict[Tile, list[_Block]] = defaultdict(list)
     for worker in index.design.workers:
         blocks[worker.tile].append(_Block("stack", worker.stack_size))
@@ -126,7 +129,7 @@ def _blocks(index: Index) -> dict[Tile, list[_Block]]:
 
 
 def program(index: Index) -> Iterator[Violation]:
-    """The machine code of a core, estimated."""
+    """Check the estimated machine code of a core."""
     for worker in index.design.workers:
         called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)}
         functions = sum(index.functions[symbol].program_bytes for symbol in called)
@@ -140,7 +143,7 @@ def program(index: Index) -> Iterator[Violation]:
 
 
 def channels(index: Index) -> Iterator[Violation]:
-    """One DMA channel for each end of a fifo, but none between neighbouring cores."""
+    """Check the DMA channels: one for each end of a fifo, but none between neighboring cores."""
     for tile, ends in index.by_tile.items():
         limit = LIMITS[tile.kind].channels
         for direction, word in (("in", "input"), ("out", "output")):
@@ -151,10 +154,10 @@ def channels(index: Index) -> Iterator[Violation]:
 
 
 def streams(index: Index) -> Iterator[Violation]:
-    """All streams between two rows of tiles find a way through the switches there. One to several tiles crosses once.
+    """Check that all streams between two rows of tiles fit the switches there. A broadcast crosses only once.
 
-    What a column cannot take may go around through others, so that only all columns together are judged. A design
-    that fits may still be one that the compiler finds no routes for.
+    Streams may be routed through other columns, so only all columns together are checked. The compiler may still find
+    no routes for a design that passes.
     """
     design = index.design
     routed = [(fifo.producer, fifo.consumers) for fifo in design.fifos if fifo.name not in index.shared]
@@ -173,7 +176,7 @@ def streams(index: Index) -> Iterator[Violation]:
 
 
 def descriptors(index: Index) -> Iterator[Violation]:
-    """A core has 16 buffer descriptors; a memtile 48, half of them for its even and half for its odd channels."""
+    """Check the descriptors: 16 in a core; 48 in a memtile, half for its even and half for its odd channels."""
     channels: dict[Tile, dict[str, dict[str, int]]] = defaultdict(lambda: {"in": {}, "out": {}})
     for entry in index.descriptors:
         channels[entry.end.tile][entry.end.direction][entry.end.fifo.name] = entry.number
@@ -188,7 +191,7 @@ def descriptors(index: Index) -> Iterator[Violation]:
 
 
 def _parity(tile: Tile, sides: Mapping[str, Mapping[str, int]]) -> Iterator[Violation]:
-    """The compiler numbers the channels of a direction as it meets the fifos, which IRON sorts by their names."""
+    """Check even and odd channels. The compiler numbers them in the order of the fifos, which IRON sorts by name."""
     for parity, which in enumerate(("even", "odd")):
         needed = sum(side[name] for side in sides.values() for name in sorted(side)[parity::2])
         if needed > PARITY_DESCRIPTORS:
@@ -200,7 +203,7 @@ def _parity(tile: Tile, sides: Mapping[str, Mapping[str, int]]) -> Iterator[Viol
 
 
 def lengths(index: Index) -> Iterator[Violation]:
-    """One buffer descriptor moves 131071 words in a memtile and 16383 in a core."""
+    """Check the length of buffer descriptors: 131071 words in a memtile and 16383 in a core."""
     for end, _, nbytes in index.descriptors:
         limit = LIMITS[end.tile.kind].length
         if nbytes > limit * WORD:
@@ -212,7 +215,7 @@ def lengths(index: Index) -> Iterator[Violation]:
 
 
 def object_sizes(index: Index) -> Iterator[Violation]:
-    """DMA moves whole words."""
+    """Check that objects have whole words, which a DMA requires."""
     for fifo in index.design.fifos:
         if size(fifo.type) % WORD and fifo.name not in index.shared:
             message = (
@@ -223,7 +226,7 @@ def object_sizes(index: Index) -> Iterator[Violation]:
 
 
 def locks(index: Index) -> Iterator[Violation]:
-    """Two for each end of a fifo, for each part of a split or join, and for each fifo in shared memory.
+    """Check the locks: two for each end of a fifo, each part of a split or join, and each fifo in shared memory.
 
     They count the free and the filled buffers.
     """

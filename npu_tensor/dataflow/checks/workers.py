@@ -1,4 +1,4 @@
-"""What a core does with its fifos: acquires, releases, calls, runtime parameters."""
+"""Rules for the statements of a core: acquires, releases, calls, runtime parameters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from npu_tensor.dataflow.design import (
 __all__ = ["acquires", "calls", "holds", "parameters", "stacks"]
 
 PATIENCE: Final = 64
-"""Rounds of a loop after which nothing new is expected: more objects than this are never held for long."""
+"""Upper bound on simulated iterations of a loop. Later ones find nothing new: more objects are never held for long."""
 
 INTEGERS: Final = {"int32": 32, "int64": 64}
 """Bits of the integers that can be passed by value."""
 
 
 def stacks(index: Index) -> Iterator[Violation]:
-    """A stack leaves memory for something else."""
+    """Check that a stack leaves memory for other data."""
     limit = LIMITS["core"].memory
     for worker in index.design.workers:
         if worker.stack_size >= limit:
@@ -38,7 +38,7 @@ def stacks(index: Index) -> Iterator[Violation]:
 
 
 def acquires(index: Index) -> Iterator[Violation]:
-    """No more objects than the fifo is deep."""
+    """Check that no more objects are acquired than the depth of the fifo."""
     for (name, tile), objects in index.largest_acquire.items():
         depth = index.fifos[name].depth
         if objects > depth:
@@ -47,19 +47,19 @@ def acquires(index: Index) -> Iterator[Violation]:
 
 
 class _Held(NamedTuple):
-    """released: objects given on since the start of the body. held: objects held after those."""
+    """State of a fifo. released: objects released since the start of the body. held: objects held now."""
 
     released: int
     held: int
 
 
 class _Body:
-    """Runs the fifo operations of a body, with numbers instead of objects."""
+    """Interpreter of a body's fifo operations, with numbers instead of objects."""
 
     def __init__(self, index: Index, worker: Worker) -> None:
         self.tile = worker.tile
         self.fifos = {name: _Held(0, 0) for name in worker.fifos}
-        self.acquired: dict[int, tuple[Acquire, int]] = {}  # by number, and how many objects came before its first
+        self.acquired: dict[int, tuple[Acquire, int]] = {}  # by number, with the number of objects before its first
         self.violations: dict[Violation, None] = {}
 
     def run(self, body: tuple[Statement, ...]) -> None:
@@ -77,7 +77,7 @@ class _Body:
             elif isinstance(statement.rounds, Word):
                 self._run_any_number(statement.rounds, statement.body)
             else:
-                # What is wrong shows once every object that was held before has been given on.
+                # Errors become visible once every object that was held before has been released.
                 for _ in range(min(statement.rounds, PATIENCE)):
                     before = self._state()
                     self.run(statement.body)
@@ -85,7 +85,7 @@ class _Body:
                         break
 
     def _run_any_number(self, rounds: Word, body: tuple[Statement, ...]) -> None:
-        """A loop whose rounds every sequence gives: no object may be held after it that was not held before."""
+        """Run a loop with unknown iterations: it must leave the number of held objects unchanged."""
         before = {name: state.held for name, state in self.fifos.items()}
         self.run(body)
         for name, (_, held) in self.fifos.items():
@@ -97,7 +97,7 @@ class _Body:
                 self._report("loop", held, before[name], message)
 
     def _state(self) -> tuple[object, ...]:
-        """What decides how the next round goes: objects held, and which elements still are."""
+        """Return the state that determines the next iteration: objects held, and which elements are still held."""
         held = tuple(state.held for state in self.fifos.values())
         gone = tuple(
             min(self.fifos[acquire.fifo].released - first, acquire.objects) for acquire, first in self.acquired.values()
@@ -130,7 +130,7 @@ class _Body:
 
 
 def holds(index: Index) -> Iterator[Violation]:
-    """Only what is held is used or released, and nothing is held at the end of the body."""
+    """Check that only held objects are used or released, and that none is held at the end of the body."""
     for worker in index.design.workers:
         body = _Body(index, worker)
         body.run(worker.body)
@@ -144,7 +144,7 @@ def holds(index: Index) -> Iterator[Violation]:
 
 
 def calls(index: Index) -> Iterator[Violation]:
-    """Arguments have the number and exactly the types that the function declares, shapes included."""
+    """Check that arguments match the declared number and types of the function exactly, shapes included."""
     for worker in index.design.workers:
         fifo_of: dict[int, str] = {}
         for statement, _ in walk(worker.body):
@@ -187,7 +187,7 @@ def _canonical(type: ObjectType | str) -> object:
 
 
 def _number_type(number: object, declared: ObjectType | str) -> str:
-    """The dtype that a Python number is passed as: the declared one if it fits."""
+    """Return the dtype that a Python number is passed as: the declared one if it fits."""
     natural = {int: "int64", float: "float64"}.get(type(number), type(number).__name__)
     if isinstance(declared, ObjectType):
         return natural
@@ -200,10 +200,10 @@ def _number_type(number: object, declared: ObjectType | str) -> str:
 
 
 def parameters(index: Index) -> Iterator[Violation]:
-    """A runtime parameter is only read after something that this run has brought.
+    """Check that a runtime parameter is only read after an object of the same run has arrived.
 
     Nothing else tells the core that the host has written it: the core may still be waiting in a body that began in the
-    run before.
+    previous run.
     """
     names = {parameter.name for parameter in index.design.parameters}
     if not names:
@@ -224,7 +224,7 @@ def parameters(index: Index) -> Iterator[Violation]:
 
 
 def _read(statement: Statement, parameters: Container[str]) -> set[str]:
-    """The runtime parameters that a statement reads, of which loops read their rounds first."""
+    """Return the runtime parameters that a statement reads. A loop reads its number of iterations first."""
     operands: tuple[object, ...] = ()
     if isinstance(statement, FunctionCall):
         operands = statement.arguments
@@ -235,7 +235,7 @@ def _read(statement: Statement, parameters: Container[str]) -> set[str]:
 
 
 def _filled(index: Index) -> set[str]:
-    """The fifos whose objects come, by way of links and workers, from transfers of the same run."""
+    """Return the fifos whose objects come, through links and workers, from transfers of the same run."""
     filled = {fifo.name for fifo in index.design.fifos if fifo.producer.kind == "shim"}
     passes = [(set(link.inputs), set(link.outputs)) for link in index.design.links]
     for worker in index.design.workers:

@@ -1,1 +1,1 @@
-"""From a design to files that a device loads: back ends, the processes that build, and the progress of both."""
+"""Builds: from a design to files that a device loads. Contains back ends, build processes and their progress."""

@@ -3,9 +3,9 @@
     artifact, kernels = bundle("aie2", [product, norm])   # artefacts of two configurations
     artifact.files[".xclbin"], kernels[product.key]
 
-XRT's xclbinutil packs what was compiled for each, as aiecc has it done for its option --xclbin-input; nothing is
-compiled. In one context, another configuration takes some 0.1 ms; another context takes milliseconds, and the host has
-to wait in between. An NPU that is configured by full ELFs does not need it. Not run on an NPU.
+XRT's xclbinutil packs the compiled files of each, as aiecc uses it for its option --xclbin-input; nothing is compiled.
+Changing the configuration within one context takes some 0.1 ms. Changing the context takes milliseconds, and the host
+has to wait in between. An NPU that is configured by full ELFs does not need bundles. Not run on an NPU.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[
     Raises:
         BuildError: There is no xclbinutil, or it fails; transient, as packing takes little time.
     """
-    # The widest first: it says how many columns the context has.
+    # The widest first: it determines the number of columns of the context.
     columns = {each.key: _columns(each) or ARRAYS[arch].columns for each in artifacts}
     ordered = sorted({each.key: each for each in artifacts}.values(), key=lambda each: (-columns[each.key], each.key))
     names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(ordered)}
@@ -84,7 +84,7 @@ def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[
 
 
 _packed: Final[dict[str, Artifact]] = {}
-"""Bundles by key: each launch of a plan asks for one, and the cache verifies files at each look-up."""
+"""Bundles by key. Each launch of a plan requests one, and the cache verifies files at each lookup."""
 
 
 def _columns(artifact: Artifact) -> int:

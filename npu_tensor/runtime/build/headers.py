@@ -3,9 +3,9 @@
     included(source.text, [kernels / "include"])    # (.../nt/arithmetic.hpp, .../nt/precision.hpp)
     digests(source.text, [kernels / "include"])     # {"nt/arithmetic.hpp": "9f86d0...", ...}
 
-Includes are read from the text, without a compiler, so a machine without one can compute keys. Conditions of
-the preprocessor are not evaluated: a header that is only included under one counts. A header outside of
-the directories belongs to the compiler and does not count.
+Includes are read from the text, without a compiler, so a machine without one can compute keys. Preprocessor conditions
+are not evaluated: a conditional include counts too. A header outside of the directories belongs to the compiler and
+does not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INCLUDE: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n
 
 
 class _Include(NamedTuple):
-    """An include; if `quoted`, the search begins beside the including file."""
+    """Include directive. If `quoted`, the search begins in the directory of the including file."""
 
     name: str
     quoted: bool

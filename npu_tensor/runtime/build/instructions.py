@@ -4,11 +4,11 @@
     words.astype("<u4").tofile("kernel_insts.bin")
     words, places = stream(program, [addresses])         # of several runs
 
-The words are those that mlir-aie 1.4.1 emits for the IRON program of the design: a header of four words, the
-writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
-buffer's address to it, and a push to the queue of its channel; a finished group waits for the token of each
-of its transfers. So a new extent of an existing configuration needs no compiler. Operations, registers and
-fields were read in mlir-aie's lowering (AIEDmaToNpu, AIEDMATasksToNPU) and compared with its words.
+The words are those that mlir-aie 1.4.1 emits for the IRON program of the design: a header of four words and the writes
+of runtime parameters. Each transfer has a buffer descriptor of the shim's DMA, the patch that adds the host buffer's
+address to it, and a push to the queue of its channel. A finished group waits for the token of each of its transfers. A
+new extent of an existing configuration therefore needs no compiler. Operations, registers and fields were read in
+mlir-aie's lowering (AIEDmaToNpu, AIEDMATasksToNPU) and compared with its words.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ ADDRESS_PATCH: Final = 0x81
 
 TRANSLATED: Final = 5
 APERTURE: Final = 0x80000000
-"""Host buffers whose addresses the firmware translates for the array, where an instruction stream comes with an xclbin,
-and what has to be added for the others (AIETargetNPU.cpp)."""
+"""Number of host buffers whose addresses the firmware translates for the array if the stream comes with an xclbin.
+
+APERTURE must be added to the addresses of all others (AIETargetNPU.cpp).
+"""
 
 # --- registers of a shim tile
 
@@ -54,19 +56,19 @@ CHANNELS: Final = {"in": 0x1D200, "out": 0x1D210}
 """Registers of the first channel that writes to host memory ("in" to the shim), and of the first that reads it."""
 CHANNEL_BYTES: Final = 0x8
 CONTROLLER: Final = 0xF00
-"""In a channel's control register: tokens go to the controller with the packet id 15."""
+"""Bits of a channel's control register: tokens go to the controller with the packet id 15."""
 CONTROLLER_MASK: Final = 0x1F00
 
 HEADER: Final = 4
 """Words before the first operation."""
 WRITE_WORDS: Final = 6
 WRITE_VALUE: Final = 4
-"""Words of an operation that writes a word, and the place of the value among them."""
+"""Words of an operation that writes a word, and the position of the value among them."""
 VERSION: Final = 0x0100
 MEMTILE_ROWS: Final = 1
 DEVICE: Final = {"aie2": 3, "aie2p": 4}
 BURST: Final = {"aie2": 2, "aie2p": 3}
-"""The longest burst that a shim has, as mlir-aie takes it: 256 bytes, or 512."""
+"""Codes of the longest burst of a shim in mlir-aie: 256 bytes, or 512."""
 CACHE: Final = 2 << 24
 VALID: Final = 1 << 25
 
@@ -79,13 +81,19 @@ def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uin
 def stream(
     program: ArrayProgram, addresses: Sequence[Mapping[str, int]]
 ) -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
-    """Return the words of a program, and the places of each word that its runs set, in order.
+    """Return the words of a program, and the positions of each word that its runs set, in order.
 
-    addresses: by configuration of the program, of each runtime parameter by name, in bytes from the start of its tile's
-    memory. Of their words, those that a run is given are markers, in the place of which its values are put. A program
-    of several configurations loads each where it begins. The words are then those of the sequence of `iron_launch`
-    before aiecc numbers the configurations and writes out what loading them means. Raises ArgumentError, which names
-    what has no address or what of a transfer does not fit into a buffer descriptor.
+    Words that are set per run are markers, which the run replaces by its values. A program of several configurations
+    loads each where it begins. The words are then those of the sequence of `iron_launch` before aiecc numbers the
+    configurations and expands their loading.
+
+    Args:
+        program: Program to translate.
+        addresses: For each configuration of the program, the address of each runtime parameter by name, in bytes from
+            the start of its tile's memory.
+
+    Raises:
+        ArgumentError: An address is missing, or a transfer does not fit into a buffer descriptor.
     """
     operations = _Stream()
     places: list[list[int]] = []
@@ -100,10 +108,17 @@ def stream(
 
 
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
-    """Return the eight words of a shim's buffer descriptor that walks a host buffer with elements of `itemsize` bytes.
+    """Return the eight words of a shim's buffer descriptor for a host buffer with elements of `itemsize` bytes.
 
-    burst: the code of its bursts' length. The outermost size is not there but in the push to the queue; its stride is.
-    Raises ArgumentError if a size or a stride is out of range.
+    The outermost size is part of the push to the queue instead; its stride is in the descriptor.
+
+    Args:
+        pattern: Access pattern of the transfer.
+        itemsize: Bytes of an element.
+        burst: Code of the burst length.
+
+    Raises:
+        ArgumentError: A size or a stride is out of range.
     """
     offset = pattern.offset * itemsize
     _within("the offset in words", _words("the offset", offset), 0, 2**30 - 1)
@@ -123,7 +138,7 @@ def _walk(
     _within("sizes[0]", repeat, 1, ITERATIONS)
     _within("sizes[1:] in words", length, 1, limits.length)
     inner = middle = outer = iteration = 0
-    # Neighbours all the way need no walk, and then the sizes have no limits of their own.
+    # A contiguous transfer needs no walk, and its sizes then have no limits of their own.
     neighbours = strides[3] == 1 and (second == 1 or strides[2] == first)
     if not neighbours or (third > 1 and strides[1] != first * second):
         _within("sizes[2]", second, 1, limits.wrap)
@@ -162,19 +177,19 @@ class _Task(NamedTuple):
 
 
 def _registers(column: int, row: int) -> int:
-    """Return the address of the memory and the registers of a tile."""
+    """Return the base address of the memory and the registers of a tile."""
     return column << 25 | row << 20
 
 
 class _Stream:
-    """Collects operations."""
+    """Collector of operations."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
         self.operations = 0
 
     def run(self, design: Design, slices: Sequence[HostSlice], addresses: Mapping[str, int]) -> list[list[int]]:
-        """Append a run of a design with host buffers in arguments; return the places of the words that it sets."""
+        """Append a run of a design with host buffers in arguments; return the positions of the words that it sets."""
         places = self._parameters(design, addresses)
         ends, burst = design.configuration.shim_ends, BURST[design.arch]
         buffers = {
@@ -182,7 +197,7 @@ class _Stream:
             for place, buffer in zip(slices, design.host_buffers, strict=True)
         }
         every = range(LIMITS["shim"].descriptors)
-        free = {end.column: list(every) for end in ends.values()}  # Heaps: the least number is taken first.
+        free = {end.column: list(every) for end in ends.values()}  # Heaps: the smallest number is used first.
         groups: defaultdict[int, list[_Task]] = defaultdict(list)
         for step in design.sequence:
             if isinstance(step, Finish):
@@ -207,7 +222,7 @@ class _Stream:
         return places
 
     def load(self) -> None:
-        """Configure the array anew."""
+        """Append the reconfiguration of the array."""
         self.words += LOAD_PDI, 0, 0, 0
         self.operations += 1
 
@@ -219,7 +234,7 @@ class _Stream:
         return np.array(array("I", header + self.words))
 
     def _parameters(self, design: Design, addresses: Mapping[str, int]) -> list[list[int]]:
-        """Write the runtime parameters. Return the places of each word of a run, which all parameters share."""
+        """Write the runtime parameters. Return the positions of each word of a run, which all parameters share."""
         places: list[list[int]] = [[] for _ in range(design.run_words)]
         for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
             if parameter.name not in addresses:
@@ -231,7 +246,7 @@ class _Stream:
         return places
 
     def _write(self, address: int, values: Sequence[int]) -> None:
-        """Write words one after another."""
+        """Write consecutive words."""
         for place, value in enumerate(values):
             self.words += WRITE, 0, address + WORD * place, 0, value & 0xFFFFFFFF, 24
         self.operations += len(values)

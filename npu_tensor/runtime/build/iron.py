@@ -4,10 +4,10 @@
     backend.missing()                       # None, or "no compiler: No module named 'aie' ..."
     files = backend.build(request, directory)
     files[".xclbin"], files[".pdi"], files["_parameters.json"]
-    files[".elf"]                           # in place of these three where `kernel_format` says so
-    files["_program.py"]                    # the IRON program with its C++, to be read; of programs ".mlir"
+    files[".elf"]                           # instead of these three if `kernel_format` is "elf"
+    files["_program.py"]                    # the readable IRON program with its C++; ".mlir" for programs
 
-Everything happens in directory/build, of which the caller keeps these files. Not run on an NPU.
+The build uses directory/build, of which the caller keeps these files. Not run on an NPU.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _ENDED: Final = re.compile(r"^\[Peano\] compilation failed$|exit code -9\b", re.
 
 
 class IronBackend:
-    """See `artifact.Backend`."""
+    """Back end for NPUs, see `artifact.Backend`."""
 
     name: str = "iron"
     formats: tuple[tuple[str, ...], ...] = tuple(FILES.values())
 
     def missing(self) -> str | None:
-        """Why nothing can be built here, and what to install; None if it can."""
+        """Return the reason why nothing can be built here, and what to install; None if builds are possible."""
         toolchain = mlir_aie.find()
         return toolchain if isinstance(toolchain, str) else None
 
@@ -65,8 +65,8 @@ class IronBackend:
     def ingredients(self, unit: Unit) -> dict[str, Any]:
         """Return flags and headers of each source, and the digest of the lowering.
 
-        The name of the toolchain covers the rest. For the runtime there are also "format" and "kernel", the name of
-        the kernel in that file in XRT.
+        The name of the toolchain covers the rest. The runtime also needs "format" and "kernel", the name of the kernel
+        in that file in XRT.
         """
         sources = [
             {"flags": list(source.flags), "headers": headers.digests(source.text, [HEADERS])}
@@ -76,14 +76,20 @@ class IronBackend:
         return {"format": format, "kernel": KERNELS[format], "lowering": _lowering(), "sources": sources}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        """Nothing of a kernel for an NPU runs on this machine's processor."""
+        """Return None: no part of a kernel for an NPU runs on this machine's processor."""
         return None
 
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         """Compile the design of a request in another process, whose output goes to build.log.
 
-        force: whether to compile the C++ of its cores, too, if the cache has that. Raises BuildError with what failed,
-        if it takes longer than NPU_TENSOR_BUILD_SECONDS per configuration, or if no ELF can hold a program.
+        Args:
+            request: Request with the design.
+            directory: Directory of the build.
+            force: True to recompile cached C++ of the cores too.
+
+        Raises:
+            BuildError: The compilation fails, takes longer than NPU_TENSOR_BUILD_SECONDS per configuration, or no ELF
+                can hold a program.
         """
         toolchain = mlir_aie.find()
         if isinstance(toolchain, str):
@@ -111,8 +117,10 @@ class IronBackend:
 def kernel_format(design: Design | ArrayProgram) -> Format:
     """Return the format of a design: `NPU_TENSOR_KERNEL_FORMAT` if an ELF is possible, else an xclbin.
 
-    The runtime parameters in an ELF cannot be replaced. Only an ELF can hold a program: raises BuildError if it is not
-    possible.
+    The runtime parameters in an ELF cannot be replaced.
+
+    Raises:
+        BuildError: A program, which only an ELF can hold, cannot be stored in one.
     """
     if isinstance(design, Design):
         possible = design.array.full_elfs and not design.run_words
@@ -126,10 +134,10 @@ def kernel_format(design: Design | ArrayProgram) -> Format:
 
 
 def _environment(toolchain: mlir_aie.Toolchain, work: Path, force: bool) -> dict[str, str]:
-    """Return the environment variables of the process that builds."""
+    """Return the environment variables of the build process."""
     environment = {
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
-        # The same modules as here, also where a program has changed the path.
+        # The same modules as here, even if a program has changed the path.
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NPU_CACHE_HOME": str(work / "cache"),
         "NPU_TENSOR_CACHE_DIR": str(store.root),

@@ -1,7 +1,7 @@
 """Work of the cores of a design, as Python functions that IRON's workers share.
 
-Workers whose bodies differ in names and numbers only are one function: its parameters are the ends of the fifos, the
-buffers, the kernel functions and those numbers that are not the same for all of them.
+Workers whose bodies differ in names and numbers only share one function. Its parameters are the ends of the fifos, the
+buffers, the kernel functions and those numbers that differ between them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Operand = Element | str | Word | Number
 
 
 class Core(NamedTuple):
-    """A function for cores: its name and its text."""
+    """Function for cores: its name and its text."""
 
     name: str
     text: str
 
 
 class PlacedWorker(NamedTuple):
-    """A worker: its function, and the names of buffers, the symbols and the numbers that follow its fifos' ends."""
+    """Worker with its function, and the buffer names, symbols and numbers that follow its fifos' ends."""
 
     worker: Worker
     core: Core
@@ -58,8 +58,11 @@ def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
 
 
 def _varying(group: Sequence[_WorkerBody]) -> list[int | None]:
-    """For each number of the bodies None if they agree on it, else the first number that is the same in every body."""
-    # As text, which tells 0.0 from -0.0.
+    """Return for each number of the bodies the first number that is the same in every body.
+
+    The entry is None if all bodies agree on the number.
+    """
+    # The text distinguishes 0.0 from -0.0.
     columns = list(zip(*(map(repr, body.numbers) for body in group), strict=True))
     return [columns.index(column) if len(set(column)) > 1 else None for column in columns]
 
@@ -69,7 +72,7 @@ def _parameters(varying: Sequence[int | None]) -> list[int]:
 
 
 class _WorkerBody:
-    """A body in terms of slots. key: the same for bodies that differ in names and numbers only."""
+    """Body in terms of slots. key: the same for bodies that differ in names and numbers only."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -99,7 +102,7 @@ class _WorkerBody:
             if argument not in self.memory:
                 self.memory.append(argument)
             return "memory", self.memory.index(argument)
-        # Python's own numbers: the text of NumPy's has their type around it.
+        # Python's own numbers: the text of NumPy's contains their type.
         number = float(argument) if isinstance(argument, float) else int(argument)
         self.numbers.append(number)
         return type(number).__name__
@@ -109,7 +112,7 @@ class _WorkerBody:
 
 TRAILING: Final = re.compile(r"(_\d*)+$")
 BUILT_IN: Final = frozenset(["float", "range_"])
-"""Names that the functions use besides their parameters."""
+"""Names that the functions use in addition to their parameters."""
 
 
 def _text(name: str, group: Sequence[_WorkerBody], varying: Sequence[int | None]) -> str:
@@ -130,7 +133,7 @@ def _text(name: str, group: Sequence[_WorkerBody], varying: Sequence[int | None]
 
 
 def _used(statements: Sequence[Statement]) -> Iterator[int | None]:
-    """In the order of the text the acquires whose objects calls use, and None for every other statement."""
+    """Yield in textual order the acquires whose objects calls use, and None for every other statement."""
     for statement in statements:
         if isinstance(statement, Loop):
             yield from _used(statement.body)
@@ -151,10 +154,12 @@ def _number(number: Number) -> str:
 
 
 class _Writer:
-    """Writes the statements of a body, in order.
+    """Writer of the statements of a body, in order.
 
-    names: of fifos, buffers and functions in the text. numbers: of the body as text. last_use: of the objects
-    of each acquire, as a place among what `_used` yields.
+    Attributes:
+        names: Names of fifos, buffers and functions in the text.
+        numbers: Numbers of the body as text.
+        last_use: Last use of the objects of each acquire, as a position in the output of `_used`.
     """
 
     def __init__(self, names: dict[str, str], numbers: Iterator[str], last_use: dict[int, int]) -> None:

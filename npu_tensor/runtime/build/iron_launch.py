@@ -1,15 +1,15 @@
-"""A program of the array as one MLIR module, of which aiecc makes a full ELF.
+"""Lowering of an array program to one MLIR module, from which aiecc makes a full ELF.
 
-    designs = parts(program)                                # what IRON programs are written for and resolved
+    designs = parts(program)                                # designs to write and resolve as IRON programs
     text = module(program, [str(resolved(design)) for design in designs])
 
 The module has a device for each configuration, with a runtime sequence for each of its designs in the program, and the
-device @main. Its sequence takes the arguments of a launch and runs the others in parts of these.
+device @main. The sequence of @main takes the arguments of a launch and runs the others on parts of these.
 
-Host memory is words of 32 bits here. `memref.subview` and `memref.reinterpret_cast` cut a part out of an argument, but
-keep its element type, and parts of one scratch buffer hold values of several types (`memref.view` of bytes would do,
-but mlir-aie follows it only since its pull request 3337 of July 2026). A transfer moves whole words in any case, so its
-words in the instruction stream stay the same.
+Host memory consists of 32-bit words here. `memref.subview` and `memref.reinterpret_cast` cut a part out of an argument,
+but keep its element type, and parts of one scratch buffer hold values of several types. `memref.view` of bytes would
+solve this, but mlir-aie supports it only since its pull request 3337 of July 2026. A transfer always moves whole words,
+so its words in the instruction stream stay the same.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ __all__ = ["OPTIONS", "module", "parts"]
 
 OPTIONS: Final = ("--expand-load-pdis",)
 """Options of aiecc: a change of configuration loads an empty PDI, which resets the array, and writes the registers.
-Loading the PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.8 for PDIs of 120 to
-440 KB on an HX 370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air
-build this way too.
+
+Loading the PDI of the configuration takes several times as long: about 2 ms against 0.3 to 0.8 for PDIs of 120 to 440
+KB on an HX 370 (utilities/reconfig-probe of Atomic-Germ/OpenFlowLM-Next, September 2026). amd/IRON and mlir-air build
+this way too.
 """
 
 _DEVICE: Final = re.compile(r"^( *)aie\.device\((\w+)\)(?: @main)? \{\n(.*?)^\1\}\n", re.MULTILINE | re.DOTALL)
 _SEQUENCE: Final = re.compile(r"^( *)aie\.runtime_sequence(?: @sequence)?(\(.*?^\1\}\n)", re.MULTILINE | re.DOTALL)
-"""MLIR's printer leaves these names out, which are the defaults."""
+"""Patterns of a device and a runtime sequence. MLIR's printer omits the optional names, which are the defaults."""
 
 
 def parts(program: ArrayProgram) -> tuple[Design, ...]:
-    """Return each distinct design of a program once, as an IRON program has to be written for it.
+    """Return each distinct design of a program once, adapted for its IRON program.
 
-    All take a device as wide as the program's, since a launch has one partition of the array. The object files of their
-    sources have different names, and the same where the source is the same.
+    All use a device as wide as the program's, because a launch has one partition of the array. The object files of
+    their sources have different names, but share one for the same source.
     """
     return tuple(_adapted(design, program.columns) for design in _sequences(program))
 
@@ -53,7 +54,8 @@ def parts(program: ArrayProgram) -> tuple[Design, ...]:
 def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
     """Return the text of the module from the resolved `parts`, each with one device @main and its runtime sequence.
 
-    Raises BuildError if mlir-aie writes them in another way, or if a part of an argument does not begin with a word.
+    Raises:
+        BuildError: mlir-aie's output has an unknown form, or a part of an argument does not begin at a word.
     """
     sequences = _sequences(program)
     devices: dict[int, list[str]] = {}
@@ -101,14 +103,14 @@ def _adapted(design: Design, columns: int) -> Design:
 
 
 def _named_by_content(function: KernelFunction) -> KernelFunction:
-    """Kernel families call the sources of all of their configurations the same."""
+    """Rename the source of a function by its content. Kernel families use the same name in all configurations."""
     source = function.source
     digest = hashlib.sha256(repr((source.text, source.flags)).encode()).hexdigest()
     return replace(function, source=replace(source, name=f"{source.name}_{digest[:16]}"))
 
 
 def _pattern_in_words(pattern: AccessPattern, itemsize: int) -> AccessPattern:
-    """Return the same walk. `check` has verified that offset, strides and innermost size are whole words."""
+    """Return the same walk in words. `check` has verified that offset, strides and innermost size are whole words."""
     if itemsize == WORD:
         return pattern
     (*sizes, innermost), (*strides, _) = pattern.sizes, pattern.strides
@@ -138,12 +140,12 @@ def _taken_apart(text: str) -> tuple[str, str, str]:
 
 
 def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) -> Iterator[str]:
-    """Return the lines of the runtime sequence that runs the others.
+    """Yield the lines of the runtime sequence that runs the others.
 
-    Runs of one configuration that follow each other configure the array once. aiecc resets it by one of two empty PDIs
-    in turns, from the first on in every launch, and firmware does not load again what it has loaded last. So every
-    launch makes an even number of resets: where it configures an odd number of times, the last is for a device with
-    nothing in it. (mlir-aie does that itself since its pull request 3622, after 1.4.1.)
+    Consecutive runs of one configuration configure the array once. aiecc resets the array with two alternating empty
+    PDIs, starting with the first one in every launch. Firmware does not reload the PDI that it loaded last. Every
+    launch therefore makes an even number of resets: after an odd number of configurations, it configures an empty
+    device. (mlir-aie does that itself since its pull request 3622, after 1.4.1.)
     """
     arguments = ", ".join(f"%arg{n}: {_memref(_words(nbytes))}" for n, nbytes in enumerate(program.arguments))
     yield f"    aie.runtime_sequence @sequence({arguments}) {{"

@@ -1,4 +1,4 @@
-"""Statements of an IRON program that make the array of a design, and what the host does with it."""
+"""Statements of an IRON program that create the array of a design and the host's sequence."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ __all__ = ["ModuleStatements"]
 
 
 class ModuleStatements:
-    """Each method yields statements, which use the dictionaries that the program keeps: `fifos` by name, `ends` with
-    the consuming ends, in order, of fifos that have several, `parameters`, and `host` with the ends that the host fills
-    or drains, by fifo.
+    """Generator of statements; each method yields those of one part.
+
+    The statements use dictionaries that the program keeps: `fifos` by name, `ends` with the consuming ends, in order,
+    of fifos that have several, `parameters`, and `host` with the ends that the host fills or drains, by fifo.
     """
 
     def __init__(self, design: Design, names: Names, device: str) -> None:
@@ -65,7 +66,7 @@ class ModuleStatements:
                 yield from self._ends(fifo)
 
     def links(self) -> Iterator[str]:
-        """Splits, joins and forwards, with the fifos that come out of them."""
+        """Yield splits, joins and forwards, with their output fifos."""
         for link in self._design.links:
             yield self._forward(link) if link.kind == "forward" else self._partition(link)
             for child in self._children(link):
@@ -142,7 +143,7 @@ class ModuleStatements:
             return f"Buffer({options})"
         return f"Buffer({options}, initial_value={self._names.contents[buffer.type, buffer.initial]})"
 
-    # --- what the host does
+    # --- the host's sequence
 
     def host_ends(self) -> Iterator[str]:
         """Yield the ends that the host uses."""
@@ -152,7 +153,7 @@ class ModuleStatements:
                 yield f'host["{fifo.name}"] = {self.end(fifo.name, _shim(fifo))}'
 
     def sequence(self) -> str:
-        """From the runtime sequence, a function that mlir-aie calls, to the end of the module's function."""
+        """Return the end of the program, beginning with the runtime sequence, which mlir-aie calls."""
         types = [self._names.types[buffer.type] for buffer in self._design.host_buffers]
         lines = wrapped(f"def sequence({', '.join([*self._names.hosts.values(), '*_'])}):", "    ")
         if self._design.parameters:
@@ -186,7 +187,7 @@ class ModuleStatements:
 
 
 def _on_shim(tile: Tile) -> str:
-    """Return the tile of a fifo's end where no worker and no link determines it."""
+    """Return the tile of a fifo's end if no worker and no link determines it."""
     return f"tile={tile_text(tile)}" if tile.kind == "shim" else ""
 
 

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 WIDTH: Final = 118
-"""Characters of a line."""
+"""Maximum characters of a line."""
 
 RESERVED: Final = frozenset(
     re.findall(
@@ -48,9 +48,14 @@ Key = TypeVar("Key")
 
 
 class Names:
-    """symbols: of kernel functions, by symbol. hosts: of host buffers, by name. types: of object types.
+    """Names in the program of a design.
 
-    contents: of core buffers, by type and bytes. taken: all of these, and what is reserved.
+    Attributes:
+        taken: All names in use, including the reserved ones.
+        symbols: Names of kernel functions, by symbol.
+        hosts: Names of host buffers, by name.
+        types: Names of object types.
+        contents: Names of core buffers' contents, by type and bytes.
     """
 
     def __init__(self, design: Design) -> None:
@@ -68,7 +73,7 @@ class Names:
 
 
 def distinct(names: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Python names, each once and none of those taken: with a number behind it where it is not so yet."""
+    """Return unique Python names, with a number appended if a name is already taken."""
     unique: list[str] = []
     used = set(taken)
     for name in names:
@@ -93,14 +98,14 @@ def _type_name(type: ObjectType) -> str:
 
 
 def dtype_text(name: str) -> str:
-    """np.int32, bfloat16."""
+    """Return the Python source of a dtype: np.int32, bfloat16."""
     name = as_dtype(name).name
     return name if name == "bfloat16" else f"np.{name}"
 
 
 def values_text(type: ObjectType, values: bytes) -> str:
-    """np.array([1, 2], np.int32): the elements of a type."""
-    # NumPy does not lend out the memory of bfloat16 arrays; MLIR takes any bits for the elements of the type.
+    """Return the Python source of the elements of a type: np.array([1, 2], np.int32)."""
+    # NumPy does not export the memory of bfloat16 arrays; MLIR accepts any bits for the elements of the type.
     bits = as_dtype(type.dtype).name == "bfloat16"
     dtype = "np.uint16" if bits else dtype_text(type.dtype)
     if not any(values):
@@ -113,22 +118,22 @@ def values_text(type: ObjectType, values: bytes) -> str:
 
 
 def tile_text(tile: Tile) -> str:
-    """Tile(0, 2)"""
+    """Return the Python source of a tile: Tile(0, 2)."""
     return f"Tile({tile.column}, {tile.row})"
 
 
 def dims_text(dims: Dims) -> str:
-    """[(4, 64), (64, 1)]"""
+    """Return the Python source of dims: [(4, 64), (64, 1)]."""
     return "[" + ", ".join(f"({dim.size}, {dim.stride})" for dim in dims) + "]"
 
 
 def tuple_text(items: Sequence[Any]) -> str:
-    """(1, 2), (1,)"""
+    """Return the Python source of a tuple: (1, 2), (1,)."""
     return f"({', '.join(map(str, items))}{',' * (len(items) == 1)})"
 
 
 def list_text(items: Sequence[str]) -> str:
-    """[a, b], [a] * 2"""
+    """Return the Python source of a list: [a, b], [a] * 2."""
     return f"[{items[0]}] * {len(items)}" if len(set(items)) == 1 < len(items) else f"[{', '.join(items)}]"
 
 

@@ -1,20 +1,20 @@
-"""A design as the text of a stand-alone IRON program for mlir-aie 1.4.
+"""Lowering of a design to the text of a stand-alone IRON program for mlir-aie 1.4.
 
     text = program(design)
 
 The program imports numpy, ml_dtypes and `aie`, nothing of npu_tensor. Run as a script it prints its MLIR module, and
 `--write-sources DIR` writes the C++ of its kernels. As a module it has
 
-    SOURCES         dict[str, str]: the C++ by file name; "x.cc" is to be compiled to the object file "x.o"
-    FLAGS           dict[str, list[str]]: further compiler arguments by file name, where a source needs some
-    PARAMETERS      dict[str, tuple[int, ...]]: words by runtime parameter, where the design has some
-    module()        the resolved and verified MLIR module; makes everything anew with every call
+    SOURCES         dict[str, str]: the C++ by file name; "x.cc" is compiled to the object file "x.o"
+    FLAGS           dict[str, list[str]]: further compiler arguments by file name, if a source needs some
+    PARAMETERS      dict[str, tuple[int, ...]]: words by runtime parameter, if the design has some
+    module()        the resolved and verified MLIR module; every call creates a new one
 
-What a run gives is `marker(p, w)` in word w of the design's p-th runtime parameter:
-the instruction stream then has these words once each, where a run puts its values.
+Values that are set per run are `marker(p, w)` in word w of the design's p-th runtime parameter. The instruction stream
+then contains each of these words once, and a run replaces them by its values.
 
-The cores choose the buffers of their fifos while they run: mlir-aie's static choice is wrong where a fifo is acquired
-in inner loops only, so many times in a round of the body that the number of its buffers does not divide it.
+The cores choose the buffers of their fifos at run time. mlir-aie's static choice is wrong if a fifo is acquired in
+inner loops only, and the number of acquires per round of the body is not a multiple of its buffers.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ from npu_tensor.runtime.build.iron_names import Names, dtype_text, statements_te
 __all__ = ["MARKER", "device_columns", "marker", "parameter_words", "program"]
 
 MARKER: Final = 0x6E000000
-"""The least marker. As an address it would lie in column 55, and no length or stride is as large."""
+"""Smallest marker. As an address it would lie in column 55, and no length or stride is as large."""
 
 WORDS: Final = 4096
-"""Runtime parameters, and words of one, that have markers."""
+"""Upper bound on runtime parameters, and on words of one, that have markers."""
 
 WIDEST_PART: Final = 4
-"""Columns of the widest part of an array that a program takes instead of all of it. Up to mlir-aie 1.4.0, aiecc names
-no column where a wider one may begin (start_columns of the xclbin's partition), so that it could not be loaded.
+"""Columns of the widest part of an array that a program uses instead of all of it.
+
+Up to mlir-aie 1.4.0, aiecc lists no column where a wider one may begin (start_columns of the xclbin's partition), so
+that it could not be loaded.
 """
 
 
 def marker(parameter: int, word: int) -> int:
     """Return the marker of a word of a runtime parameter in the instruction stream: a unique positive int32.
 
-    Raises ArgumentError if there are more parameters or words than markers.
+    Raises:
+        ArgumentError: There are more parameters or words than markers.
     """
     if not (0 <= parameter < WORDS and 0 <= word < WORDS):
         raise ArgumentError(f"word {word} of parameter {parameter}: only the first {WORDS} of each have markers")
@@ -201,7 +204,7 @@ MAIN_WITH_SOURCES: Final = """if __name__ == "__main__":
 
 
 def _literal(text: str) -> str:
-    """Source text as a raw string where that is possible."""
+    """Format source text as a raw string if possible."""
     if "'''" in text or text.endswith(("'", "\\")) or "\r" in text:
         return repr(text)
     return f"r'''{text}'''"

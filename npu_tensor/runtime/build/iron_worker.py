@@ -2,13 +2,13 @@
 
     python -m npu_tensor.runtime.build.iron_worker DIRECTORY FORMAT
 
-DIRECTORY is the current directory, to be written to, and holds the pickled design, or program of several designs. It
-gets the IRON program as kernel_program.py, its C++ and objects, the module as kernel.mlir, and the files of the format.
-For "xclbin" these are kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: by name of each runtime
-parameter, where its words stand in the instruction stream, counted in 32-bit words. For "elf" it is kernel.elf, in
-which all of that is. If that fails, DIRECTORY gets the reason instead, and the exit code is 1.
+DIRECTORY must be the current directory and writable. It holds the pickled design, or program of several designs. The
+build adds the IRON program as kernel_program.py, its C++ and objects, the module as kernel.mlir, and the files of the
+format. For "xclbin" these are kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: the address of
+each runtime parameter by name. For "elf" it is kernel.elf, which contains everything. If the build fails, DIRECTORY
+gets the reason instead, and the exit code is 1.
 
-The objects of C++ sources are kept in the cache, so that kernels and programs of one configuration compile them once.
+The objects of C++ sources are cached, so that kernels and programs of one configuration compile them once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 WORKER: Final = "npu_tensor.runtime.build.iron_worker"
-"""Name of this module, which is another one when it runs."""
+"""Name of this module. When it runs as a script, `__name__` differs."""
 
 HEADERS: Final = Path(__file__).parents[2] / "kernels" / "include"
 """Headers for the C++ of the cores; aie_api comes with mlir-aie."""
@@ -74,11 +74,11 @@ Format = Literal["xclbin", "elf"]
 FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
     {"xclbin": (".xclbin", ".pdi", "_parameters.json"), "elf": (".elf",)}
 )
-"""Suffixes of the files that a kernel takes, by its format."""
+"""Suffixes of the files of a kernel, by its format."""
 
 
 def build(directory: Path, format: Format) -> None:
-    """Build what is in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves a module."""
+    """Build the design or program in `directory`. Raises BuildError, and any error of mlir-aie during resolution."""
     unit: Design | ArrayProgram = pickle.loads((directory / DESIGN).read_bytes())
     mlir_aie.require_interface()
     options: Sequence[str] = ()
@@ -109,7 +109,7 @@ def build(directory: Path, format: Format) -> None:
 
 
 def _with_spare_buffers(design: Design) -> Design:
-    """Return the design with as many host buffers as a launch can have.
+    """Return the design with the maximum number of host buffers of a launch.
 
     An xclbin declares those of its program, and its configuration may run in launches of several kernels, with more.
     """
@@ -119,7 +119,7 @@ def _with_spare_buffers(design: Design) -> Design:
 
 
 def _prepare(design: Design, directory: Path, number: str) -> Any:
-    """Write the IRON program of a design and the objects that its cores link. Returns the program, as a module."""
+    """Write the IRON program of a design and the objects that its cores link. Return the program, as a module."""
     path = directory / f"{KERNEL}{number}{PROGRAM}"
     path.write_text(program(design), "utf-8")
     lowered = _execute(path)
@@ -135,7 +135,7 @@ def _prepare(design: Design, directory: Path, number: str) -> Any:
 
 
 def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
-    """Make the object file beside a source, and the compiler's figures of its stack, or take them from the cache."""
+    """Make the object file next to a source, and the compiler's figures of its stack, or take them from the cache."""
     text = source.read_text("utf-8")
     made_from = {
         "arch": arch,
@@ -171,8 +171,8 @@ def _execute(path: Path) -> Any:
 
 
 def main(directory: Path, format: Format) -> int:
-    """Build, and write the reason of a failure to REASON. Returns the exit code."""
-    # mlir-aie logs the commands that it runs and what they print.
+    """Build the unit, and write the reason of a failure to REASON. Return the exit code."""
+    # mlir-aie logs the commands that it runs and their output.
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("aie").setLevel(logging.DEBUG)
     try:

@@ -1,4 +1,4 @@
-"""The installed mlir-aie and Peano: the only module of the package that imports `aie`.
+"""Installed mlir-aie and Peano: the only module of the package that imports `aie`.
 
     toolchain = find()                 # Toolchain, or why there is none; imports nothing of it
     require_interface()                # BuildError before mlir-aie 1.4
@@ -6,8 +6,8 @@
     compile_module(module, directory, xclbin_path=..., insts_path=..., pdi_path=...)
     compile_module(self_loading(program.module), directory, full_elf_path=...)
 
-The last four import `aie` and belong into a process of their own: it registers dialects for as long as the process
-lives. Read in the sources of mlir-aie 1.4.0 and 1.4.1.
+The last four import `aie` and belong in a separate process: it registers dialects for the lifetime of the process.
+Based on the sources of mlir-aie 1.4.0 and 1.4.1.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ PACKERS: Final[Mapping[str, str]] = MappingProxyType(
         "aiebu-asm": "packs an ELF, is not on PATH; install XRT (package libxrt-utils-npu)",
     }
 )
-"""Programs of XRT that aiecc starts by name, and what to say where they are missing."""
+"""Programs of XRT that aiecc starts by name, and the hint for each if it is missing."""
 
 ELF_KERNEL: Final = "main:sequence"
-"""Name of the kernel of a full ELF in XRT: the names of the device and of its runtime sequence, which are the defaults
-of `Program.resolve_program` and `Runtime.resolve`.
+"""Name of the kernel of a full ELF in XRT: the names of the device and of its runtime sequence.
+
+They are the defaults of `Program.resolve_program` and `Runtime.resolve`.
 """
 
 _LOADS_ITSELF: Final = re.compile(
@@ -64,7 +65,13 @@ _LOADS_ITSELF: Final = re.compile(
 
 
 class Toolchain(NamedTuple):
-    """mlir_aie, peano: versions. programs: the directory of aiecc and the programs that it starts by name."""
+    """Installed toolchain.
+
+    Attributes:
+        mlir_aie: Version of mlir-aie.
+        peano: Version of Peano.
+        programs: Directory of aiecc and the programs that it starts by name.
+    """
 
     mlir_aie: str
     peano: str
@@ -72,15 +79,18 @@ class Toolchain(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Both in one word that is fit for a directory, "mlir_aie1.4.1-llvm_aie21.0.0.2026070801"."""
+        """Both versions in one word that is a valid directory name, "mlir_aie1.4.1-llvm_aie21.0.0.2026070801"."""
         return re.sub(r"[^\w.+-]", "_", f"mlir_aie{self.mlir_aie}-llvm_aie{self.peano}")
 
 
-# --- what is installed, without importing it
+# --- the installation, without importing it
 
 
 def find() -> Toolchain | str:
-    """Return the installed toolchain, or in one sentence what is missing and how to install it. Never raises."""
+    """Return the installed toolchain, or one sentence that tells what is missing and how to install it.
+
+    Never raises.
+    """
     return _find(tuple(sys.path), os.environ.get("PEANO_INSTALL_DIR"))
 
 
@@ -89,7 +99,7 @@ def _find(search_path: tuple[str, ...], peano_variable: str | None) -> Toolchain
     """Find the toolchain; the arguments are the environment that it depends on."""
     try:
         spec = find_spec("aie")
-    except (ImportError, ValueError, AttributeError):  # a module that somebody made by hand
+    except (ImportError, ValueError, AttributeError):  # a module that was created by hand
         spec = None
     places = list((spec and spec.submodule_search_locations) or ())
     package = next((Path(place) for place in places if (Path(place) / "iron").is_dir()), None)
@@ -169,7 +179,10 @@ def require_interface() -> None:
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:
     """Compile the C++ of a core with Peano. mlir-aie adds the language standard, -O2 and the headers of aie_api.
 
-    Peano itself defines __AIE_ARCH__. Raises BuildError with what it says.
+    Peano itself defines __AIE_ARCH__.
+
+    Raises:
+        BuildError: The compilation fails. The message contains Peano's output.
     """
     from aie.utils.compile import compile_cxx_core_function
 
@@ -193,7 +206,7 @@ def self_loading(resolve: Callable[[], Any]) -> Any:
     """
     from aie.iron import compile_context
 
-    # As IRON does for full_elf=True. A release without this option would make an ELF that computes nothing.
+    # IRON does the same for full_elf=True. A release without this option would make an ELF that computes nothing.
     with compile_context(_iron_full_elf=True):
         module = resolve()
     if _LOADS_ITSELF.search(str(module)) is None:
@@ -205,11 +218,16 @@ def self_loading(resolve: Callable[[], Any]) -> Any:
 
 
 def compile_module(module: object, directory: Path, options: Sequence[str] = (), **outputs: Path) -> None:
-    """Compile a resolved module. directory: holds the object files that its cores link, and must be the current one.
+    """Compile a resolved module.
 
-    options: further ones of aiecc. outputs: what to make, by the names that mlir-aie has for them: xclbin_path,
-    insts_path, pdi_path; or full_elf_path alone. Raises BuildError with what aiecc says, or if it says nothing and an
-    output is missing all the same.
+    Args:
+        module: Module to compile.
+        directory: Directory with the object files that its cores link. It must be the current directory.
+        options: Further options of aiecc.
+        outputs: Outputs by mlir-aie's names: xclbin_path, insts_path, pdi_path; or full_elf_path alone.
+
+    Raises:
+        BuildError: aiecc fails, or reports no error although an output is missing.
     """
     from aie.utils.compile import compile_mlir_module
 
@@ -225,7 +243,7 @@ def compile_module(module: object, directory: Path, options: Sequence[str] = (),
         message = _message(error)
         hint = next((without(packer) for packer in PACKERS if f"'{packer}'" in message), "")
         raise BuildError(f"mlir-aie does not compile the module:\n{message}{hint}") from None
-    # aiecc leaves the xclbin out, with exit code 0, where it does not find the program that packs it.
+    # aiecc omits the xclbin, with exit code 0, if it does not find the program that packs it.
     xclbin = outputs.get("xclbin_path")
     packed = xclbin is None or xclbin.exists() or xclbinutil()
     _check_outputs([*outputs.values()], "mlir-aie", "" if packed else without("xclbinutil"))

@@ -1,10 +1,10 @@
 """Addresses of runtime parameters in the memory of their tiles.
 
     addresses(design, words)    # from the instruction stream of the compiler
-    predicted(design)           # as mlir-aie 1.4.1 will place them; needs no compiler
+    predicted(design)           # prediction for mlir-aie 1.4.1; needs no compiler
 
-A binary says where its parameters are, so what runs takes the first. The second follows the compiler's allocation and
-holds for a program that is compiled later, by that version.
+A binary contains the addresses of its parameters, so runs use the first function. The second follows the compiler's
+allocation and applies to a program that is compiled later, by that version.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ BANKS: Final = 4
 
 ALIGNMENT: Final = 32
 """Alignment of buffers in bytes: the width of a core's loads and stores, on both arrays.
-mlir-aie after 1.4.1 takes the widest vector, which has 64 on aie2p (its pull request 3662).
+
+mlir-aie after 1.4.1 uses the widest vector, which has 64 on aie2p (its pull request 3662).
 """
 
 IN_TILE: Final = 0xFFFFF
-"""The bits of an address that do not name the tile."""
+"""Bits of an address that do not identify the tile."""
 
 
 def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
     """Return the address of each runtime parameter, from the compiler's instruction stream.
 
-    The stream begins with the writes of their words, in order; raises BuildError if it does not.
+    The stream must begin with the writes of their words, in order.
+
+    Raises:
+        BuildError: The stream begins differently.
     """
     result = {}
     place = HEADER
@@ -55,19 +59,20 @@ def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
 
 
 class CoreMemory(NamedTuple):
-    """A buffer in a core's memory."""
+    """Buffer in a core's memory."""
 
     name: str
     nbytes: int
 
 
 def predicted(design: Design) -> dict[str, int]:
-    """Return the address of each runtime parameter that a worker uses, as mlir-aie will place it.
+    """Predict the address of each runtime parameter that a worker uses, as placed by mlir-aie.
 
-    Its bank-aware allocation goes through the buffers of a core, the largest first, and puts each at the end of the
-    next bank that has room for it; the stack comes before all. Where one fits into no bank, they lie one behind the
-    other. Raises BuildError where that is not all that decides: a buffer of the compiler's own that is as large as a
-    parameter.
+    Its bank-aware allocation processes the buffers of a core, the largest first, and puts each at the end of the next
+    bank that has room for it; the stack precedes all. If a buffer fits into no bank, all are placed consecutively.
+
+    Raises:
+        BuildError: The placement is ambiguous, because a buffer of the compiler's own is as large as a parameter.
     """
     index = Index(design)
     result: dict[str, int] = {}
@@ -86,7 +91,7 @@ def placed(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int]:
 
 
 def _in_banks(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int] | None:
-    """In turns in each bank; None where a buffer fits into none."""
+    """Place buffers in the banks in turn; return None if a buffer fits into none."""
     bank = LIMITS["core"].memory // BANKS
     free = [stack, bank, 2 * bank, 3 * bank]
     result: dict[str, int] = {}
@@ -118,7 +123,7 @@ def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:
     """Return the contents of a core's memory except for the stack, in the order of the compiler's module."""
     pools = [pool for pool in index.pools if pool.tile == worker.tile and pool.buffers]
     blocks = [CoreMemory(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
-    # How far each end of a fifo is, for cores that choose their buffers while they run.
+    # Progress of each fifo's end, for cores that choose their buffers at run time.
     counters = CoreMemory("the counters of fifos", WORD * len(worker.fifos))
     used: dict[str, None] = {}
     for statement, _ in walk(worker.body):

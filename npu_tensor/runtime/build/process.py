@@ -1,4 +1,4 @@
-"""Compilers run in process groups, with a time limit, and write their output to a log.
+"""Execution of compilers in process groups, with a time limit, and their output in a log.
 
 Example:
     run([*compiler, "-o", "library.so", "source.cc"], directory, directory / "build.log", seconds=600)
@@ -29,7 +29,7 @@ from npu_tensor.errors import BuildError
 __all__ = ["ProcessGroup", "build_threads", "is_cancelled", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
-"""Length of the end of a log that becomes part of an error message."""
+"""Characters of the end of a log that becomes part of an error message."""
 
 _ACCIDENT: Final = re.compile(
     "|".join(
@@ -41,15 +41,17 @@ _ACCIDENT: Final = re.compile(
     )
     + r"|\bSIGKILL\b|[Oo]ut of memory\b|memory exhausted|\bbad_alloc\b|\bMemoryError\b"
 )
-"""Messages of compilers that lack memory or disk, or that a signal has killed: gcc's driver prints "Killed signal
-terminated program cc1plus", clang "unable to execute command: Killed"."""
+"""Messages of compilers that lack memory or disk, or that a signal has killed.
+
+gcc's driver prints "Killed signal terminated program cc1plus", clang "unable to execute command: Killed".
+"""
 
 _SOURCE_LINE: Final = re.compile(r"^ *\d* \|.*$", re.MULTILINE)
 """Source lines in messages of compilers, which may contain any words."""
 
 
 class ProcessGroup:
-    """Commands that end together: those of the threads that have entered the group."""
+    """Group of commands that end together: those of the threads that have entered the group."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -60,7 +62,7 @@ class ProcessGroup:
         _thread.group = self
 
     def end(self) -> None:
-        """Kill all commands, also those about to start. Threads that wait for one get a transient BuildError."""
+        """Kill all commands, including those about to start. Threads that wait for one get a transient BuildError."""
         self.ended = True
         for process in tuple(self.running):
             _end(process)
@@ -172,7 +174,7 @@ def run(
 
 
 def _tail(log: Path, start: int) -> str:
-    """Return the end of what was written to a log since `start`."""
+    """Return the end of the text that was written to a log since `start`."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(start, size - SHOWN_CHARACTERS))

@@ -31,7 +31,7 @@ class _Builds:
         self.start_anew()
 
     def start_anew(self) -> None:
-        """Forget all builds, as in a forked process, which has no threads for the bar."""
+        """Forget all builds, for example in a forked process, which has no threads for the bar."""
         self._running: list[str] = []
         self._total = 0
         self._timer: threading.Timer | None = None
@@ -49,7 +49,7 @@ class _Builds:
 
     def end(self, name: str) -> None:
         with self._lock:
-            if name in self._running:  # It is not in a process that was forked meanwhile.
+            if name in self._running:  # A process that was forked meanwhile does not have it.
                 self._running.remove(name)
             self._update()
             if not self._running:

@@ -1,10 +1,10 @@
 """Check of the stacks of a design's cores against the compiler's figures.
 
-    depths = call_depths(Path("source.o"))   # {"nt_map": 1408}, from source.o and the source.su beside it
+    depths = call_depths(Path("source.o"))   # {"nt_map": 1408}, from source.o and source.su in the same directory
     check_stacks(design, depths)
 
-Buffers begin where a stack ends, so that one that is too small shows in nothing but wrong results. aiecc compares
-them itself since mlir-aie#3613, which is younger than 1.4.1.
+Buffers begin at the end of a stack, so a stack that is too small only shows in wrong results. aiecc makes the same
+comparison since mlir-aie#3613, which is newer than 1.4.1.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from npu_tensor.errors import BuildError
 __all__ = ["FLAGS", "OUTSIDE", "call_depths", "check_stacks"]
 
 FLAGS: Final = ("-fstack-usage", "-ffunction-sections")
-"""Flags of the compiler: frames into NAME.su, and a section for each function, so that every call is a relocation."""
+"""Compiler flags that write frames to NAME.su, and give each function a section, so that every call is a relocation."""
 
 OUTSIDE: Final = 256
-"""Bytes for what no object of ours has: up to 64 of `_main_init` (aiecc's StackSizeAnalysis.cpp), the core's own loop
-over the calls, and two frames of 64 where C++ divides or multiplies numbers in compiler-rt (mlir-air#1354)."""
+"""Stack in bytes for code outside of our objects.
+
+That is up to 64 for `_main_init` (aiecc's StackSizeAnalysis.cpp), the core's own loop over the calls, and two frames of
+64 if C++ divides or multiplies numbers in compiler-rt (mlir-air#1354).
+"""
 
 
 def _layout(**fields: str) -> np.dtype[Any]:
     return np.dtype([(name, f"<{kind}") for name, kind in fields.items()])
 
 
-# Of 32-bit ELF, which cores have.
+# Layouts of 32-bit ELF, the format of cores.
 _HEADER: Final = _layout(start="V32", sections="u4", middle="V12", number="u2", names="u2")
 _SECTION: Final = _layout(
     name="u4", type="u4", flags="u4", address="u4", offset="u4", size="u4", link="u4", info="u4", end="V8"
@@ -48,7 +51,7 @@ _SYMBOLS, _RELOCATIONS, _EXECUTABLE, _FUNCTION = 2, 4, 4, 2
 def call_depths(object_file: Path) -> dict[str, float]:
     """Return the stack of each function of an object with its callees, in bytes; infinity for recursive functions.
 
-    Without a .su file there are no figures: empty.
+    The result is empty if there is no .su file.
     """
     usage = object_file.with_suffix(".su")
     if not usage.is_file():
@@ -85,7 +88,7 @@ def call_depths(object_file: Path) -> dict[str, float]:
 
 
 def check_stacks(design: Design, depths: Mapping[str, float]) -> None:
-    """Raise BuildError, which names the core and the function, if a call may need more stack than a core has."""
+    """Raise BuildError with the core and the function if a call may need more stack than a core has."""
     for worker in design.workers:
         called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)}
         deepest = max(called, key=lambda name: depths.get(name, 0), default="")

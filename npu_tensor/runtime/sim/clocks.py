@@ -1,18 +1,18 @@
-"""Simulated time: when everything in a run of a design would happen on the array.
+"""Simulated time: the cycles at which a run of a design would perform each operation on the array.
 
-Who works in the array is a worker, a stream or the host, each with a clock of its own that counts cycles from the
-start of the run. A ring notes when each object was passed on and each was given back. Every ring has one producer and
-one consumer, so that these times do not depend on the order in which the simulator lets them take turns.
+The actors in the array are workers, streams and the host. Each has a clock of its own that counts cycles from the start
+of the run. A ring records when each object was passed on and when it was returned. Every ring has one producer and one
+consumer, so these times do not depend on the order in which the simulator schedules them.
 
 - A kernel call takes its cycles and CALL_CYCLES, an acquire or release LOCK_CYCLES, as in `dataflow.cost`.
-- A stream begins with a piece when its source has it and all its sinks have room, and moves STREAM_BYTES_PER_CYCLE.
-- All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does. It
-  is the one by which the device predicts its costs, see `runtime.npu_cost`.
+- A stream starts to move a piece when its source has it and all its sinks have room. It moves STREAM_BYTES_PER_CYCLE.
+- All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does. The
+  device predicts its costs with the same bandwidth, see `runtime.npu_cost`.
 
-Left out: the dispatch, what it takes to start a transfer and to load a buffer descriptor, the latency of host memory
-and of streams, streams that share a switch, and bank conflicts. So a run never takes less than the busiest core, the
-busiest channel or the host memory alone; filling and draining the pipeline come on top. What is predicted of a matrix
-product may still be longer than its timeline: it is at least what such products were measured to take.
+The model ignores the dispatch, the start of a transfer, the loading of a buffer descriptor, the latency of host memory
+and of streams, streams that share a switch, and bank conflicts. A run never takes less than the busiest core, the
+busiest channel or the host memory alone; filling and draining the pipeline add to that. The prediction for a matrix
+product may still exceed its timeline, because it is at least the measured time of such products.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, StreamEnd
 __all__ = ["HostClock", "RunClock", "StreamClock", "WorkerClock"]
 
 WINDOW: Final = 512
-"""Cycles for which the host memory's bandwidth is accounted for together."""
+"""Cycles per window in which the bandwidth of the host memory is accounted."""
 
 _ROUNDING: Final = 1e-6
-"""Cycles by which sums of fractions may be too large."""
+"""Tolerance for sums of fractions, in cycles."""
 
 
 class _RingTimes:
-    """When objects of a ring became available, and room for others. What was so before the run is so at cycle 0."""
+    """Times at which objects of a ring, and room for others, became available. Earlier ones count as cycle 0."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
@@ -49,12 +49,12 @@ class _RingTimes:
         self._consumed: list[int] = []
 
     def objects(self, count: int) -> int:
-        """When the consumer could have `count` objects, which are there by now."""
+        """Return when the consumer could have `count` objects, which are now available."""
         number = self.ring.consumed + count - 1 - self._before[0]
         return self._produced[number] if number >= 0 else 0
 
     def room(self, count: int) -> int:
-        """When the producer could have room for `count` objects, which is there by now."""
+        """Return when the producer could have room for `count` objects, which is now available."""
         number = self.ring.produced + count - self.ring.depth - 1 - self._before[1]
         return self._consumed[number] if number >= 0 else 0
 
@@ -66,7 +66,7 @@ class _RingTimes:
 
 
 class _HostMemory:
-    """The bandwidth that all transfers share, in windows of time. Who asks first for a window is served first."""
+    """Bandwidth that all transfers share, in windows of time. Requests for a window are served in order."""
 
     def __init__(self, bytes_per_cycle: float) -> None:
         self._rate = bytes_per_cycle
@@ -79,7 +79,7 @@ class _HostMemory:
         return ceil(self._moved / self._rate)
 
     def take(self, start: int, nbytes: float, pace: float) -> int:
-        """The cycle by which `nbytes` have moved, from cycle `start` on and `pace` bytes per cycle at most."""
+        """Return the cycle by which `nbytes` have moved, from cycle `start` on and at most `pace` bytes per cycle."""
         self._moved += nbytes
         now = float(start)
         window = start // WINDOW
@@ -96,7 +96,7 @@ class _HostMemory:
 
 
 class RunClock:
-    """The clocks of one run. bytes_per_second: that all transfers share."""
+    """Clocks of one run. bytes_per_second: bandwidth that all transfers share."""
 
     def __init__(self, array: Array, rings: Iterable[Ring], bytes_per_second: float) -> None:
         self._array = array
@@ -106,15 +106,15 @@ class RunClock:
         self.host = HostClock()
 
     def worker(self, tile: Tile, ahead: int) -> WorkerClock:
-        """The clock of a worker. ahead: cycles that it has spent for this run before it."""
+        """Return the clock of a worker. ahead: cycles that it has spent for this run before the run."""
         return WorkerClock(tile, ahead, self._rings, self._spans)
 
     def stream(self, fifo: str) -> StreamClock:
-        """The clock of a stream."""
+        """Return the clock of a stream."""
         return StreamClock(fifo, self._rings, self._memory, self._spans)
 
     def timeline(self, design: str) -> Timeline:
-        """What happened until everything had ended."""
+        """Return the timeline of the run until everything had ended."""
         spans = sorted(self._spans, key=lambda span: (span.tile, span.lane != "core", span.lane, span.start))
         cycles = max([self.host.now, self._memory.busy, *(span.end for span in spans)])
         return Timeline(design, self._array, cycles, tuple(spans))
@@ -122,7 +122,7 @@ class RunClock:
 
 @dataclass(eq=False)
 class WorkerClock:
-    """Of a core."""
+    """Clock of a core."""
 
     _tile: Tile
     _now: int
@@ -130,7 +130,7 @@ class WorkerClock:
     _spans: list[Span]
 
     def acquire(self, ring: Ring, objects: int, produces: bool) -> None:
-        """The worker has what it waited for."""
+        """Record that the worker has the objects or the room that it waited for."""
         times = self._rings[ring]
         ready = times.room(objects) if produces else times.objects(objects)
         if ready > self._now:
@@ -139,13 +139,13 @@ class WorkerClock:
         self._now += LOCK_CYCLES
 
     def release(self, ring: Ring, objects: int, produces: bool) -> None:
-        """The worker passes objects on, or gives them back."""
+        """Record that the worker passes objects on, or returns them."""
         self._now += LOCK_CYCLES
         times = self._rings[ring]
         (times.produce if produces else times.consume)(objects, self._now)
 
     def call(self, symbol: str, cycles: int) -> None:
-        """The worker has called a function, which takes so many cycles with everything around it."""
+        """Record a function call of the worker. cycles: duration including the call's overhead."""
         end = self._now + cycles
         self._spans.append(Span(self._tile, "core", "compute", symbol, self._now, end))
         self._now = end
@@ -153,7 +153,7 @@ class WorkerClock:
 
 @dataclass(eq=False)
 class StreamClock:
-    """Of a stream and the DMA channels at its ends, which move in step."""
+    """Clock of a stream and the DMA channels at its ends, which move in step."""
 
     _fifo: str
     _rings: dict[Ring, _RingTimes]
@@ -161,10 +161,10 @@ class StreamClock:
     _spans: list[Span]
     _now: int = 0
     _latest: dict[StreamEnd, int] = field(default_factory=dict)
-    """The number of the latest span of each end."""
+    """Index of the latest span of each end."""
 
     def move(self, source: StreamEnd, sinks: Sequence[StreamEnd], nbytes: int) -> None:
-        """So many bytes begin to move, all of which are there and have room."""
+        """Record the start of a move of `nbytes` bytes, all of which are available and have room."""
         start = max(self._now, self._ready(source, sends=True), *(self._ready(sink, sends=False) for sink in sinks))
         end = start + -(-nbytes // STREAM_BYTES_PER_CYCLE)
         for place in (source.place, *(sink.place for sink in sinks)):
@@ -184,7 +184,7 @@ class StreamClock:
         return times.objects(1) if sends else times.room(1)
 
     def _note(self, end: StreamEnd, kind: Literal["in", "out"], start: int, until: int, nbytes: int) -> None:
-        """A span, or a longer one if this goes on with the same object without a pause."""
+        """Add a span, or extend the latest one if it continues with the same object without a pause."""
         latest = self._latest.get(end)
         if end.position and latest is not None and self._spans[latest].end == start:
             self._spans[latest] = self._spans[latest]._replace(end=until)
@@ -202,14 +202,14 @@ class StreamClock:
 
 
 class HostClock:
-    """Of the host, which starts transfers and waits for them."""
+    """Clock of the host, which starts transfers and waits for them."""
 
     def __init__(self) -> None:
         self.now = 0
         self._tasks: defaultdict[HostEnd, list[HostTask]] = defaultdict(list)
 
     def start(self, end: HostEnd, task: HostTask) -> None:
-        """The host has found room for a task in the queue of a channel."""
+        """Record that the host has found room for a task in the queue of a channel."""
         tasks = self._tasks[end]
         if len(tasks) >= QUEUE_DEPTH:
             self.now = max(self.now, tasks[-QUEUE_DEPTH].ended)
@@ -217,5 +217,5 @@ class HostClock:
         tasks.append(task)
 
     def finish(self, tasks: Iterable[HostTask]) -> None:
-        """The host has waited for tasks."""
+        """Record that the host has waited for tasks."""
         self.now = max([self.now, *(task.ended for task in tasks)])

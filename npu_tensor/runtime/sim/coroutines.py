@@ -1,4 +1,4 @@
-"""Coroutines that take turns: one runs until it has to wait for another. Nothing here is preempted or timed."""
+"""Cooperative coroutines: one runs until it has to wait for another. There is no preemption and no timing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Gate", "Scheduler"]
 
 
 class Scheduler:
-    """Runs coroutines until each has ended or waits.
+    """Scheduler that runs coroutines until each has ended or waits.
 
-    They belong to the thread that `start` is called in, as do the calls of `run` and `close`.
+    Coroutines belong to the thread that calls `start`. `run` and `close` must be called in the same thread.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Scheduler:
         self.ready.append(coroutine)
 
     def run(self) -> None:
-        """Let everything run until nothing can. An exception of a coroutine ends this call."""
+        """Run all coroutines until none can continue. An exception of a coroutine ends this call."""
         self._main = getcurrent()
         ready = self.ready
         while ready:
@@ -38,22 +38,22 @@ class Scheduler:
             coroutine.switch()
 
     def close(self) -> None:
-        """End all coroutines. Python's garbage collector does not see what their stacks refer to."""
+        """End all coroutines. Python's garbage collector does not see the references on their stacks."""
         for coroutine in self._started:
             coroutine.parent = getcurrent()
             coroutine.throw()
         self.ready.clear()
 
     def suspend(self) -> None:
-        """Give the turn back; before, the caller notes itself where something will make it ready again."""
+        """Yield to the scheduler. The caller must first register where it will be made ready again."""
         assert self._main is not None
         self._main.switch()
 
 
 class Gate:
-    """A place where at most one coroutine waits, in a loop around `wait` that looks whether it may go on.
+    """Wait point for at most one coroutine, which calls `wait` in a loop that checks its condition.
 
-    reason: why it waits, None if it need not be told.
+    reason: callable that explains why it waits, or returns None if that is not worth reporting.
     """
 
     __slots__ = ("_scheduler", "_waiting", "reason")
@@ -64,18 +64,18 @@ class Gate:
         self.reason: Callable[[], str | None] | None = None
 
     def wait(self, reason: Callable[[], str | None]) -> None:
-        """Stop until `open` is called."""
+        """Suspend the coroutine until `open` is called."""
         self.reason = reason
         self._waiting = getcurrent()
         self._scheduler.suspend()
 
     def open(self) -> None:
-        """Let the one that waits here look again."""
+        """Let the waiting coroutine check its condition again."""
         if self._waiting is not None:
             self._scheduler.ready.append(self._waiting)
             self._waiting = None
 
     @property
     def complaint(self) -> str | None:
-        """What the one that waits here would say."""
+        """Explanation of the waiting coroutine, or None."""
         return self.reason() if self._waiting is not None and self.reason is not None else None

@@ -1,4 +1,4 @@
-"""The back end for the simulated NPU: the C++ of a design, compiled for this machine."""
+"""Back end for the simulated NPU: the C++ of a design, compiled for this machine."""
 
 from __future__ import annotations
 
@@ -19,32 +19,35 @@ __all__ = ["HostBackend", "entries"]
 
 
 class HostBackend:
-    """Makes one shared library per source of a design: ".so", and "_1.so" and so on where cores run different ones."""
+    """Back end that makes one shared library per source of a design: ".so", "_1.so" and so on."""
 
     name = "host"
     formats: tuple[tuple[str, ...], ...] = ((host_compiler.SUFFIX,),)
 
     def missing(self) -> str | None:
-        """Why there is no C++ compiler, or None."""
+        """Return the reason why a C++ compiler is missing, or None."""
         return host_compiler.reason()
 
     def toolchain(self) -> str:
-        """Such as "host-gcc12.2.0"."""
+        """Return the toolchain's name, such as "host-gcc12.2.0"."""
         return host_compiler.toolchain()
 
     def unit(self, design: Design | ArrayProgram) -> Unit:
-        """The configuration of a design; a program, whose libraries are those of all of its configurations."""
+        """Return the configuration of a design, or the program, whose libraries are those of all its configurations."""
         return design.configuration if isinstance(design, Design) else design
 
     def ingredients(self, unit: Unit) -> dict[str, Any]:
-        """Compiler, flags and headers of every source, and what the code expects of the processor."""
+        """Return compiler, flags and headers of every source, and the required features of the processor."""
         sources = {
             suffix: host_compiler.ingredients(source, unit.array.arch) for suffix, (source, _) in _sources(unit).items()
         }
         return {"processor": " ".join(sorted(host_target().features)), "sources": sources}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        """Libraries use all instructions of the machine that made them; one without these would end the process."""
+        """Return the reason why libraries do not suit this processor, or None.
+
+        They use all instructions of the machine that compiled them. A missing instruction would end the process.
+        """
         lacking = set(str(ingredients.get("processor", "unknown")).split()) - host_target().features
         return f"this processor lacks {', '.join(sorted(lacking))}" if lacking else None
 
@@ -61,7 +64,11 @@ class HostBackend:
 def entries(
     configuration: Configuration, files: Mapping[str, Path], description: Mapping[str, Any]
 ) -> dict[str, Entry]:
-    """How to call the functions of a configuration whose libraries these files are. Raises BuildError."""
+    """Return the entries of the functions of a configuration from its libraries.
+
+    Raises:
+        BuildError: A library is missing or cannot be loaded.
+    """
     entry_points: dict[str, Entry] = {}
     for suffix, (source, functions) in _sources(configuration).items():
         if suffix not in files:
@@ -72,7 +79,7 @@ def entries(
 
 
 def _sources(configuration: Unit) -> dict[str, tuple[Source, list[KernelFunction]]]:
-    """The sources of a configuration or a program with their functions, by the suffix of their libraries."""
+    """Return the sources of a configuration or a program with their functions, by the suffix of their libraries."""
     suffix = host_compiler.SUFFIX
     return {
         suffix if not number else f"_{number}{suffix}": item

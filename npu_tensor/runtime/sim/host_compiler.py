@@ -1,4 +1,4 @@
-"""Kernel functions compiled for this machine: the very C++ that the array's compiler gets, as a shared library.
+"""Compilation of kernel functions for this machine: the array compiler's C++ as a shared library.
 
     missing = reason()      # None, or why nothing can be compiled
     compiled = compile_source(source, "aie2p", functions)
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 Entry = Callable[..., bytes | None]
-"""Takes addresses and numbers; returns what went wrong, if anything."""
+"""Callable that takes addresses and numbers and returns an error message, or None."""
 
 _KERNELS: Final = Path(__file__).parents[2] / "kernels"
 _INCLUDES: Final = (_KERNELS / "host", _KERNELS / "include")
@@ -63,7 +63,7 @@ _ARCH_NUMBER: Final[dict[str, int]] = {"aie2": 20, "aie2p": 21}
 
 
 class _Number(NamedTuple):
-    """What a number in the argument list of a kernel function is in C++ and for ctypes."""
+    """Type of a number in the argument list of a kernel function, in C++ and for ctypes."""
 
     cxx: str
     ctype: type[ctypes._SimpleCData[Any]]
@@ -76,8 +76,13 @@ _NUMBERS: Final = {
 
 
 class _Compiler(NamedTuple):
-    """command: how to start it. version: name and version as one word. identity: digest of all macros that it
-    predefines for this machine, with those of its headers: the instruction set that native means, and the C library.
+    """C++ compiler of this machine.
+
+    Attributes:
+        command: Command line that starts it.
+        version: Name and version as one word.
+        identity: Digest of all macros predefined for this machine and by its headers, which identify the native
+            instruction set and the C library.
     """
 
     command: tuple[str, ...]
@@ -91,11 +96,11 @@ class _Failed(NamedTuple):
 
 _PROBE: Final = (*_FLAGS, "-dM", "-E", "-include", "nt_host.hpp", "-x", "c++", os.devnull, "-o", "macros.h")
 _PROBE_SECONDS: Final = 30
-"""Of a compiler that does nothing but name its macros, which takes a tenth of a second."""
+"""Time limit in seconds for a compiler that only lists its macros, which takes a tenth of a second."""
 
 
 def _version(macros: str) -> str:
-    """ "clang17.0.6" or "gcc12.2.0" by what the compiler predefines."""
+    """Return "clang17.0.6" or "gcc12.2.0", derived from the predefined macros."""
     numbers = dict(re.findall(r"^#define (__\w+__) (\d+)$", macros, re.MULTILINE))
     for name, parts in _VERSION_MACROS.items():
         if all(part in numbers for part in parts):
@@ -112,10 +117,10 @@ _VERSION_MACROS: Final = {
 
 @cache
 def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
-    """Return the compiler that CXX names, else the first usable one. The arguments are the environment that decides."""
+    """Return the compiler set by CXX, or else the first usable one. The arguments are the relevant environment."""
     try:
         chosen = shlex.split(cxx or "")
-    except ValueError:  # a quote without its other one
+    except ValueError:  # an unbalanced quote
         return _Failed(f"CXX={cxx} has an open quote; unset CXX or name a C++ compiler")
     tried = []
     for command in [chosen] if chosen else [["c++"], ["g++"], ["clang++"]]:
@@ -144,19 +149,19 @@ def _compiler() -> _Compiler | _Failed:
 
 
 def reason() -> str | None:
-    """Why kernels cannot be compiled for this machine, in one sentence; None if they can."""
+    """Return in one sentence why kernels cannot be compiled for this machine, or None if they can."""
     compiler = _compiler()
     return compiler.reason if isinstance(compiler, _Failed) else None
 
 
 def toolchain() -> str:
-    """The compiler and its version as one word, "host-gcc12.2.0"; "host-none" without one."""
+    """Return the compiler and its version as one word, "host-gcc12.2.0"; "host-none" without one."""
     compiler = _compiler()
     return f"host-{'none' if isinstance(compiler, _Failed) else compiler.version}"
 
 
 def ingredients(source: Source, arch: Arch) -> dict[str, Any]:
-    """What a library follows from besides its source's text: compiler, flags, and the headers that it includes."""
+    """Return the dependencies of a library except for its source's text: compiler, flags, and included headers."""
     compiler = _compiler()
     return {
         "compiler": "" if isinstance(compiler, _Failed) else compiler.identity,
@@ -166,7 +171,7 @@ def ingredients(source: Source, arch: Arch) -> dict[str, Any]:
 
 
 def _own_flags(compiler: _Compiler | _Failed) -> tuple[str, ...]:
-    """What CXX says behind the program."""
+    """Return the arguments after the program in CXX."""
     return () if isinstance(compiler, _Failed) else compiler.command[1:]
 
 
@@ -178,10 +183,10 @@ _spelling: Final = itertools.count()
 
 
 def load_library(content: bytes) -> ctypes.CDLL:
-    """A shared library from its bytes. Raises OSError.
+    """Load a shared library from its bytes. Raises OSError.
 
-    A file that is loaded stays mapped: writing to it changes the code that runs. So a private copy is loaded,
-    from memory where the system has such files, because temporary directories may forbid to run what lies there.
+    A loaded file stays mapped: writing to it changes the running code. A private copy is therefore loaded, from memory
+    if the system has such files, because temporary directories may forbid execution.
     """
     try:
         memory = os.memfd_create("npu_tensor") if os.path.isdir("/proc/self/fd") else None
@@ -195,13 +200,13 @@ def load_library(content: bytes) -> ctypes.CDLL:
     with open(memory, "wb") as file:
         file.write(content)
         file.flush()
-        # Numbers of files come again, and the loader takes one name for one library: spell each in another way.
+        # File numbers are reused, and the loader treats equal names as one library: spell each name differently.
         spelling = f"{next(_spelling):b}".replace("0", "./").replace("1", ".//")
         return ctypes.CDLL(f"/proc/self/fd/{spelling}{file.fileno()}")
 
 
 class CompiledSource:
-    """The functions of one source, callable. content: of the shared library."""
+    """Callable functions of one source. content: bytes of the shared library."""
 
     def __init__(self, content: bytes, source: Source, functions: Sequence[KernelFunction]) -> None:
         try:
@@ -215,9 +220,9 @@ class CompiledSource:
                 raise BuildError(f"the object of {source.name} was compiled without an entry for {function.symbol}")
 
     def entry(self, function: KernelFunction) -> Entry:
-        """How to call one of the functions that were given to `compile_source`.
+        """Return the entry of one of the functions that were passed to `compile_source`.
 
-        It flushes denormals, and returns the message of an assertion that failed in it. Other threads run meanwhile.
+        It flushes denormals, and returns the message of a failed assertion. Other threads run meanwhile.
         """
         types = [ctypes.c_void_p if isinstance(a, ObjectType) else _NUMBERS[a].ctype for a in function.arguments]
         address = ctypes.c_void_p.in_dll(self._library, f"nt_host_entry_{function.symbol}").value
@@ -227,7 +232,7 @@ class CompiledSource:
 
 
 def functions_by_source(configuration: Configuration | ArrayProgram) -> dict[Source, list[KernelFunction]]:
-    """The sources of a configuration or a program with their functions."""
+    """Return the sources of a configuration or a program with their functions."""
     functions: dict[Source, list[KernelFunction]] = {}
     for function in configuration.functions:
         functions.setdefault(function.source, []).append(function)
@@ -238,9 +243,12 @@ _loaded: dict[str, CompiledSource] = {}
 
 
 def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunction]) -> CompiledSource:
-    """The library at `path`, whose contents have this digest, with the functions that it was made for.
+    """Load the library at `path`, whose contents have this digest, with the functions that it was made for.
 
-    Equal libraries are loaded once. Raises BuildError if it cannot be loaded, is another now, or lacks a function.
+    Equal libraries are loaded once.
+
+    Raises:
+        BuildError: The library cannot be loaded, has changed, or lacks a function.
     """
     compiled = _loaded.get(sha256)
     if compiled is None:
@@ -255,20 +263,29 @@ def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunc
 
 
 def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunction]) -> CompiledSource:
-    """The declared functions of a source, compiled for this machine, or loaded if that was done before.
+    """Compile the declared functions of a source for this machine, or load them from the cache.
 
-    Raises BuildError with what the compiler says if there is no compiler, if the source is wrong, or if a function is
-    missing or takes other arguments than it is declared with.
+    Raises:
+        BuildError: There is no compiler, the source is wrong (with the compiler's messages), or a function is missing
+            or declared with other arguments.
     """
     stored = library(source, arch, functions)
     return load(stored.files[SUFFIX], stored.description["files"][SUFFIX]["sha256"], source, functions)
 
 
 def library(source: Source, arch: Arch, functions: Sequence[KernelFunction] = (), force: bool = False) -> Artifact:
-    """The shared library of a source in the cache, its one file under SUFFIX; compiled if it is not there, or `force`.
+    """Return the shared library of a source from the cache, as one file under SUFFIX, and compile it if necessary.
 
-    With functions, the library can be called by the simulator, which checks their arguments when it is compiled.
-    Raises BuildError.
+    With functions, the simulator can call the library; their arguments are checked at compile time.
+
+    Args:
+        source: Source to compile.
+        arch: Generation of the array.
+        functions: Functions that get entries.
+        force: True to compile even if the library is cached.
+
+    Raises:
+        BuildError: Compilation failed.
     """
     compiler = _compiler()
     if isinstance(compiler, _Failed):
@@ -310,7 +327,7 @@ def _build(
     for function in functions:
         if re.search(rf"\b{re.escape(function.symbol)}\b", source.text) is None:
             raise BuildError(f"the source {source.name} has no function {function.symbol}")
-    # Relative names and a file of its own for the source: the compiler's messages then name it and show its lines.
+    # Relative names and a separate file for the source let the compiler's messages name it and show its lines.
     name = re.sub(r"\W", "_", source.name) + ".cc"
     (directory / name).write_text(source.text, "utf-8")
     (directory / "host_entries.cpp").write_text(f'#include "{name}"\n{_ENTRIES_INCLUDE}{entries}', "utf-8")

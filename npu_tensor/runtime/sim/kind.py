@@ -1,4 +1,4 @@
-"""The kind of devices `sim`: simulated NPUs, `sim:npu1`, `sim:npu2`, and several as one device, `sim:npu2x2`."""
+"""Device kind `sim`: simulated NPUs, `sim:npu1`, `sim:npu2`, and several as one device, `sim:npu2x2`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from npu_tensor.task import Accelerator, Step, Task
 __all__ = ["SIM", "SIMULATED", "simulated_target"]
 
 SIMULATED: Final = {array.device: array for array in ARRAYS.values()}
-"""The arrays there is a simulator for, by the names that follow `sim:`."""
+"""Arrays with a simulator, by the names that follow `sim:`."""
 
 MOST_SIMULATED: Final = 16
-"""Simulated NPUs in one logical device; each takes memory and a thread."""
+"""Upper bound on simulated NPUs in one logical device; each takes memory and a thread."""
 
 
 def _selectors(uri: str, path: str) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def _list() -> Listing:
 
 
 def simulated_target(uri: DeviceUri) -> Target:
-    """What the kernels of a simulated NPU, or of several, are claimed for. Raises DeviceError."""
+    """Return the target of kernels for one or several simulated NPUs. Raises DeviceError."""
     return target(uri, SIMULATED[uri.selectors[0]])
 
 
@@ -58,7 +58,7 @@ def _information(uri: DeviceUri) -> dict[str, str]:
 
 
 def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
-    """One simulated NPU, or as many as the URI says, `sim:npu2x2#0` and `sim:npu2x2#1`."""
+    """Open one simulated NPU, or as many as the URI requests, `sim:npu2x2#0` and `sim:npu2x2#1`."""
     import_whole("npu_tensor.runtime.sim.simulated_device")  # which imports greenlet
     from npu_tensor.runtime.devices.logical import LogicalDevice
     from npu_tensor.runtime.sim.simulated_device import SimulatedDevice

@@ -1,4 +1,4 @@
-"""A configuration in the array: its memory, fifos, workers and DMAs, and the sequences that the host runs on it."""
+"""State of a configuration in the array: memory, fifos, workers and DMAs, and the sequences that the host runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["HostSequence", "LeftInFifo", "Machine"]
 
 
 class LeftInFifo(NamedTuple):
-    """What a run left: whole objects of a fifo in a tile, and elements of one more or of a transfer."""
+    """Data that remain after a run: whole objects of a fifo in a tile, and elements of one more or of a transfer."""
 
     fifo: str
     tile: Tile
@@ -44,9 +44,9 @@ class LeftInFifo(NamedTuple):
 
 
 class Stream:
-    """Moves the bytes of a fifo from its producing end to all consuming ends. clock: of a run that is timed.
+    """Stream that moves the bytes of a fifo from its producing end to all consuming ends.
 
-    A stream has no memory to speak of, so the DMA channels at its ends move in step.
+    A stream has negligible memory, so the DMA channels at its ends move in step. clock: clock of a timed run.
     """
 
     clock: StreamClock | None = None
@@ -60,7 +60,7 @@ class Stream:
             source.sinks = sinks
 
     def run(self) -> None:
-        """The coroutine."""
+        """Run the coroutine of the stream."""
         source, sinks = self.source, self.sinks
         while True:
             source.wait()
@@ -85,14 +85,14 @@ class Stream:
 
 
 class _TypedRing(NamedTuple):
-    """Buffers that a channel uses, and what lies in each."""
+    """Buffers that a channel uses, and the type of their objects."""
 
     ring: Ring
     type: ObjectType
 
 
 class HostSequence:
-    """The sequence of a design, as the host runs it. run_words: how many words a run gives each runtime parameter."""
+    """Sequence of a design as run by the host. run_words: words of each runtime parameter that are set per run."""
 
     def __init__(self, design: Design) -> None:
         types = {buffer.name: buffer.type for buffer in design.host_buffers}
@@ -111,7 +111,7 @@ class HostSequence:
 
 
 class Machine:
-    """All state of a loaded configuration. design: one that has it."""
+    """State of a loaded configuration. design: any design of that configuration."""
 
     def __init__(self, design: Design, entries: Mapping[str, Entry]) -> None:
         self._design = design
@@ -156,17 +156,17 @@ class Machine:
         return ring
 
     def _core_ring(self, fifo: ObjectFifo, tile: Tile, *users: Tile) -> Ring:
-        """The buffers of a fifo in a core's memory, for the workers of `users`."""
+        """Add the buffers of a fifo in a core's memory, for the workers of `users`."""
         ring = self._ring(fifo, tile, self._slots(fifo, tile, self._index.buffers(fifo, tile)))
         self._core_rings.update({(fifo.name, user): ring for user in users})
         return ring
 
     def _add_link(self, link: Link) -> None:
-        """One set of buffers for both sides.
+        """Add one set of buffers for both sides.
 
-        They are objects of the single fifo of a split or join; each part of them is a ring of its own, because the
-        compiler gives each its own descriptors and locks. Of a forward they are the larger objects, through which the
-        dims of both sides go (mlir-aie sets the length of both descriptors to it).
+        For a split or join they are objects of its single fifo. Each part of them is a ring of its own, because the
+        compiler gives each its own descriptors and locks. For a forward they are the larger objects, to which the dims
+        of both sides apply (mlir-aie sets the length of both descriptors to it).
         """
         inputs = [self._fifos[name] for name in link.inputs]
         outputs = [self._fifos[name] for name in link.outputs]
@@ -197,7 +197,7 @@ class Machine:
         return Stream(fifo.name, source, sinks)
 
     def _accessed(self, fifo: ObjectFifo, tile: Tile, dims: Dims) -> tuple[list[Ring], list[StridedAccess]]:
-        """Where a channel of a core or memtile finds or puts objects, and the way through each."""
+        """Return the rings of a channel of a core or memtile, and the access to the objects of each."""
         places = self._places.get((fifo.name, tile)) or [_TypedRing(self._core_ring(fifo, tile, tile), fifo.type)]
         accesses = [object_access(dims, type.elements, type.itemsize) for _, type in places]
         return [ring for ring, _ in places], accesses
@@ -233,7 +233,7 @@ class Machine:
     ) -> Counters:
         """Run a sequence on the buffers until it has ended and everything in the array waits.
 
-        clock: notes what happens when.
+        clock: clock of a timed run.
         """
         for block, values in zip(self._parameters, sequence.values, strict=True):
             bits = [word & 0xFFFFFFFF for word in (*words, *values)]
@@ -262,13 +262,13 @@ class Machine:
         return self._counters(sequence, before)
 
     def close(self) -> None:
-        """End the coroutines, in the thread that made this."""
+        """End the coroutines, in the thread that created this machine."""
         self._scheduler.close()
 
     def _run_steps(
         self, steps: Sequence[HostTransfer | Finish], memory: Mapping[str, Bytes], clock: RunClock | None
     ) -> None:
-        """The coroutine of the host."""
+        """Run the coroutine of the host."""
         groups: dict[int, list[tuple[HostEnd, HostTask]]] = {}
         for step in steps:
             if isinstance(step, Finish):
@@ -315,7 +315,7 @@ class Machine:
         )
 
     def leftovers(self) -> tuple[LeftInFifo, ...]:
-        """What is in fifos and transfers now."""
+        """Return the data that are in fifos and transfers now."""
         objects: Counter[tuple[str, Tile]] = Counter()
         nbytes: Counter[tuple[str, Tile]] = Counter()
         for ring in self.rings:

@@ -1,4 +1,4 @@
-"""The buffers at one end of an object fifo, used in turn by one producer and one consumer."""
+"""Buffers at one end of an object fifo, used in turn by one producer and one consumer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["Ring"]
 class Ring:
     """Buffers in the memory of `tile`, which hold `produced - consumed` objects of `fifo`.
 
-    Producer and consumer are a worker or a DMA each. Objects are numbered from 0 since the design was loaded; object i
-    lies in slots[i % depth].
+    Producer and consumer are each a worker or a DMA. Objects are numbered from 0 since the design was loaded; object i
+    is stored in slots[i % depth].
     """
 
     def __init__(self, scheduler: Scheduler, fifo: str, tile: Tile, slots: Sequence[Bytes]) -> None:
@@ -31,31 +31,34 @@ class Ring:
 
     @property
     def held(self) -> int:
-        """Objects in it that the consumer has not given back."""
+        """Objects in the ring that the consumer has not returned."""
         return self.produced - self.consumed
 
     @property
     def gates(self) -> tuple[Gate, Gate]:
-        """Where its consumer and its producer wait."""
+        """Wait points of the consumer and the producer."""
         return self._objects, self._room
 
     def wait_for_objects(self, objects: int, matters: Callable[[], bool] | None = None) -> None:
-        """As consumer: wait until `objects` are there. matters: whether a deadlock is to be told about it."""
+        """Wait as the consumer until `objects` are available.
+
+        matters: returns True if a deadlock should report this wait.
+        """
         while self.produced - self.consumed < objects:
             self._objects.wait(lambda: self._says("consumer", objects) if matters is None or matters() else None)
 
     def wait_for_room(self, objects: int) -> None:
-        """As producer: wait until `objects` more would fit."""
+        """Wait as the producer until there is room for `objects` more."""
         while self.depth - (self.produced - self.consumed) < objects:
             self._room.wait(lambda: self._says("producer", objects))
 
     def produce(self, objects: int) -> None:
-        """As producer: pass the next objects on."""
+        """Pass the next objects on as the producer."""
         self.produced += objects
         self._objects.open()
 
     def consume(self, objects: int) -> None:
-        """As consumer: give the first objects back."""
+        """Return the first objects as the consumer."""
         self.consumed += objects
         self._room.open()
 

@@ -1,12 +1,12 @@
-"""The simulated array: loads designs and runs them on the bytes of device buffers.
+"""Simulated array: loads designs and runs them on the bytes of device buffers.
 
     loaded = SimulatedArray(ARRAYS["aie2p"]).load(design)
     counters = loaded.run([x.device, y.device])
 
-Workers and DMAs are coroutines, and data moves exactly as access patterns and dims say. The counters of a run say what
-the array would have computed and moved; when is only worked out where a timeline is recorded. Designs of one
-configuration can share what is loaded: fifos, core buffers and the position of every worker in its endless loop are
-kept from run to run.
+Workers and DMAs are coroutines, and data moves exactly as access patterns and dims define. The counters of a run give
+the array's computation and data movement; times are only computed if a timeline is recorded. Designs of one
+configuration can share a loaded configuration: fifos, core buffers and the position of every worker in its endless loop
+are kept from run to run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Calls = SimpleQueue[Callable[[], object] | None]
 
 
 class OwnThread:
-    """Calls functions one after another. The thread ends when nobody refers to this any more."""
+    """Thread that calls functions one after another. It ends when this object is no longer referenced."""
 
     def __init__(self, name: str) -> None:
         _require_running_threads()
@@ -49,11 +49,11 @@ class OwnThread:
         weakref.finalize(self, self._calls.put, None)
 
     def post(self, function: Callable[[], object]) -> None:
-        """Call a function, which must not raise, some time. Safe in finalizers: it takes no lock of Python."""
+        """Queue a function, which must not raise. Safe in finalizers: it takes no lock of Python."""
         self._calls.put(function)
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Call a function some time; the future gets what it returns or raises."""
+        """Queue a function; the future gets its result or exception."""
         _require_running_threads()
         future: Future[T] = Future()
 
@@ -69,7 +69,7 @@ class OwnThread:
         return future
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function and wait for what it returns or raises."""
+        """Call a function in the thread and return its result or raise its exception."""
         return self.submit(function).result()
 
 
@@ -84,18 +84,22 @@ def _serve(calls: _Calls) -> None:
     while call is not None:
         try:
             call()
-        except Exception as error:  # As of a thread of its own: this one serves others too.
+        except Exception as error:  # Reported as by a separate thread: this thread also serves other callers.
             thread = threading.current_thread()
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
-        call = None  # What it refers to must not live until the next one comes.
+        call = None  # Its references must not live until the next call arrives.
         call = calls.get()
 
 
 class SimulatedArray:
-    """One NPU, or the first `columns` columns of it. It runs one design at a time, whichever thread asks.
+    """One NPU, or the first `columns` columns of it. It runs one design at a time, for any calling thread.
 
-    configured: what is in it now, if that is alive. Another configuration begins anew, with all cores, fifos and locks.
-    bytes_per_second: between host memory and array, for timelines; by default the array's.
+    Attributes:
+        array: Array to simulate.
+        columns: Columns in use.
+        configured: Weak reference to the current configuration. Another configuration starts anew, with all cores,
+            fifos and locks.
+        bytes_per_second: Bandwidth between host memory and array for timelines; by default the array's.
     """
 
     def __init__(self, array: Array, columns: int | None = None, bytes_per_second: float | None = None) -> None:
@@ -114,11 +118,16 @@ class SimulatedArray:
         entries: Mapping[str, Entry] | None = None,
         loaded: LoadedConfiguration | None = None,
     ) -> LoadedDesign:
-        """Check a design and put its configuration into the array.
+        """Check a design and load its configuration into the array.
 
-        strict: whether a run that leaves something in the array is an error. entries: its functions by symbol; by
-        default they are compiled for this machine. loaded: its configuration, if it is in the array already. Raises
-        BuildError with every violation that `check` finds, or with what the compiler says.
+        Args:
+            design: Design to load.
+            strict: True if a run that leaves data in the array is an error.
+            entries: Functions of the design by symbol; by default they are compiled for this machine.
+            loaded: Configuration of the design, if it is already in the array.
+
+        Raises:
+            BuildError: `check` finds violations (all are listed), or compilation fails.
         """
         if design.arch != self.array.arch or design.columns > self.columns:
             raise BuildError(
@@ -133,20 +142,20 @@ class SimulatedArray:
         return LoadedDesign(loaded, design, strict)
 
     def _start_thread(self) -> None:
-        # Coroutines can only be resumed in the thread that they were started in.
+        # Coroutines can only be resumed in the thread that started them.
         self._thread = OwnThread(f"simulated {self.array.device}")
         self._process = os.getpid()
 
     @property
     def thread(self) -> OwnThread:
-        """Where everything in the array runs."""
+        """Thread in which everything in the array runs."""
         if self._process != os.getpid():  # Threads do not survive a fork.
             self._start_thread()
         return self._thread
 
 
 def _entries(design: Design) -> dict[str, Entry]:
-    """Its functions, compiled for this machine."""
+    """Compile the functions of a design for this machine."""
     entries: dict[str, Entry] = {}
     for source, functions in functions_by_source(design).items():
         compiled = compile_source(source, design.array.arch, functions)
@@ -155,7 +164,7 @@ def _entries(design: Design) -> dict[str, Entry]:
 
 
 class LoadedConfiguration:
-    """A configuration for an array, and its state while it is in there. design: one that has it."""
+    """Configuration for an array, and its state while it is loaded. design: any design of that configuration."""
 
     def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry]) -> None:
         self.array = array
@@ -165,9 +174,9 @@ class LoadedConfiguration:
         array.thread.call(self.machine)
 
     def machine(self) -> Machine:
-        """Its state, new if it was not in the array, after `reset` and in a forked process.
+        """Return its state, which is new if it was not in the array, after `reset` and in a forked process.
 
-        In the array's thread, as all that follows.
+        Must be called in the array's thread, like all methods below.
         """
         array = self.array
         previous = None if array.configured is None else array.configured()
@@ -179,7 +188,7 @@ class LoadedConfiguration:
         return self._machine
 
     def reset(self) -> None:
-        """Let the next run begin as the first one did."""
+        """Reset the state, so that the next run begins like the first one."""
         machine, self._machine = self._machine, None
         if machine is not None and self._process == os.getpid():
             self._end.detach()
@@ -194,10 +203,14 @@ class LoadedConfiguration:
 
 
 class LoadedDesign:
-    """A design whose configuration is in the array, ready to run.
+    """Design whose configuration is in the array, ready to run.
 
-    leftovers: what the last run left in fifos and transfers. timeline: of the last run, or of
-    an earlier one that took the same course, if somebody records them.
+    Attributes:
+        configuration: Loaded configuration.
+        design: Design to run.
+        strict: True if a run that leaves data in the array is an error.
+        leftovers: Data that the last run left in fifos and transfers.
+        timeline: Timeline of the last run, or of an earlier one with the same course, if timelines are recorded.
     """
 
     def __init__(self, configuration: LoadedConfiguration, design: Design, strict: bool) -> None:
@@ -211,15 +224,21 @@ class LoadedDesign:
     def run(self, buffers: Sequence[Bytes], words: Sequence[int] = ()) -> Counters:
         """Run the design once.
 
-        buffers: bytes in device memory, one per host buffer, in order. words: int32, for every runtime parameter.
-        Raises ArgumentError if these do not fit, LaunchTimeout if the run does not end, LaunchError if a kernel
-        function fails, writes beyond its objects, or (strict) if something is left in the array. After an error the
-        array starts anew, as after a reset.
+        After an error the array starts anew, as after a reset.
+
+        Args:
+            buffers: Bytes in device memory, one array per host buffer, in order.
+            words: Values of type int32 for every runtime parameter.
+
+        Raises:
+            ArgumentError: The arguments do not match the design.
+            LaunchTimeout: The run does not end.
+            LaunchError: A kernel function fails or writes beyond its objects, or (strict) data is left in the array.
         """
         return self.configuration.array.thread.call(lambda: self.run_here(buffers, words))
 
     def run_here(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
-        """The same in the array's thread."""
+        """Run the design once, in the array's thread."""
         self._check_arguments(buffers, words)
         array, machine = self.configuration.array, self.configuration.machine()
         clock = None
@@ -261,5 +280,5 @@ class LoadedDesign:
 
 
 def _close(thread: OwnThread, machine: Machine, process: int) -> None:
-    if process == os.getpid():  # The coroutines of a parent process belong to a thread that is not in this one.
+    if process == os.getpid():  # The coroutines of a parent process belong to a thread that does not exist here.
         thread.post(machine.close)

@@ -1,8 +1,7 @@
-"""The simulated NPU as a device: `sim:npu1`, `sim:npu2`, with options as in `sim:npu2?cols=4&float32=emulate`.
+"""Simulated NPU as a device: `sim:npu1`, `sim:npu2`, with options as in `sim:npu2?cols=4&float32=emulate`.
 
-`sim:npu2x2` means two of them as one device.
-
-It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for, and runs that very design.
+`sim:npu2x2` combines two of them in one device. The device accepts the tasks for which a kernel family of
+`npu_tensor.kernels` has a design, and runs exactly that design.
 """
 
 from __future__ import annotations
@@ -32,46 +31,47 @@ __all__ = ["SimulatedDevice", "library"]
 
 @cache
 def library() -> KernelLibrary:
-    """Where the kernels of all simulated NPUs come from."""
+    """Return the library with the kernels of all simulated NPUs."""
     return KernelLibrary(host.HostBackend())
 
 
 class SimulatedDevice(NpuDevice):
     """One simulated NPU with memory of its own.
 
-    It is there to see what a kernel does, so that no result is replaced by the CPU's unless a launch fails.
+    Its purpose is to show the behavior of a kernel. A result is therefore not replaced by the CPU's unless a launch
+    fails.
     """
 
     self_checks = False
 
     def __init__(self, uri: str, target: Target, allocator: Allocator, on_host: Callable[[Task], Step]) -> None:
         super().__init__(uri, target, allocator, on_host)
-        # By identity, as hashing them takes long. A loaded design keeps both alive.
+        # Keyed by identity, because hashing takes long. A loaded design keeps both alive.
         self._configurations: WeakValueDictionary[int, LoadedConfiguration] = WeakValueDictionary()
         self._designs: WeakValueDictionary[int, LoadedDesign] = WeakValueDictionary()
 
     @cached_property
     def costs(self) -> NpuCosts:
-        """Predicted for the real array: nothing can be measured here."""
+        """Costs predicted for the real array; they cannot be measured here."""
         return NpuCosts(npu_rates(self.target.array.device), processor_rates(), self.target.array.full_elfs)
 
     @cached_property
     def array(self) -> SimulatedArray:
-        """The array, with a thread of its own."""
+        """Simulated array, with a thread of its own."""
         return SimulatedArray(self.target.array, self.target.columns, self.costs.rates.bytes_per_second)
 
     def kernels(self) -> KernelLibrary:
-        """Shared by all simulated NPUs."""
+        """Return the library shared by all simulated NPUs."""
         return library()
 
     def open_engine(self) -> NpuEngine:
-        """See `NpuDevice.open_engine`."""
+        """Open an engine, see `NpuDevice.open_engine`."""
         engine = NpuEngine(SimulatedDriver(self.array), self.target.array.arch, self.uri, self.allocator)
         _engines.add(engine)
         return engine
 
     def load(self, design: Design, artifact: Artifact) -> LoadedDesign:
-        """A known design with its compiled functions, checked. Raises BuildError."""
+        """Load a design with its compiled functions, or return the loaded one. Raises BuildError."""
         key = id(design.configuration)
         loaded = self._designs.get(id(design))
         if loaded is None:
@@ -82,7 +82,7 @@ class SimulatedDevice(NpuDevice):
         return loaded
 
     def program(self, plan: LaunchPlan, artifacts: Sequence[Artifact], packed: Sequence[Artifact]) -> SimulatedProgram:
-        """See `NpuDevice.program`."""
+        """Prepare a program, see `NpuDevice.program`."""
         runs = [
             KernelRun(kernel, self.load(run.design, artifact), run.slices)
             for kernel, run, artifact in zip(plan.kernels, plan.program.runs, artifacts, strict=True)
@@ -101,7 +101,7 @@ _engines: WeakSet[NpuEngine] = WeakSet()
 
 
 def _leave_to_parent() -> None:
-    """The threads of arrays are not in a forked process: the CPU computes there what was under way."""
+    """Abandon all launches in a forked process, where the arrays' threads do not exist. The CPU computes them."""
     for engine in _engines:
         engine.abandon_all()
 

@@ -1,4 +1,4 @@
-"""A simulated NPU as the runtime's driver: memory with a copy for each side, and launches in the array's own thread."""
+"""Simulated NPU as the runtime's driver: memory with a copy for each side, and launches in the array's own thread."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from npu_tensor.runtime.sim.tile_memory import UNDEFINED, DeviceBuffer
 __all__ = ["KernelRun", "SimulatedDriver", "SimulatedProgram", "SimulatedSubmission"]
 
 LEAST_WAIT: Final = 1e-2
-"""Seconds. Who waits for the array's thread keeps it from running each time that it looks."""
+"""Minimum time of a wait in seconds. Every poll of a waiting thread interrupts the array's thread."""
 
 
 class KernelRun(NamedTuple):
-    """A kernel of a launch: its design, and where its host buffers lie."""
+    """Kernel of a launch: its design, and the locations of its host buffers."""
 
     kernel: NpuKernel
     loaded: LoadedDesign
@@ -35,21 +35,21 @@ class KernelRun(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class SimulatedProgram(NpuProgram):
-    """The kernels that run one after another. written: for each argument whether the array writes it first."""
+    """Kernels that run one after another. written: for each argument True if the array writes it first."""
 
     runs: Sequence[KernelRun]
     written: Sequence[bool]
 
 
 class SimulatedRun(NamedTuple):
-    """See `driver.Run`."""
+    """Prepared run, see `driver.Run`."""
 
     context: SimulatedContext
     program: SimulatedProgram
 
 
 class _Observed(NamedTuple):
-    """A run of a kernel that ended then, by time.perf_counter. counts: for `KernelSimulated`."""
+    """Completed run of a kernel. counts: fields of `KernelSimulated`. end: time by time.perf_counter."""
 
     kernel: NpuKernel
     counts: tuple[Any, ...]
@@ -57,7 +57,7 @@ class _Observed(NamedTuple):
 
 
 class SimulatedSubmission:
-    """See `driver.Submission`."""
+    """Launches submitted together, see `driver.Submission`."""
 
     def __init__(self, array: SimulatedArray, requests: Sequence[RunRequest]) -> None:
         self._array = array
@@ -69,17 +69,17 @@ class SimulatedSubmission:
         self._abandoned = False
 
     def start(self) -> None:
-        """See `driver.Submission`."""
+        """Start the launches, see `driver.Submission`."""
         self._end = self._array.thread.submit(self._run)
         self._asked = time.perf_counter()
 
     def _run(self) -> None:
-        """In the array's thread."""
+        """Run the launches in the array's thread."""
         for run, memories, words in self._requests:
             assert isinstance(run, SimulatedRun)
             arguments = [cast(DeviceBuffer, memory).device for memory in memories]
             for contents, written in zip(arguments, run.program.written, strict=True):
-                if written:  # What no kernel of this launch writes must not look right.
+                if written:  # Results that no kernel of this launch writes must be visibly wrong.
                     contents[:] = UNDEFINED
             kernels: list[_Observed] = []
             self._observed.append((time.perf_counter(), kernels))
@@ -99,16 +99,16 @@ class SimulatedSubmission:
                     kernels.append(_Observed(kernel, counts, time.perf_counter()))
 
     def ended(self) -> bool:
-        """See `driver.Submission`."""
+        """Return True if the launches have ended, see `driver.Submission`."""
         return self._end is not None and self._end.done()
 
     def wait(self, seconds: float) -> None:
-        """Returns as soon as the launches have ended, or after LEAST_WAIT at the earliest."""
+        """Wait until the launches have ended or time is up, which is at least LEAST_WAIT."""
         assert self._end is not None
         wait([self._end], max(seconds, LEAST_WAIT))
 
     def check(self) -> None:
-        """What a design does wrong is a fault of the launch, as on a real array."""
+        """Raise DriverError for any failure of a design: it is a fault of the launch, as on a real array."""
         assert self._end is not None
         error = self._end.exception()
         if error is not None:
@@ -116,7 +116,7 @@ class SimulatedSubmission:
             raise DriverError(text) from error
 
     def observed(self, number: int) -> Sequence[events.Part]:
-        """Of each kernel, how long it ran and what the array has counted. The very last ran until its end was seen."""
+        """Return the duration and counters of each kernel. The very last one ran until its end was observed."""
         if number in self._parts:
             return self._parts[number]
         parts = self._parts[number] = []
@@ -124,7 +124,7 @@ class SimulatedSubmission:
             return parts
         start, kernels = self._observed[number]
         ready = self._asked
-        if number and self._observed[number - 1][1]:  # It waited for the launch before.
+        if number and self._observed[number - 1][1]:  # It waited for the previous launch.
             ready = self._observed[number - 1][1][-1].end
         ends = [each.end for each in kernels]
         if kernels and number == len(self._requests) - 1:
@@ -138,40 +138,40 @@ class SimulatedSubmission:
         return parts
 
     def abandon(self, *used: object) -> None:
-        """The array's thread holds what it uses, and begins with no other kernel."""
+        """Abandon the launches: no other kernel begins. The array's thread keeps the memory in use alive."""
         self._abandoned = True
 
 
 def _largest(counters: Counters) -> tuple[int, int, int]:
-    """Cycles of the busiest core, bytes through the busiest channel, and bytes of host memory."""
+    """Return the cycles of the busiest core, the bytes of the busiest channel, and the bytes of host memory."""
     cycles, stream_bytes = (max(each.values(), default=0) for each in (counters.cycles, counters.stream_bytes))
     return cycles, stream_bytes, counters.ddr_bytes
 
 
 class SimulatedContext:
-    """See `driver.Context`. Closing it resets the configurations of its program, as losing a context does."""
+    """Context of a program, see `driver.Context`. Closing it resets its configurations, as losing a context does."""
 
     def __init__(self, array: SimulatedArray, program: SimulatedProgram) -> None:
         self.program = program
         self._array = array
 
     def run(self, program: NpuProgram) -> SimulatedRun:
-        """See `driver.Context`."""
+        """Return a run of a program, see `driver.Context`."""
         assert isinstance(program, SimulatedProgram)
         return SimulatedRun(self, program)
 
     def prepare(self, requests: Sequence[RunRequest], chain: bool) -> SimulatedSubmission:
-        """See `driver.Context`. The array runs one launch after another in any case."""
+        """Prepare launches, see `driver.Context`. The array always runs one launch after another."""
         return SimulatedSubmission(self._array, requests)
 
     def close(self) -> None:
-        """See `driver.Context`."""
+        """Close the context, see `driver.Context`."""
         for each in self.program.runs:
             self._array.thread.post(each.loaded.configuration.reset)
 
 
 class SimulatedDriver:
-    """See `driver.Driver`. The array takes as long as the simulator needs, and knows by itself what never ends."""
+    """Driver of a simulated NPU, see `driver.Driver`. There is no time limit: the array detects deadlocks itself."""
 
     launch_seconds = math.inf
 
@@ -179,19 +179,19 @@ class SimulatedDriver:
         self.array = array
 
     def open(self) -> None:
-        """It is always there."""
+        """Open the device, which is always available."""
 
     def close(self, lost: bool) -> None:
-        """Nothing of it is shared with others."""
+        """Close the device, which shares nothing with others."""
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
-        """See `driver.Driver`."""
+        """Allocate a buffer, see `driver.Driver`."""
         try:
             return DeviceBuffer(nbytes)
         except MemoryError as error:
             raise DriverError(str(error), blameless=True) from error
 
     def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> SimulatedContext:
-        """See `driver.Driver`."""
+        """Load a program, see `driver.Driver`."""
         assert isinstance(program, SimulatedProgram)
         return SimulatedContext(self.array, program)

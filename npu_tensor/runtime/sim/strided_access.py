@@ -1,4 +1,4 @@
-"""Which bytes a DMA touches in which order, as strided views."""
+"""Bytes that a DMA touches, in order, as strided views."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from npu_tensor.runtime.sim.tile_memory import Bytes
 __all__ = ["StridedAccess", "object_access", "pattern_accesses"]
 
 _LARGEST_CHUNK: Final = 1 << 20
-"""Bytes of host memory that one access copies at most, unless they are contiguous.
+"""Upper bound on the bytes of host memory that one access copies, unless they are contiguous.
 
-A fill reads so many ahead of what the array takes, and a drain writes them at once.
+A fill reads this much ahead of the array, and a drain writes it at once.
 """
 
 
 class StridedAccess(NamedTuple):
-    """Nested loops over elements of `itemsize` bytes from byte `start`. strides in bytes."""
+    """Nested loops over elements of `itemsize` bytes from byte `start`. strides: in bytes."""
 
     start: int
     sizes: tuple[int, ...]
@@ -31,12 +31,12 @@ class StridedAccess(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it passes."""
+        """Number of bytes that are accessed."""
         return math.prod(self.sizes) * self.itemsize
 
     @property
     def end(self) -> int:
-        """One past the last byte it touches."""
+        """End of the touched range: one past the last byte."""
         return (
             self.start
             + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
@@ -45,16 +45,16 @@ class StridedAccess(NamedTuple):
 
     @property
     def contiguous(self) -> bool:
-        """Whether it is one run of neighbours."""
+        """True if the access is one contiguous run."""
         return self.strides == (self.itemsize,)
 
     def view(self, memory: Bytes) -> np.ndarray[Any, Any]:
-        """The elements in the order of the access. Raises ValueError if it leaves the memory."""
+        """Return the elements in the order of the access. Raises ValueError if it exceeds the memory."""
         return np.ndarray(self.sizes, f"u{self.itemsize}", memory, self.start, self.strides)
 
 
 def _merged(dims: Iterable[Dim]) -> list[Dim]:
-    """The same access with as few loops as possible, one at least."""
+    """Return the same access with as few loops as possible, at least one."""
     merged: list[Dim] = []
     for dim in dims:
         if dim.size == 1:
@@ -72,12 +72,12 @@ def _access(start: int, dims: Sequence[Dim], itemsize: int) -> StridedAccess:
 
 
 def object_access(dims: Sequence[Dim], elements: int, itemsize: int) -> StridedAccess:
-    """The access of dims_to_stream or dims_from_stream through an object; in order without any."""
+    """Return the access of dims_to_stream or dims_from_stream to an object; in order without dims."""
     return _access(0, _merged(dims or [Dim(elements, 1)]), itemsize)
 
 
 def pattern_accesses(pattern: AccessPattern, itemsize: int) -> list[StridedAccess]:
-    """An access pattern through a host buffer, in pieces: all alike but for their starts."""
+    """Return the accesses of a pattern to a host buffer, in pieces that differ only in their starts."""
     dims = _merged(map(Dim, pattern.sizes, pattern.strides))
     inner = len(dims) - 1
     while inner > 0 and math.prod(dim.size for dim in dims[inner - 1 :]) * itemsize <= _LARGEST_CHUNK:

@@ -1,4 +1,4 @@
-"""Memory of the simulated NPU: of its tiles, and buffers that host and array see separately."""
+"""Memory of the simulated NPU: tile memory, and buffers with separate copies for host and array."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Bytes", "DeviceBuffer", "TileMemory"]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ALIGNMENT: Final = 64
-"""Bytes. The widest vector access of a core needs it."""
+"""Alignment in bytes that the widest vector access of a core needs."""
 
 UNDEFINED: Final = 0xFF
-"""What memory holds before anything is written: NaN as a float, -1 as an integer, so that reading it is noticed."""
+"""Initial byte of memory: NaN as a float, -1 as an integer, so that reading it is noticed."""
 
 _GUARD_BYTES: Final = 64
 
@@ -26,9 +26,14 @@ def _aligned(nbytes: int) -> Bytes:
 
 
 class DeviceBuffer:
-    """A buffer of which host and array have a copy each, as without coherent caches. Both start as zeros.
+    """Buffer with separate copies for host and array, as without coherent caches. Both start as zeros.
 
-    bytes, device: for host and array, aligned to 64. What one side writes is seen by the other after a sync only.
+    Writes of one side become visible to the other only after a sync.
+
+    Attributes:
+        bytes: Copy of the host, aligned to 64 bytes.
+        address: Address of that copy.
+        device: Copy of the array, aligned to 64 bytes.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -37,16 +42,16 @@ class DeviceBuffer:
         self.device = _aligned(nbytes)
 
     def to_device(self) -> None:
-        """Let the array see what the host wrote."""
+        """Copy the host's data to the array."""
         self.device[:] = self.bytes
 
     def from_device(self) -> None:
-        """Let the host see what the array wrote."""
+        """Copy the array's data to the host."""
         self.bytes[:] = self.device
 
 
 class TileMemory:
-    """The memory of all tiles of one loaded design. Guard bytes behind every block tell who wrote too far."""
+    """Memory of all tiles of one loaded design. Guard bytes after every block reveal writes beyond its end."""
 
     _CHUNK: Final = 1 << 20
 
@@ -56,7 +61,7 @@ class TileMemory:
         self._guards: list[tuple[Bytes, bytes, str]] = []
 
     def allocate(self, nbytes: int, owner: str) -> Bytes:
-        """A block of `nbytes`, aligned to 64, filled with UNDEFINED. owner: its name in messages."""
+        """Allocate a block of `nbytes`, aligned to 64, filled with UNDEFINED. owner: its name in messages."""
         needed = -(-nbytes // ALIGNMENT) * ALIGNMENT + _GUARD_BYTES
         if not self._chunks or self._used + needed > len(self._chunks[-1]):
             # A guard at the start of every chunk, too.
@@ -71,14 +76,14 @@ class TileMemory:
         return block
 
     def _guard(self, start: int, stop: int, owner: str) -> None:
-        # Guards differ, so that copying one block with what follows it over another is noticed.
+        # Guards differ, so that copying one block and the bytes after it over another is noticed.
         content = bytes([len(self._guards) % 251]) * (stop - start)
         guard = self._chunks[-1][start:stop]
         guard[:] = np.frombuffer(content, np.uint8)
         self._guards.append((guard, content, owner))
 
     def overwritten(self) -> str | None:
-        """The owner of a block next to which something was written, None if there is none."""
+        """Return the owner of a block next to which data was written, or None if there is none."""
         for guard, content, owner in self._guards:
             if guard.tobytes() != content:
                 return owner

@@ -1,10 +1,10 @@
-"""What every tile of a simulated array does when: kernel calls, waiting, and what its DMA channels move.
+"""Timeline of every tile of a simulated array: kernel calls, waits, and transfers of its DMA channels.
 
     with timeline.recorded() as timelines:
         (x @ w).realize()
     print(timelines[0])         # timelines[0].rows, .svg()
 
-Simulated, never measured: see `clocks` for the model and what it leaves out.
+Simulated, never measured: see `clocks` for the model and its omissions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ __all__ = ["Span", "Timeline", "earlier", "keep", "recorded", "wanted"]
 
 
 class Span(NamedTuple):
-    """Something that a tile did, from cycle `start` to before cycle `end` of a run.
+    """Activity of a tile from cycle `start` to before cycle `end` of a run.
 
-    lane: "core", or the DMA channel of a fifo's end as in "x0 in" and "x0 out". kind: "compute", a kernel call, `what`
-    is its symbol; "wait", for objects or room in the fifo `what`; "in" or "out", bytes of the fifo `what` through the
-    channel into the tile's memory or out of it. The memory of a shim is the host's.
+    Attributes:
+        tile: Tile of the activity. The memory of a shim is the host's.
+        lane: "core", or the DMA channel of a fifo's end as in "x0 in" and "x0 out".
+        kind: "compute" for a kernel call; "wait" for objects or room; "in" or "out" for bytes that pass through the
+            channel into or out of the tile's memory.
+        what: Symbol of the function that is called, or name of the fifo.
+        start: First cycle.
+        end: Cycle after the last one.
     """
 
     tile: Tile
@@ -39,13 +44,13 @@ class Span(NamedTuple):
 
     @property
     def cycles(self) -> int:
-        """How long it took."""
+        """Duration in cycles."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, repr=False)
 class Timeline:
-    """One simulated run of a design, of `cycles` in all. spans: by tile and lane, in order of time."""
+    """One simulated run of a design, with `cycles` in total. spans: by tile and lane, in order of time."""
 
     design: str
     array: Array
@@ -54,26 +59,26 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """Simulated time of the run at the array's clock, without the dispatch."""
+        """Simulated time of the run at the array's clock, in seconds, without the dispatch."""
         return self.cycles / self.array.clock_hz
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """One dict per span, as pandas.DataFrame takes them."""
+        """Spans as dicts, the format of pandas.DataFrame."""
         return [
             {"column": span.tile.column, "row": span.tile.row, **span._asdict(), "tile": str(span.tile)}
             for span in self.spans
         ]
 
     def lanes(self) -> dict[tuple[Tile, str], list[Span]]:
-        """The spans of each lane; a tile's core first, then its channels."""
+        """Return the spans of each lane; a tile's core first, then its channels."""
         lanes: defaultdict[tuple[Tile, str], list[Span]] = defaultdict(list)
         for span in self.spans:
             lanes[span.tile, span.lane].append(span)
         return dict(sorted(lanes.items(), key=lambda item: (item[0][0], item[0][1] != "core", item[0][1])))
 
     def columns(self) -> dict[int, int]:
-        """Cycles that the busiest core of each column computes."""
+        """Return the cycles that the busiest core of each column computes."""
         busy = {span.tile.column: 0 for span in self.spans}
         for (tile, lane), spans in self.lanes().items():
             if lane == "core":
@@ -94,7 +99,7 @@ class Timeline:
     __repr__ = __str__
 
     def svg(self, width: int = 960) -> str:
-        """A drawing: one row per core and DMA channel, time to the right. Point at a span to read what it is."""
+        """Draw the timeline: one row per core and DMA channel, time to the right. Spans have tooltips."""
         return _draw(self, width)
 
     def _repr_html_(self) -> str:
@@ -102,7 +107,7 @@ class Timeline:
 
 
 class _Recording:
-    """What one `recorded` has found. The designs stay, so that another one is not taken for one of them."""
+    """Results of one `recorded` block. The designs are kept alive, so that no other design gets the same id."""
 
     def __init__(self) -> None:
         self.timelines: list[Timeline] = []
@@ -113,12 +118,12 @@ _recordings: list[_Recording] = []
 
 
 def wanted(design: Design) -> bool:
-    """Whether somebody wants the timeline of the next run of a design."""
+    """Return True if a recording needs the timeline of the next run of a design."""
     return bool(_recordings) and any(id(design) not in recording.designs for recording in tuple(_recordings))
 
 
 def keep(design: Design, timeline: Timeline) -> None:
-    """Give the timeline of a design's run to those who want it."""
+    """Add the timeline of a design's run to all active recordings."""
     for recording in tuple(_recordings):
         if id(design) not in recording.designs:
             recording.designs[id(design)] = design, timeline
@@ -126,7 +131,7 @@ def keep(design: Design, timeline: Timeline) -> None:
 
 
 def earlier(design: Design) -> Timeline | None:
-    """The timeline of an earlier run of a design, for those who record now."""
+    """Return the timeline of an earlier run of a design from the active recordings."""
     for recording in tuple(_recordings):
         if id(design) in recording.designs:
             return recording.designs[id(design)][1]
@@ -137,7 +142,7 @@ def earlier(design: Design) -> Timeline | None:
 def recorded() -> Iterator[list[Timeline]]:
     """Record the first run of every design on simulated arrays during a with block, in all threads.
 
-    The list gets one Timeline per design, in the order in which they ran; later runs of a design take the same course.
+    The list gets one Timeline per design, in the order of their runs. Later runs of a design take the same course.
     """
     recording = _Recording()
     _recordings.append(recording)
@@ -155,11 +160,11 @@ MEANINGS: Final = {"compute": "kernel call", "wait": "waiting", "in": "DMA in", 
 LABEL: Final = 190
 ROW: Final = 16
 TOP: Final = 44
-"""Pixels: of the names on the left, of one row, and above the rows."""
+"""Sizes in pixels: width of the names on the left, height of a row, and space above the rows."""
 
 
 def _draw(timeline: Timeline, width: int) -> str:
-    """One row per lane, and a legend. Spans of one kind that are too narrow to be told apart are drawn as one."""
+    """Draw one row per lane, and a legend. Adjacent spans of one kind that are too narrow are drawn as one."""
     lanes = timeline.lanes()
     scale = max(1, width - LABEL) / max(1, timeline.cycles)
     height = TOP + ROW * len(lanes) + 20
@@ -195,9 +200,9 @@ def _draw(timeline: Timeline, width: int) -> str:
 
 
 def _merged(spans: Sequence[Span], least: float) -> Iterator[tuple[Span, Span, int, int]]:
-    """First and last of spans that are drawn as one, how many they are, and their cycles.
+    """Yield the first and last span of each group that is drawn as one, the group's size, and its cycles.
 
-    least: of a gap or span that can be seen, in cycles.
+    least: length of a gap or span that is visible, in cycles.
     """
     first = last = None
     count = cycles = 0

@@ -1,8 +1,8 @@
-"""The DMA channels at the ends of streams.
+"""DMA channels at the ends of streams.
 
-Each end shows the bytes of one object, or of one piece of a transfer, in stream order as its `chunk`: the memory itself
-if the access through it is contiguous, else a copy, made when the chunk begins (source) or written back when it is full
-(sink).
+Each end exposes the bytes of one object, or of one piece of a transfer, in stream order as its `chunk`. That is the
+memory itself if the access to it is contiguous. Otherwise it is a copy, made when the chunk begins (source) or written
+back when it is full (sink).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
 
 
 class Unfinished(NamedTuple):
-    """Bytes of an object or transfer that has moved in part. objects: -1 if it counts as a whole one elsewhere."""
+    """Bytes of a partly moved object or transfer. objects: -1 if it is also counted as a whole one elsewhere."""
 
     objects: int
     nbytes: int
 
 
 class StreamEnd(ABC):
-    """One end of a stream: the fifo whose objects move here, its tile, and how much of `chunk` has moved."""
+    """One end of a stream: the fifo whose objects move here, its tile, and the position in `chunk`."""
 
     def __init__(self, fifo: str, tile: Tile) -> None:
         self.fifo = fifo
@@ -48,7 +48,7 @@ class StreamEnd(ABC):
     @property
     @abstractmethod
     def place(self) -> Ring | HostTask:
-        """Where the chunk lies: an object of a ring, or a piece of a transfer."""
+        """Location of the chunk: an object of a ring, or a piece of a transfer."""
 
     @abstractmethod
     def wait(self) -> None:
@@ -56,16 +56,16 @@ class StreamEnd(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """The chunk has moved completely."""
+        """Complete the chunk after all its bytes have moved."""
 
     @property
     @abstractmethod
     def expects(self) -> bool:
-        """Whether something has begun here that more bytes must end."""
+        """True if an object or transfer has begun here that needs more bytes."""
 
     @abstractmethod
     def unfinished(self) -> Unfinished | None:
-        """What has begun to move and not ended."""
+        """Return the part that has begun to move and has not ended."""
 
 
 class _Staging:
@@ -78,7 +78,7 @@ class _Staging:
 
 
 class RingEnd(StreamEnd):
-    """A channel of a core or memtile: one object of each ring in turn (several: the parts of a split or join)."""
+    """Channel of a core or memtile: one object of each ring in turn (several for the parts of a split or join)."""
 
     def __init__(self, fifo: str, rings: Sequence[Ring], accesses: Sequence[StridedAccess]) -> None:
         super().__init__(fifo, rings[0].tile)
@@ -102,7 +102,7 @@ class RingEnd(StreamEnd):
 
 
 class RingSource(RingEnd):
-    """Sends objects to `sinks`. Of a join, each is of the fifo that it came from."""
+    """Source that sends objects to `sinks`. In a join, each object belongs to the fifo that it came from."""
 
     sinks: Sequence[StreamEnd] = ()
 
@@ -137,7 +137,7 @@ class RingSource(RingEnd):
 
 
 class RingSink(RingEnd):
-    """Receives objects."""
+    """Sink that receives objects."""
 
     def wait(self) -> None:
         if self.position < len(self.chunk):
@@ -161,7 +161,7 @@ class RingSink(RingEnd):
 
 
 class HostTransfer:
-    """A transfer of a design, prepared. Raises BuildError if it leaves its buffer of `available` bytes."""
+    """Prepared transfer of a design. Raises BuildError if it exceeds its buffer of `available` bytes."""
 
     def __init__(self, transfer: Transfer, itemsize: int, available: int) -> None:
         self.transfer = transfer
@@ -177,7 +177,7 @@ class HostTransfer:
 
 
 class HostTask:
-    """One run of a transfer, on one buffer. started, ended: cycles, where a clock runs."""
+    """One run of a transfer on one buffer. started, ended: cycles of a timed run."""
 
     def __init__(self, transfer: HostTransfer, memory: Bytes) -> None:
         self.transfer = transfer
@@ -188,12 +188,12 @@ class HostTask:
 
     @property
     def done(self) -> bool:
-        """Whether it has moved everything."""
+        """True if all bytes have moved."""
         return self.pieces == len(self.transfer.accesses)
 
 
 class HostEnd(StreamEnd):
-    """A channel of a shim tile: works on the tasks in its queue in order. progress: where the host waits."""
+    """Channel of a shim tile: processes the tasks in its queue in order. progress: wait point of the host."""
 
     def __init__(self, scheduler: Scheduler, fifo: str, tile: Tile, progress: Gate, *, drains: bool) -> None:
         super().__init__(fifo, tile)
@@ -205,7 +205,7 @@ class HostEnd(StreamEnd):
         self._staging: _Staging | None = None
 
     def start(self, task: HostTask) -> None:
-        """As the host: queue a task; waits while the queue is full."""
+        """Queue a task as the host; waits while the queue is full."""
         while len(self.queue) >= QUEUE_DEPTH:
             self.progress.wait(lambda: f"host: the queue of fifo {self.fifo} in {self.tile} is full")
         self.queue.append(task)
@@ -242,7 +242,7 @@ class HostEnd(StreamEnd):
             self.progress.open()
 
     def moved(self, task: HostTask) -> int:
-        """Bytes of a task that have moved."""
+        """Return the bytes of a task that have moved."""
         return task.moved + (self.position if self.queue[0] is task and self.position < len(self.chunk) else 0)
 
     @property
@@ -259,7 +259,7 @@ class HostEnd(StreamEnd):
 
     @property
     def gates(self) -> tuple[Gate, ...]:
-        """Where a stream waits for a task."""
+        """Wait points of a stream that waits for a task."""
         return (self._idle,)
 
     def _says(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Workers: the statements of a core's function, made into calls that a coroutine repeats for ever."""
+"""Workers: the statements of a core's function, compiled to calls that a coroutine repeats endlessly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _waits(statements: Sequence[Statement]) -> bool:
 
 
 class CoreEnd:
-    """A worker's end of a fifo. It holds the objects `first` to `first + held - 1`."""
+    """Worker's end of a fifo. It holds the objects `first` to `first + held - 1`."""
 
     def __init__(self, ring: Ring, produces: bool) -> None:
         self.ring = ring
@@ -41,13 +41,13 @@ class CoreEnd:
         self._pass_on = ring.produce if produces else ring.consume
 
     def acquire(self, objects: int) -> None:
-        """Hold that many in total."""
+        """Hold `objects` objects in total."""
         if self.held < objects:
             self._wait(objects)
             self.held = objects
 
     def release(self, objects: int) -> None:
-        """Give the first ones on. Raises LaunchError if they are not held."""
+        """Release the first objects. Raises LaunchError if they are not held."""
         if objects > self.held:
             raise LaunchError(f"fifo {self.ring.fifo}: {objects} objects are released, but {self.held} are held")
         self.held -= objects
@@ -56,11 +56,11 @@ class CoreEnd:
 
 
 class CoreWorker:
-    """What one core does. cycles: of everything up to its last release. clock: of a run that is timed."""
+    """Work of one core. cycles: total up to its last release. clock: clock of a timed run."""
 
     clock: WorkerClock | None = None
     cycles_of: Mapping[str, int]
-    """Of one call of each function, in the design that runs."""
+    """Cycles of one call of each function, in the running design."""
 
     def __init__(
         self,
@@ -70,7 +70,18 @@ class CoreWorker:
         memory: Mapping[str, Bytes],
         functions: Mapping[str, Entry],
     ) -> None:
-        """memory: core buffers and runtime parameters by name. Raises BuildError if it never waits for an object."""
+        """Create a worker.
+
+        Args:
+            tile: Core tile.
+            body: Statements of its function.
+            ends: Ends of its fifos by name.
+            memory: Core buffers and runtime parameters by name.
+            functions: Entries of kernel functions by symbol.
+
+        Raises:
+            BuildError: The body never waits for an object.
+        """
         if not _waits(body):
             raise BuildError(f"{tile} waits for no object, so nothing would ever interrupt its loop")
         self.tile = tile
@@ -85,7 +96,7 @@ class CoreWorker:
         self._steps = self._compile(body)
 
     def run(self) -> None:
-        """The coroutine."""
+        """Run the coroutine of the worker."""
         steps = self._steps
         while True:
             for step in steps:
@@ -124,7 +135,7 @@ class CoreWorker:
     def _release(self, end: CoreEnd, objects: int) -> Step:
         def release() -> None:
             end.release(objects)
-            # What a worker does ahead for objects that it has yet to wait for belongs to the next run.
+            # Work that is done ahead, for objects that the worker has yet to wait for, belongs to the next run.
             self.cycles += self.ahead + LOCK_CYCLES
             self.ahead = 0
             if self.clock is not None:
@@ -133,7 +144,7 @@ class CoreWorker:
         return release
 
     def _word(self, word: Word) -> Words:
-        """Where a word is read, as a vector of that one."""
+        """Return a view of the word's memory as a vector of one element."""
         return self._memory[word.parameter].view(np.int32)[word.number : word.number + 1]
 
     def _call(self, symbol: str, arguments: Sequence[Element | str | Word | int | float]) -> Step:
