@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they may be, and what their users do with them."""
+"""Settings: their sources, valid values, and effects."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def printed(code: str, **environment: str) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     return python("-W", "error", "-c", code, **environment).stdout
 
 

@@ -60,7 +60,7 @@ def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> Non
     (nt.ones(9) + 1).realize()
     (nt.ones(8) + 1).realize()
     assert len(caplog.records) == 6
-    with config.scope(log=True):  # What was planned before is logged, too.
+    with config.scope(log=True):  # Runs of existing plans are logged, too.
         (nt.ones(9) + 1).realize()
     assert [record.getMessage().partition("(")[0] for record in caplog.records[6:]] == ["KernelRan", "PlanRan"]
 
@@ -89,7 +89,7 @@ def test_the_log_goes_to_stderr(variable: str) -> None:
         assert done.stdout == ""
 
 
-# --- fallback: a simulated NPU keeps float32 for the CPU unless it is told otherwise
+# --- fallback: by default, a simulated NPU leaves float32 to the CPU
 
 
 def test_fallback_is_silent_if_allowed() -> None:

@@ -25,7 +25,7 @@ def test_two_launches_per_layer_and_one_per_token() -> None:
 
 @pytest.mark.parametrize("generation", decode.GENERATIONS)
 def test_quantized_weights_are_read_once(generation: str) -> None:
-    """As many bytes as the file SmolLM2-135M-Instruct.Q4_1.gguf has of them: 66.4 MB in q4_1 and 30.1 MB in q8_0."""
+    """The bytes equal those of SmolLM2-135M-Instruct.Q4_1.gguf: 66.4 MB in q4_1 and 30.1 MB in q8_0."""
     rows = list(decode.decode("SmolLM2 135M, q4_1", generation, context=256))
     (rate,) = (a.ddr_bytes_per_second for a in ARRAYS.values() if a.device == generation)
     for row in rows:

@@ -27,7 +27,7 @@ FLAGS = (
 )
 NEEDS = "needs nbclient, nbconvert and ipykernel, which the extra `test` has"
 
-# What a fragment of HTML is surrounded with: a page that has no style of its own.
+# Page without a style of its own, around a fragment of HTML.
 DOCUMENT = '<!doctype html><html lang="en"><meta charset="utf-8"><title>test</title><body>{}</body></html>'
 
 

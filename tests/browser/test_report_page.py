@@ -1,4 +1,4 @@
-"""The report of the benchmarks as Chromium draws it: what is drawn follows from the figures."""
+"""The report of the benchmarks in Chromium: the drawing matches the figures."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ CALLS = (
     Call("nt.NAME({x}, {whole})", "tril triu diag diagonal"),
     Call("nt.pad({x}, {widths}, value={count})", "pad"),
     Call("nt.pad({f}, {widths}, mode={padding})", "pad"),
-    # PyTorch gives memory that nobody has written where one width of circular padding is negative.
+    # PyTorch returns uninitialized memory if one width of circular padding is negative.
     Call("nt.pad({f}, [{count}, {count}], mode='circular')", "pad"),
     Call("nt.NAME({image}, 2)", "pixel_shuffle pixel_unshuffle"),
     Call("nt.one_hot({places})", "one_hot"),
@@ -211,7 +211,7 @@ READS = (
     *("unique", "nonzero", "argwhere", "masked_select", "masked_scatter", "bincount", "tolist", "item", "equal"),
     *("allclose", "one_hot", "isin", "mask"),
 )
-"""What looks at values, which a captured function cannot do."""
+"""Functions that read values, which a captured function cannot do."""
 
 NOT_DRAWN = {
     "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial "

@@ -1,4 +1,4 @@
-"""compile: what it builds is what a program then needs, and nothing else."""
+"""`nt.compile` builds exactly the kernels that a program needs."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

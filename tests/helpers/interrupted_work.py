@@ -60,7 +60,7 @@ class Work:
     def begin(self) -> None:
         """Ask for a value that is under way when the interrupt comes."""
         for engine in self.engines():
-            engine.health.recovered()  # Nobody waits here until a device has had its rest after a fault.
+            engine.health.recovered()  # Do not wait for the rest of a device after a fault.
             for program in engine.programs.values():
                 program.faults, program.refused = 0, ""
         self.before = self.x.index_select(0, self.at).realize(wait=False)
@@ -92,7 +92,7 @@ class Work:
         self.run()
 
     def used(self) -> int:
-        """Memories that somebody holds."""
+        """Return the number of memories in use."""
         self.settle()
         gc.collect()
         for engine in self.engines():
@@ -124,7 +124,7 @@ def _refused(work: Work) -> None:
 
 
 def _lost(work: Work) -> None:
-    work.before.numpy()  # What is unread when a device goes away may be lost.
+    work.before.numpy()  # A lost device may lose unread values.
     work.npu.inject(Fault.LOST)
 
 

@@ -23,7 +23,7 @@ from npu_tensor import events
 from npu_tensor.runtime.sim import host_compiler
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-"""Of tests that need a compiler for the simulated NPUs."""
+"""Mark of tests that need a compiler for the simulated NPUs."""
 
 
 def python(
@@ -39,7 +39,7 @@ def python(
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
-    """What a function returns in another thread. That it never returns is an error, and stops nothing."""
+    """Return the result of a function in another thread. A thread that hangs is an error and does not block the tests."""
     returned: list[Any] = []
     thread = threading.Thread(target=lambda: returned.append(function()), daemon=True)
     thread.start()
@@ -58,7 +58,7 @@ def in_threads(*functions: Callable[[], object]) -> None:
 
 
 def in_child(function: Callable[[], Any]) -> Any:
-    """What a function returns in a forked process. AssertionError, with the traceback, if it raises there."""
+    """Return the result of a function in a forked process; raise AssertionError with its traceback if it fails."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
@@ -119,7 +119,7 @@ class Interrupter:
         if event == "return":
             self._before.pop(frame, None)
         if event == "exception":
-            self._before[frame] = ""  # Nobody looks for signals on the way to a handler.
+            self._before[frame] = ""  # Python does not check for signals on the way to a handler.
         if event != "opcode":
             return self._step
         before = self._before.get(frame, "")
@@ -133,7 +133,7 @@ class Interrupter:
 
 @cache
 def _names(code: CodeType) -> dict[int, str]:
-    """Of the instructions of a function, by their places."""
+    """Return the names of the instructions of a function, by offset."""
     return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
 
 

@@ -1,4 +1,4 @@
-"""What goes to other processes: tensors by value, functions captured by jit by name or by value, kernels by key."""
+"""Pickles for other processes: tensors by value, jitted functions by name or by value, kernels by key."""
 
 import os
 import pickle
@@ -39,7 +39,7 @@ class Model:
 
 
 def python(code: str, directory: Path, **environment: str) -> str:
-    """What a program prints that can import this module."""
+    """Return the output of a program that can import this module."""
     (directory / "program.py").write_text(code)
     search_path = os.pathsep.join(map(str, (HERE, ROOT, ROOT / "tests" / "helpers")))
     return run_python("-W", "error", "program.py", cwd=directory, PYTHONPATH=search_path, **environment).stdout
@@ -73,7 +73,7 @@ def test_a_lazy_tensor_is_computed_and_a_view_takes_its_own_elements_only() -> N
 
 
 def test_the_bytes_of_a_tensor_may_travel_apart_from_its_pickle() -> None:
-    """As Dask and multiprocessing send them, without a copy of their own."""
+    """Dask and multiprocessing send the bytes this way, without another copy."""
     tensor = nt.from_numpy(np.arange(1 << 18, dtype=np.float32).astype(ml_dtypes.bfloat16))
     buffers: list[pickle.PickleBuffer] = []
     sent = pickle.dumps(tensor, protocol=5, buffer_callback=buffers.append)

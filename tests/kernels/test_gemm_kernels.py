@@ -232,7 +232,7 @@ def test_float32_by_policy(arch: str, columns: int) -> None:
 
 @pytest.mark.parametrize(("arch", "columns"), WHOLE)
 def test_emulated_float32_keeps_all_bits(arch: str, columns: int) -> None:
-    """Of numbers times 1, and of products of 12-bit integers; B by rows and by columns."""
+    """The operands are numbers times 1, and 12-bit integers; B is stored by rows and by columns."""
     on = target(arch, columns, "emulate")
     a, unit = normal(40, 50, dtype=nt.float32), nt.from_numpy(np.eye(50, dtype=np.float32)).realize()
     assert np.array_equal(simulate(a @ unit, [a, unit], on), numpy(a))

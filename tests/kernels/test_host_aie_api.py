@@ -334,7 +334,7 @@ FLOAT_COMPARISONS: dict[str, tuple[float, float, tuple[int, ...], float, float]]
 
 @pytest.mark.parametrize("name", FLOAT_COMPARISONS)
 def test_floats_compare_by_their_difference_in_bfloat16(library: ctypes.CDLL, name: str) -> None:
-    """As Peano's headers for both generations put it together."""
+    """Peano's headers for both generations define comparisons this way."""
     x, y, holds, larger, smaller = FLOAT_COMPARISONS[name]
     out = aligned(np.zeros((8, 16), np.float32))
     call(library, "compare_floats", aligned(np.full(16, x, np.float32)), aligned(np.full(16, y, np.float32)), out)

@@ -75,7 +75,7 @@ def exact(array: Array) -> Any:
 
 
 def nmse(got: Array, expected: Any) -> float:
-    """Of a result against float64 rounded to the dtype of the result."""
+    """Return the NMSE of a result against float64 rounded to the dtype of the result."""
     rounded = expected.numpy().astype(got.dtype).astype(np.float64)
     return float(((got.astype(np.float64) - rounded) ** 2).sum() / max((rounded**2).sum(), 1e-300))
 
@@ -474,7 +474,7 @@ def test_what_is_claimed_can_be_built(
 def test_softmax_of_any_shape(rows: int, length: int, columns: int, seed: int) -> None:
     x = bfloat16(np.random.default_rng(seed), (rows, length), 3.0)
     got = on_array(f"{NPU2}?cols={columns}", lambda x: x.softmax(-1), x)
-    # One of the two neighbours: where one element has most of a row, the NMSE says nothing else.
+    # Each element must be one of the two neighbours. If one element dominates a row, the NMSE ignores the others.
     np.testing.assert_allclose(got.astype(np.float64), exact(x).softmax(-1), rtol=2**-8 + 2**-12)
 
 

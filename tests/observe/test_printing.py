@@ -1,4 +1,4 @@
-"""What `repr` and `print` show, that it is what PyTorch shows, and that `repr` never raises and never waits."""
+"""`repr` and `print` show the same text as PyTorch; `repr` never raises and never waits."""
 
 import contextvars
 import logging
@@ -110,7 +110,7 @@ def both(values: Any, dtype: str) -> tuple[nt.Tensor, Any]:
 
 @contextmanager
 def options(**chosen: Any) -> Iterator[None]:
-    """Of PyTorch and of ours."""
+    """Set print options of PyTorch and of npu_tensor."""
     torch = pytest.importorskip("torch")
     before = vars(torch._tensor_str.PRINT_OPTS).copy()
     try:

@@ -1,4 +1,4 @@
-"""Pictures of graphs as SVG: what is drawn, where, in which colours, and that no text gets out of its place."""
+"""Pictures of graphs as SVG: shapes, positions and colours; all texts stay inside their boxes."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def linear(colour: str) -> np.ndarray:
 
 
 def contrast(a: str, b: str) -> float:
-    """As defined by WCAG 2.2."""
+    """Return the contrast ratio of WCAG 2.2."""
     dark, light = sorted(float(linear(colour) @ (0.2126, 0.7152, 0.0722)) for colour in (a, b))
     return (light + 0.05) / (dark + 0.05)
 

@@ -161,7 +161,7 @@ def ran(*tensors: nt.Tensor) -> list[tuple[str, str]]:
 
 
 BIG = (1024, 1024)
-"""What takes the processor longer than the launches of these tests, at least as a product."""
+"""Shape whose product takes the CPU longer than the launches of these tests."""
 
 
 def test_what_is_faster_there_goes_there(accelerator: Make) -> None:
@@ -311,7 +311,7 @@ def test_staying_by_cost_is_no_fallback(accelerator: Make) -> None:
 def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: Make) -> None:
     accelerator({"exp": expense(1)})
     x = ones(4)
-    assert x.relu().tolist() == [1.0] * 4  # By default nobody is asked.
+    assert x.relu().tolist() == [1.0] * 4  # The default allows the fallback.
     with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"no kernel for add\+relu"):
         (x + 1).relu().realize()
     with config.scope(fallback="warn"), pytest.warns(RuntimeWarning, match=r"no kernel for add\+abs"):
@@ -438,7 +438,7 @@ def test_reasons_have_the_unit_of_the_policy(accelerator: Make) -> None:
 
 
 def test_plans_of_one_fallback_are_not_those_of_another(accelerator: Make) -> None:
-    """As in two threads, each in a scope of its own."""
+    """Two threads can have such plans, each in its own scope."""
     accelerator({"exp": expense(1)}, "always")
     x = ones(4)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What an accelerator refuses as a whole is cut into what it has kernels for."""
+"""Tasks that an accelerator refuses are cut into parts that it has kernels for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -128,7 +128,7 @@ def test_what_is_made_of_numbers_is_filled_by_the_processor() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_task_is_taken_that_can_be(seed: int) -> None:
-    """A device that takes three ops at most, and no sum of rows: what it refuses is one op of these or has one."""
+    """The device supports at most three ops and no row sums, so every refused task is or contains a row sum."""
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()

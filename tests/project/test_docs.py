@@ -101,7 +101,7 @@ def test_every_setting_and_every_option_has_a_row(reference: ModuleType) -> None
     first = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert [name for name in first if name.startswith("NPU_")] == [setting.variable for setting in SETTINGS.values()]
     assert [name for name in first if name in OPTIONS] == [*OPTIONS]
-    # What people write is left alone.
+    # Handwritten text is unchanged.
     written = [line for line in text.splitlines() if line not in reference.TABLES]
     assert [line for line in page.splitlines() if line in written] == written
 
@@ -161,7 +161,7 @@ def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None
         "| [`softmax`](softmax.md) | floats | compiled | rowwise |",
     ):
         assert part in page
-    # Of a function made of ops: those that its example records.
+    # The page of a function made of ops lists the ops that its example records.
     assert "| `contract` | all but bool | compiled | gemm |" in reference.PAGES["functions/linear.md"]()
 
 

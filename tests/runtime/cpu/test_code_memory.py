@@ -1,4 +1,4 @@
-"""Machine code in memory: freed when nobody can call it, refused where there is no memory."""
+"""Machine code in memory: freed when it is unreachable, refused if there is no memory."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_forked_process_has_pages_of_its_own() -> None:
 
 
 def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the limit of mappings of a process."""
+    """The limit of mappings of a process has this effect."""
 
     def refuse(*arguments: object) -> None:
         raise RuntimeError("Cannot allocate memory")

@@ -174,7 +174,7 @@ def test_a_reduction_does_not_write_its_operands_out(reduce: Callable[[nt.Tensor
         nt.empty_cache()
         held = sum(nt.memory_stats()[name] for name in ("in_use", "cached"))
         reduce(a * b).item()
-        # What was allocated meanwhile is kept for reuse. An operand over the whole shape would take 64 MB.
+        # The pool keeps intermediate allocations for reuse. An operand over the whole shape would need 64 MB.
         assert sum(nt.memory_stats()[name] for name in ("in_use", "cached")) - held <= 4 << 20
     selection.reset()
 

@@ -14,7 +14,7 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.detect import detect_arch
 from npu_tensor.runtime.xrt import bindings
 
-# What these programs print on such machines, cut to the lines that matter.
+# Relevant lines of the output of these programs on such machines.
 ROCMINFO = """
 *******
 Agent 3

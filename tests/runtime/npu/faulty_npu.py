@@ -46,7 +46,7 @@ from npu_tensor.runtime.sim.simulated_driver import (
 __all__ = ["FaultyDriver", "FaultyNpu", "installed"]
 
 INSTRUCTIONS: Final = 4096
-"""Bytes that a run needs besides its arguments."""
+"""Bytes that a run needs in addition to its arguments."""
 
 
 class FaultyNpu(Faults):
@@ -88,7 +88,7 @@ class FaultyNpu(Faults):
 
     @property
     def live_memories(self) -> int:
-        """Those that somebody holds, with what contexts need for themselves."""
+        """Number of memories in use, including those of contexts."""
         return len(self.memories)
 
     @property
@@ -108,7 +108,7 @@ class FaultyNpu(Faults):
             driver.present = True
 
     def run_abandoned(self) -> None:
-        """Let run what nobody waits for, unless it hangs or the device is away."""
+        """Run submissions without a waiter, unless they hang or the device is away."""
         for submission in self.abandoned:
             submission.advance(patient=True)
         self.abandoned = [each for each in self.abandoned if not each.done and each.context.usable]
@@ -200,7 +200,7 @@ class FaultyDriver(SimulatedDriver):
 
 
 class FaultyRun:
-    """See `driver.Run`. instructions: memory that it needs besides its arguments."""
+    """See `driver.Run`. `instructions` is the memory that it needs in addition to its arguments."""
 
     def __init__(self, context: FaultyContext, program: SimulatedProgram) -> None:
         self.context = context

@@ -30,7 +30,7 @@ needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=s
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the package's kernels would lie."""
+    """Directory of the package's built-in kernels."""
     path = tmp_path / "builtin_kernels"
     monkeypatch.setattr(kernel_directory, "BUILTIN", path)
     return path

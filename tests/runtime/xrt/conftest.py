@@ -1,4 +1,4 @@
-"""Fixtures of the XRT tests: a machine with one NPU, behind a stand-in for pyxrt."""
+"""Fixtures of the XRT tests: a machine with one NPU, accessed through a stand-in for pyxrt."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def current() -> Machine:
 
 @contextmanager
 def install(machine: Machine) -> Iterator[Any]:
-    """Let `import pyxrt` give the stand-in, with this machine behind it. Gives the module."""
+    """Make `import pyxrt` return the stand-in for this machine. Yields the module."""
     global _current
     import xrt_module
 

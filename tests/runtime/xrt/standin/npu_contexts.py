@@ -1,7 +1,7 @@
-"""Hardware contexts: the queue of each, and how what stands in it runs on the simulated array.
+"""Hardware contexts: their queues, and the execution of queued jobs on the simulated array.
 
-A submitted job runs when somebody asks for the state of one of its commands, or waits; the jobs of a context run in
-order, and those of different contexts in the order in which they are asked for. So a host that touches a buffer too
+A submitted job runs when the host polls the state of one of its commands, or waits. The jobs of a context run in
+order, and those of different contexts in the order in which they are polled. So a host that touches a buffer too
 early, or does not wait for another context, gets wrong data here every time.
 """
 
@@ -190,7 +190,9 @@ class Core:
     def advance(self, target: Command | Job, patient: bool = False) -> bool:
         """Let the queue run until a command or job has ended; False if that takes longer.
 
-        patient: whether to wait as long as anything moves, and not for one look only.
+        Args:
+            target: Command or job to wait for.
+            patient: True to wait as long as any job makes progress, instead of a single poll.
         """
         with self.machine.lock:
             while target.pending and self.queue:
@@ -295,7 +297,7 @@ def _memory(argument: Argument) -> BufferMemory | None:
 
 
 def _words(stream: Memory) -> bytes:
-    """The instructions in a buffer, as many as their header says."""
+    """Return the instructions in a buffer, as many as their header declares."""
     if stream.nbytes < 16:
         return b""
     return stream.device[: min(stream.nbytes, int(stream.device[12:16].view("<u4")[0]))].tobytes()

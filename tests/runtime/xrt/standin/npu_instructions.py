@@ -1,4 +1,4 @@
-"""Reads an instruction stream: what the controller of an NPU does with each word, as the sequence of a design.
+"""Decoder of instruction streams: the actions of an NPU's controller, as the sequence of a design.
 
     design = read_stream(words, configuration, addresses, sizes)
 
@@ -117,7 +117,7 @@ class _Reader:
         self.arguments: dict[int, tuple[int, int]] = {}
         self.tokens: set[int] = set()
         self.tasks: defaultdict[tuple[int, str, int], deque[int]] = defaultdict(deque)
-        """Groups, of one transfer each, whose tokens nobody has waited for, by channel."""
+        """Groups of one transfer each whose tokens were not waited for, by channel."""
 
     def run(self, words: list[int]) -> None:
         """One operation."""

@@ -1,4 +1,4 @@
-"""What runs on a core: its buffers, the functions of object files that it calls, and what it does."""
+"""Program of a core: its buffers, the functions of object files that it calls, and its body."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Buffer:
 
 
 class Kernel:
-    """A function of an object file that somebody else compiles."""
+    """Function of an object file that is compiled elsewhere."""
 
     def __init__(self, name: str, object_file_name: str, arg_types: list[Any]) -> None:
         self.name = name
