@@ -12,10 +12,16 @@ EXACT = 0.0
 
 
 class Call(NamedTuple):
-    """names: separated by spaces. ulps: units in the last place that a float result may be away from the float64
-    result, besides twice what PyTorch's own is away; 0: it must be PyTorch's result, bit for bit. of: the number
-    whose last place is meant. "result": each element. "terms": the result of the same call of absolute values, for
-    sums that cancel. "whole": the largest number among operands and result."""
+    """Call of one or more functions, with its tolerance.
+
+    Attributes:
+        text: The call, with words in braces for random operands.
+        names: Names of the functions, separated by spaces.
+        ulps: Allowed error of a float result against the float64 result, in units in the last place, in addition to
+            twice PyTorch's own error. 0 means bit-identical to PyTorch's result.
+        of: Number whose last place counts. "result": each element. "terms": the result of the same call with absolute
+            values, for sums that cancel. "whole": the largest number among operands and result.
+    """
 
     text: str
     names: str

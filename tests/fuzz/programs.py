@@ -1,7 +1,7 @@
 """Programs as text that PyTorch and npu_tensor both run: lists of statements in which `nt` names the library.
 
-`difference` runs a program in both and returns where they differ; `shrink` removes statements that are not needed for it.
-A text can be read, pasted and repeated, and means the same in both libraries.
+`difference` runs a program in both and returns where they differ; `shrink` removes the statements that this does not
+need. A text can be read, pasted and repeated, and means the same in both libraries.
 """
 
 import argparse

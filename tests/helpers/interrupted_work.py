@@ -1,10 +1,10 @@
-"""Work on an NPU that an interrupt may end anywhere, and what must be true afterwards.
+"""Work on an NPU that an interrupt may end anywhere, and the checks afterwards.
 
     with ready(npu, engines, settle) as work:
         interrupt_everywhere(work, "the second launch fails", in_runtime)
 
-npu: a simulated one whose driver fails when a test says so, or the machine of the stand-in for pyxrt. engines: those of
-the NPU. settle: lets the driver end what nobody waits for any more.
+`npu` is a simulated one with a driver that fails on request, or the machine of the stand-in for pyxrt. `engines`
+returns the engines of the NPU. `settle` lets the driver end abandoned launches.
 """
 
 import gc

@@ -39,7 +39,7 @@ def python(
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
-    """Return the result of a function in another thread. A thread that hangs is an error and does not block the tests."""
+    """Return the result of a function in another thread. A hanging thread is an error and does not block the tests."""
     returned: list[Any] = []
     thread = threading.Thread(target=lambda: returned.append(function()), daemon=True)
     thread.start()

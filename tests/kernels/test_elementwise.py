@@ -255,9 +255,13 @@ def test_results_are_rounded_to_nearest_even(arch: str) -> None:
 
 
 class Lying(NamedTuple):
-    """A shape, and for each operand (its own shape, permuted from contiguous memory by `order`, offset).
+    """Memory layout of operands.
 
-    dtype: of results and registers. dtypes: of the operands, if they are others.
+    Attributes:
+        shape: Shape of the result.
+        operands: Shape of each operand, the order by which it is permuted from contiguous memory, and its offset.
+        dtype: Dtype of results and registers.
+        dtypes: Dtypes of the operands, if they differ.
     """
 
     shape: tuple[int, ...]

@@ -128,7 +128,7 @@ def test_what_is_made_of_numbers_is_filled_by_the_processor() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_task_is_taken_that_can_be(seed: int) -> None:
-    """The device supports at most three ops and no row sums, so every refused task is or contains a row sum."""
+    """The device supports at most three ops and no row sums. It refuses only row sums, conversions and copies."""
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()

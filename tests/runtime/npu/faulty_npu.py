@@ -1,4 +1,4 @@
-"""A simulated NPU that does at the boundary of its driver what a test says, and notes what was asked of it.
+"""A simulated NPU whose driver injects the faults that a test requests, and records all requests.
 
     npu = FaultyNpu()
     with installed(npu), nt.default_device("sim:npu2"):
@@ -7,10 +7,9 @@
         ...
     assert npu.launches == 17 and npu.live_contexts == 0 and not npu.complaints
 
-A submission runs when somebody asks whether it has ended; those of a context run in order, and those of different
-contexts in the order in which they are asked for. What nobody waits for any more runs when something else is handed
-over. So a host that touches memory too early, does not wait for another context or uses memory again that is still in
-use gets wrong data here every time.
+A submission runs when the host polls it. Those of a context run in order, and those of different contexts in the order
+in which they are polled. An abandoned submission runs at the next submission. So a host that touches memory too early,
+does not wait for another context or reuses memory that is still in use gets wrong data here every time.
 """
 
 from __future__ import annotations
@@ -52,12 +51,16 @@ INSTRUCTIONS: Final = 4096
 class FaultyNpu(Faults):
     """Faults of an NPU, or of several as one device, and counts of requests.
 
-    A submission that a START fault meets has begun with what stands before, unless it is a chain. What stands behind an
-    ERROR or a TIMEOUT in a submission does not run.
+    With a START fault, the runs before it have started, unless the submission is a chain. Runs after an ERROR or a
+    TIMEOUT in a submission do not run.
 
-    context_limit: of each. memory: bytes that fit; None for any number. polls: how often a submission is not seen to
-    have ended before it runs. syncs_ask: whether syncs fail while the device is away. chains: whether launches may be
-    handed over as one chain. complaints: what the runtime did wrong.
+    Attributes:
+        context_limit: Upper bound on the contexts of each NPU.
+        memory: Size of the memory in bytes, or None for no limit.
+        polls: Polls that report a submission as unfinished before it runs.
+        syncs_ask: True if syncs fail while the device is away.
+        chains: True if launches may be submitted as one chain.
+        complaints: Errors of the runtime.
     """
 
     def __init__(self, context_limit: int = 16) -> None:
@@ -97,12 +100,12 @@ class FaultyNpu(Faults):
         return sum(self.memories.values())
 
     def unplug(self) -> None:
-        """Take it away."""
+        """Remove the device."""
         for driver in self.drivers:
             driver.present = False
 
     def plug_in(self, reset: bool = True) -> None:
-        """Bring it back. reset: whether it starts anew, so that what was opened before stays lost."""
+        """Return the device. After a `reset`, contexts and memories that were opened before stay lost."""
         for driver in self.drivers:
             driver.generation += reset and not driver.present
             driver.present = True
@@ -114,7 +117,7 @@ class FaultyNpu(Faults):
         self.abandoned = [each for each in self.abandoned if not each.done and each.context.usable]
 
     def end_hung(self) -> None:
-        """Abort everything that is under way, as a driver does with what hangs for some seconds."""
+        """Abort everything in flight, as a driver does after a hang of some seconds."""
         with self.lock:
             for context in set(self.contexts):
                 context.abort()

@@ -144,7 +144,7 @@ def test_a_discarded_block_is_never_handed_out_again() -> None:
     pool.discard(lease)
     pool.discard(lease)
     assert pool.nbytes == 0
-    assert driver.used == PAGE  # The lease still refers to it.
+    assert driver.used == PAGE  # The lease is still alive.
     del lease
     assert pool.take(PAGE).block is not block
     del block

@@ -176,7 +176,7 @@ def test_a_fault_of_one_of_two_npus(
 def test_the_kernel_that_failed_is_named(
     npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault
 ) -> None:
-    """Only the failed launch counts, not the one before it in another context or the one after it."""
+    """The fault names the failed kernel, not the one before it in another context or the one after it."""
     x, y = nt.from_numpy(normal(16, 32)), nt.from_numpy(normal(16, 32))
     placed: list[Any] = list(planner.plan(structure_of([_wider(x, y, nt.cat)._node])).placed)
     names = [entry.kernel.request.name for entry in placed]
@@ -429,7 +429,7 @@ def test_lost_and_back(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceF
 def test_unread_values_of_a_lost_device(npu: FaultyNpu, clock: Clock) -> None:
     """Unread values are lost, and the error states this; values that the host has read stay.
 
-    So it is where a driver is asked to flush the caches. Otherwise unread values can be read all the same.
+    This holds if reading requires the driver to flush the caches. Otherwise unread values can still be read.
     """
     npu.syncs_ask = True
     seen, expected = joined(0)

@@ -280,7 +280,7 @@ steps = st.lists(
 
 
 class Graph(NamedTuple):
-    """A computation on two tensors. first: syncs of its first run, besides those of new blocks; then: of the second."""
+    """Computation on two tensors, with the syncs of its first run (without those of new blocks) and of later runs."""
 
     what: str
     run: Callable[[nt.Tensor, nt.Tensor], tuple[nt.Tensor, ...]]

@@ -1,4 +1,4 @@
-"""What the tests of the simulated NPU share."""
+"""Fixtures of the simulator tests."""
 
 from __future__ import annotations
 

@@ -127,6 +127,6 @@ def offsets(dims: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def pattern_offsets(pattern: AccessPattern) -> list[int]:
-    """The elements that a transfer moves."""
+    """Return the offsets of the elements that a transfer moves."""
     dims = list(zip(pattern.sizes, pattern.strides, strict=True))
     return [pattern.offset + place for place in offsets(dims)]

@@ -1,4 +1,4 @@
-"""Object fifos on the simulated array: windows, broadcast, links, shared memory, deadlocks, what is left behind."""
+"""Object fifos on the simulated array: windows, broadcast, links, shared memory, deadlocks, leftover objects."""
 
 from __future__ import annotations
 

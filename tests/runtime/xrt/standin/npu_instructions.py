@@ -45,9 +45,13 @@ def read_stream(
     addresses: Mapping[str, int],
     sizes: Sequence[int],
 ) -> list[Design]:
-    """Designs whose hosts do one after another what the words say: one more where parameters are written again.
+    """Return designs whose sequences together equal the words. Each rewrite of parameters starts another design.
 
-    addresses: of runtime parameters in the memory of their tiles. sizes: of the host buffers, in bytes.
+    Args:
+        words: Words of the instruction stream.
+        configuration: Configuration of the array.
+        addresses: Addresses of runtime parameters in the memory of their tiles.
+        sizes: Sizes of the host buffers, in bytes.
     """
     stream = words.tolist()
     if len(stream) < 4 or stream[3] != 4 * len(stream):

@@ -1,7 +1,7 @@
-"""A stand-in for XRT's Python module, with state: machine.py describes the machine behind it.
+"""A stand-in for XRT's Python module, with state: machine.py describes the simulated machine.
 
-It has what the driver calls of pyxrt 2.25, with its argument checks; a test compares both where the real one is
-installed. Calls that crash the real one raise Crash here.
+It has the part of pyxrt 2.25 that the driver calls, with its argument checks; a test compares both where the real one
+is installed. Calls that crash the real one raise Crash here.
 """
 
 from __future__ import annotations

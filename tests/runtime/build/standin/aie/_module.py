@@ -136,7 +136,7 @@ _DTYPES = frozenset(
 
 
 def memory_type(annotation: Any) -> ObjectType | str:
-    """Convert NumPy's ndarray types and scalar types. Raise TypeError for other types, as for those of another module."""
+    """Convert NumPy's ndarray types and scalar types. Raise TypeError for other types, also of other modules."""
     if get_origin(annotation) is np.ndarray:
         shape, element = get_args(annotation)
         return ObjectType(str(memory_type(*get_args(element))), shape)

@@ -2,7 +2,7 @@
 
 AIE_STANDIN_FAIL=core|module|aiebu-asm makes one of them fail, AIE_STANDIN_OMIT=SUFFIX[,SUFFIX] leaves outputs out
 without an error (insts, xclbin, pdi, full_elf, o; load_pdi of the sequences of full ELFs), AIE_STANDIN_HANG=1 makes
-compile_mlir_module wait for ever, and AIE_STANDIN_OTHER_WORDS=1 changes a word of the instruction stream.
+compile_mlir_module hang, and AIE_STANDIN_OTHER_WORDS=1 changes a word of the instruction stream.
 """
 
 from __future__ import annotations
