@@ -85,14 +85,14 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
         patch.setenv(SETTINGS["cache_path"].variable, str(run_directory / "kernels"))
         config.reset()
         selection.reset()  # Something may have been computed for the name of a test.
-        selection.default_device()  # Asked for the first time, it reads the setting.
+        selection.default_device()  # The first call reads the setting.
         yield
     config.reset()
 
 
 @pytest.fixture
 def reference() -> Iterator[None]:
-    """NumPy computes, where compiling the kernels of many cases would take long and is not what is tested."""
+    """Compute with NumPy, for tests with many cases that do not test compiled kernels."""
     with config.scope(cpu_compile=False):
         selection.reset()
         yield
@@ -132,7 +132,7 @@ def own_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """A shell lets what it starts in the background ignore interrupts, and so would the programs that tests start."""
+    """Restore interrupts: background processes of a shell ignore them, and so would the programs that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

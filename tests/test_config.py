@@ -92,7 +92,7 @@ ANY_TEXT = {"device", "cpu_features", "kernel_dirs", "cache_path", "record", "ar
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable is set, and nothing is remembered; what a fixture of a wider scope has assigned comes back."""
+    """Clear all variables and cached settings, and restore the assignments of wider fixtures afterwards."""
     assigned = {name: getattr(config, name) for name in SETTINGS if config.origin(name) == f"config.{name}"}
     for setting in SETTINGS.values():
         for variable in setting.readers:

@@ -1,4 +1,4 @@
-"""Events that are logged, and what the scheduler does when a device refuses an op."""
+"""Logged events, and the planner's fallback when a device refuses an op."""
 
 import dataclasses
 import logging
@@ -19,7 +19,7 @@ from npu_tensor.planner.plan import Plan
 
 @pytest.fixture(autouse=True)
 def _no_plans() -> Iterator[None]:
-    """Plans are made anew."""
+    """Drop all plans, so that they are made again."""
     selection.reset()
     yield
     selection.reset()
@@ -118,7 +118,7 @@ def test_fallback_can_be_forbidden() -> None:
         with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=message):
             y.realize()
         assert y.tolist() == [2] * 5
-        # The op is not what the user has called: the line is.
+        # The op differs from the user's call, but the line is that of the call.
         with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"^argsort does") as caught:
             nt.sort(x).values.realize()
         assert str(caught.value).endswith(f" (recorded at {caught.value.recorded_at})")

@@ -1,4 +1,4 @@
-"""The benchmarks run, compare equal things and add up right. No test looks at a time."""
+"""The benchmarks run, compare equal work and compute correct sums. The tests check no times."""
 
 import json
 import math

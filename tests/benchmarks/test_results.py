@@ -72,7 +72,7 @@ def test_a_file_of_something_else_is_refused_by_name(text: str, tmp_path: Path) 
         load(path)
 
 
-# --- comparing two sessions finds what has become slower, and only that
+# --- comparing two sessions finds exactly the slowdowns
 
 
 ROWS = (

@@ -120,7 +120,7 @@ class Page:
         self._url = "about:blank"
 
     def reuse(self, path: Path) -> None:
-        """Open the file, unless it is what the browser shows; the window is as `open` makes it.
+        """Open the file unless the browser shows it already. The window is in the state of `open`.
 
         The pointer rests in its corner.
         """
@@ -149,7 +149,7 @@ class Page:
         scheme: Literal["light", "dark"] = "light",
         media: Literal["screen", "print"] = "screen",
     ) -> None:
-        """Change the size of the window in CSS pixels, the colour scheme, and whether the page is for paper."""
+        """Change the size of the window in CSS pixels, the colour scheme, and the medium (screen or print)."""
         self._driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
@@ -233,7 +233,7 @@ class Page:
         return base64.b64decode(result["data"])
 
     def save_picture(self, path: Path) -> None:
-        """Write the whole page, also what is below the window, as a PNG file."""
+        """Write the whole page, including the part below the window, as a PNG file."""
         height = int(self.run("return document.documentElement.scrollHeight"))
         width = int(self.width)
         self._driver.execute_cdp_cmd(
@@ -243,7 +243,7 @@ class Page:
         self._driver.save_screenshot(str(path))
 
     def problems(self) -> list[str]:
-        """Errors of the console, and requests for anything but the page and what it has inside, since the last call."""
+        """Return console errors, and requests outside the page, since the last call."""
         errors = [entry["message"] for entry in self._log("browser") if entry["level"] == "SEVERE"]
         requests = []
         for entry in self._log("performance"):

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of what is drawn; they are skipped where Chromium, its driver or Selenium is missing."""
+"""Headless Chromium for tests of drawings; they are skipped if Chromium, its driver or Selenium is missing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # With the path of the driver, Selenium does not look for one to download.
+    # With the path of the driver, Selenium does not download one.
     result = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
     try:
         yield result

@@ -36,7 +36,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(report: Path, driver: Chrome) -> Iterator[Page]:
-    """The report; it is not loaded anew for every test that only looks at it."""
+    """The report. Tests that only read it share one load."""
     result = Page(driver)
     result.reuse(report)
     yield result

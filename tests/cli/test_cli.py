@@ -373,7 +373,7 @@ def test_commands_are_as_wide_as_the_terminal(command: str) -> None:
 
 
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which reads the environment anew."""
+    """The command runs in a separate process, which reads the environment again."""
     return python("-m", "npu_tensor", *arguments, exit_code=None, **environment)
 
 

@@ -267,7 +267,7 @@ def test_verbose_shows_the_compiler(tmp_path: Path) -> None:
     assert any(line.startswith("$ ") and "-std=c++20" in line for line in done.stderr.splitlines())
 
 
-# --- what is installed
+# --- installed commands
 
 
 @needs_compiler

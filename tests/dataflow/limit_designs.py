@@ -353,7 +353,7 @@ def with_host_buffers(count: int) -> Design:
 
 
 def parameter_read(early: bool) -> Design:
-    """The body reads a runtime parameter before or after it has acquired what the run brings."""
+    """Return a design whose body reads a runtime parameter before or after it acquires the data of the run."""
     design = copy()
     words = ObjectType("int32", (4,))
     take, acquire, call = Acquire("fx", 1, 0), Acquire("fy", 1, 1), FunctionCall("read", ("words",))

@@ -47,7 +47,7 @@ Linear = AccessPattern.linear
 
 
 class Case(NamedTuple):
-    """rule: the only one that the design breaks, none if empty. said: what the message must contain."""
+    """Design that breaks only `rule`, or none if it is empty. The message must contain `said`."""
 
     name: str
     design: Callable[[], Design]

@@ -160,7 +160,7 @@ class Judge:
         return next((Difference(step, *what) for what in result if what), None)
 
     def _compare(self, step: Step, number: int, expected: Any, got: Any) -> tuple[str, str] | None:
-        """The kind of the difference of one part of the results, and what it is."""
+        """Return the kind and the description of the difference of one part of the results."""
         facts = [describe(expected), describe(got)]
         if facts[0] != facts[1]:
             return "dtype or shape" if torch.is_tensor(expected) else "value", f"{facts[1]}, in PyTorch {facts[0]}"
@@ -248,7 +248,7 @@ def _array(tensor: Any) -> np.ndarray:
 
 
 def describe(value: Any) -> str:
-    """Dtype and shape of a tensor of either library; of other results what they are."""
+    """Return dtype and shape of a tensor of either library, or the text of another result."""
     if isinstance(value, (torch.Tensor, nt.Tensor)):
         return f"{value.dtype.name if isinstance(value, nt.Tensor) else name_of(value.dtype)}{list(value.shape)}"
     return repr(tuple(value) if isinstance(value, torch.Size) else value)
@@ -304,7 +304,7 @@ DOCUMENTED = (
 
 
 def results_of(inputs: Sequence[str], steps: Sequence[Step], mode: str) -> Scope:
-    """npu_tensor's result of each step by name, read after the last one, or what was raised."""
+    """Return npu_tensor's results or exceptions by name of the step, read after the last step."""
     scope = scope_of(OURS)
     for statement in inputs:
         if error := execute(statement, scope):
@@ -326,7 +326,7 @@ def results_of(inputs: Sequence[str], steps: Sequence[Step], mode: str) -> Scope
 
 
 def _read(value: Any) -> Any:
-    """The value once it is computed, or what is raised then."""
+    """Return the computed value, or the exception that it raises."""
     try:
         for each in flat(value):
             if isinstance(each, nt.Tensor):

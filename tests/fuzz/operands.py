@@ -82,7 +82,7 @@ class Operands(Drawer):
         return ", ".join(self.new([extents[each] for each in shape], dtype, finite) for shape in shapes)
 
     def new(self, shape: Sequence[int] | None = None, dtype: str = "", finite: bool = False) -> str:
-        """A new tensor, often one that does not lie in row-major order."""
+        """Return a new tensor, often one that is not row-major."""
         if shape is None:
             shape = self.random.choice(SCARCE_SHAPES if self.random.random() < 0.1 else SHAPES)
         dtype = dtype or self.random.choice(self.dtypes)

@@ -186,7 +186,7 @@ def compare_scopes(theirs: Scope, ours: Scope, compare: Compare) -> str:
 
 
 def shown(error: Exception | None) -> str:
-    """The first lines of what was raised."""
+    """Return the first lines of an exception."""
     return "no error" if error is None else f"{type(error).__name__}: {str(error)[:300]}"
 
 

@@ -255,7 +255,7 @@ def test_every_variant_is_what_it_says(arch: Arch) -> None:
 
 @on_each_array
 def test_every_family_and_dtype_is_there(arch: Arch) -> None:
-    """The families are those that claim; what they do not take at all is listed here."""
+    """The families match those that claim tasks; unsupported cases are listed here."""
     integers = {"i8", "i16", "i32", "u8"}
     refused = {"gemm": {"i32"}, "rope": integers, "quantized": {"f16", *integers}}
     result: dict[str, set[str]] = defaultdict(set)

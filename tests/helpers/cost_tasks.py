@@ -1,4 +1,4 @@
-"""Tasks of recorded graphs, and what a device answers to them."""
+"""Tasks of recorded graphs, and the answers of a device to them."""
 
 from typing import Any
 

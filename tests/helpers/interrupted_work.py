@@ -159,7 +159,7 @@ def ready(npu: Any, engines: Engines, settle: Callable[[], None]) -> Iterator[Wo
 
 
 def interrupt_everywhere(work: Work, name: str, watches: Watches) -> None:
-    """Interrupt the work at places all over the watched functions. name: of what is prepared before."""
+    """Interrupt the work at places in all watched functions, after the preparation of this name."""
     step = max(1, attempt(work, name, watches, 0) // PLACES)
     number = 1
     while attempt(work, name, watches, number) == number:
@@ -168,7 +168,7 @@ def interrupt_everywhere(work: Work, name: str, watches: Watches) -> None:
 
 
 def attempt(work: Work, name: str, watches: Watches, number: int) -> int:
-    """Interrupt the work at a place, or not at all for 0, and check what is left. Returns how many were reached."""
+    """Interrupt the work at a place, or not at all for 0, and check the state. Return the number of places reached."""
     work.begin()
     PREPARE[name](work)
     where: list[str] = []

@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=s
 def python(
     *arguments: object, cwd: Path = ROOT, exit_code: int | None = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python. exit_code: what it must be; None if anything is allowed."""
+    """Run Python and check its exit code; None allows any code."""
     command = [sys.executable, *map(str, arguments)]
     search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": search_path, **environment}
@@ -92,7 +92,7 @@ class Interrupter:
     """
 
     CHECKING = ("CALL", "RESUME", "JUMP_BACKWARD")
-    """CPython looks for signals in these instructions, once they have done their work."""
+    """Instructions at whose end CPython checks for signals."""
 
     def __init__(self, watches: Callable[[CodeType], bool], number: int = 0) -> None:
         self.watches = watches

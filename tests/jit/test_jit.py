@@ -1,4 +1,4 @@
-"""jit: replays give what the plain function gives, and every trap is an error or harmless."""
+"""jit: replays return the results of the plain function, and every trap is an error or harmless."""
 
 import gc
 import inspect

@@ -141,7 +141,7 @@ def local_functions() -> dict[str, Jitted[..., nt.Tensor]]:
     def steps(x: nt.Tensor, count: int = 2) -> nt.Tensor:
         return steps(x + offset, count - 1) if count else x
 
-    # The name leads to what it wraps, not to it.
+    # The name refers to the wrapped function, not to the wrapper.
     other = nt.jit(doubled._function)
     return {"nested": nested, "lambda": nt.jit(lambda x: x + offset), "recursive": steps, "other": other}
 
@@ -219,7 +219,7 @@ print(function(x).tolist(), nt.get_default_device(), nt.config.max_depth)
 
 @needs_compiler
 def test_the_other_side_finds_the_kernels_in_the_cache_by_key(tmp_path: Path) -> None:
-    """The second process may not build; the first one has built what the same function needs."""
+    """The second process may not build. The first one has built the kernels of the same function."""
     x = nt.from_numpy(np.linspace(-4, 4, 1024, dtype=np.float32)).to(nt.bfloat16).realize()
     (tmp_path / "sent").write_bytes(pickle.dumps((doubled, x)))
     code = """

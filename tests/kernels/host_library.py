@@ -19,7 +19,7 @@ import npu_tensor.kernels
 ARCHS = {"aie2": 20, "aie2p": 21}
 FOLDER = Path(npu_tensor.kernels.__file__).parent
 
-# Runs `body`, and returns what the array's API complained about, or null.
+# Runs `body`, and returns the complaint of the array's API, or null.
 GUARD = """
 #include <nt_host.hpp>
 template <typename Body>

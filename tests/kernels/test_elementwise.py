@@ -178,7 +178,7 @@ def case(name: str, dtype: DType) -> Case | None:
             exact_result = exact_result.astype(nt.bfloat16.numpy)
         expected = exact_result.astype(call.spec.dtype.numpy)
     inputs: list[Any] = []
-    for operand in actual[0].inputs:  # equal operands are one, so find each by what it holds
+    for operand in actual[0].inputs:  # equal operands are merged, so find each by its values
         inputs.append(None if operand.layout is None else flat(values[len(inputs)]))
     return Case(actual[0], inputs, expected)
 
@@ -251,7 +251,7 @@ def test_results_are_rounded_to_nearest_even(arch: str) -> None:
     assert normalized_error(result, made.expected) > 1e-6
 
 
-# --- every way to lie in memory
+# --- memory layouts
 
 
 class Lying(NamedTuple):
@@ -486,7 +486,7 @@ def test_a_program_must_fit_in_a_core() -> None:
     assert "bytes of machine code" in answer.reason
 
 
-# --- what is predicted
+# --- predictions
 
 
 NEAR_THE_LIMIT = {

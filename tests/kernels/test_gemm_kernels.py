@@ -446,7 +446,7 @@ def test_what_is_claimed_runs(problem: GemmProblem, seed: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(products(), st.data())
 def test_no_other_tiling_is_much_faster(problem: GemmProblem, data: st.DataObject) -> None:
-    """The search estimates what the cost model makes of the design."""
+    """The estimate of the search agrees with the cost model of the design."""
     best = search(problem)
     assert best is not None
     r, s, t, rows, columns = ARRAYS[problem.arch].blocks[problem.operand]

@@ -318,7 +318,7 @@ def test_lane_wise_operations_on_int8_are_those_of_numpy(library: ctypes.CDLL) -
     assert out[512:515].tolist() == [x.sum(dtype=np.int8), x.max(), x.min()]
 
 
-# Two numbers; which of <, <=, >, >=, ==, != hold; the larger and the smaller. The difference is what is compared.
+# Two numbers; which of <, <=, >, >=, ==, != hold; the larger and the smaller. The comparison uses the difference.
 FLOAT_COMPARISONS: dict[str, tuple[float, float, tuple[int, ...], float, float]] = {
     "less": (1.0, 1.0000001, (1, 1, 0, 0, 0, 1), 1.0000001, 1.0),
     "greater": (3.4e38, -3.4e38, (0, 0, 1, 1, 0, 1), 3.4e38, -3.4e38),

@@ -522,7 +522,7 @@ def test_columns_share_a_row_of_any_length(length: int, columns: int) -> None:
 
 
 def test_memory_or_channels_limit_sums_of_long_rows() -> None:
-    """Predicted: at least 80 % of what the host memory allows, or one reading channel in every column."""
+    """The prediction reaches 80 % of the host memory's bandwidth, or one reading channel in every column."""
     x = nt.zeros(4096, 4096, dtype=nt.bfloat16).realize()
     for array in ARRAYS.values():
         answer = rowwise.claim(row_task(x.sum(-1)), Target(array, array.columns))

@@ -164,7 +164,7 @@ def test_origin_is_what_the_library_says(tmp_path: Path) -> None:
 
 
 def stand_in(device: str, seconds: float, context: object = None, moves: tuple[Move, ...] = ()) -> Placed:
-    """A kernel as far as totals look at it."""
+    """Kernel with the attributes that totals read."""
     kernel = SimpleNamespace(device=device, cost=Cost(Expense(seconds, 0.0, 0.0), 1000, context, moves, moves[:1]))
     return cast(Placed, SimpleNamespace(kernel=kernel))
 
@@ -383,7 +383,7 @@ def test_rows_by_hand_can_be_drawn() -> None:
     assert Explanation().svg().startswith("<svg ")
 
 
-# --- what is recorded names the user's line, whichever of the package's functions has recorded it
+# --- ops have the user's line, independent of the package's function that records them
 
 
 FUNCTIONS = registry.functions()

@@ -149,7 +149,7 @@ def test_devices_have_their_colours() -> None:
 
 
 def test_a_view_within_a_kernel_is_drawn_within_it() -> None:
-    """A view of what the kernel computes that it reads itself lies neither above nor below the kernel."""
+    """A view that a kernel takes of its own result is neither above nor below the kernel."""
     boxes = {0: Box("cpu", "exp"), 1: Box("view", "reshape"), 2: Box("cpu", "add")}
     root = ElementTree.fromstring(svg(Picture(boxes, [(0, 1), (1, 2), (0, 2)], [Frame("cpu", "map", (0, 2))])))
     (frame,) = groups(root, "kernel")

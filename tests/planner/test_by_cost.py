@@ -179,7 +179,7 @@ def test_small_graphs_ask_nobody(accelerator: Make) -> None:
 
 
 def test_a_chain_stays_where_its_data_is(accelerator: Make) -> None:
-    """The norm in the middle is faster on the processor, but not by what the copies take."""
+    """The norm in the middle is faster on the CPU, but by less than the cost of the copies."""
     costs = {"contract": expense(0.2 * MS), "softmax": expense(2 * MS)}
     one = dict.fromkeys(costs, "one")
     a, b = ones(*BIG), ones(*BIG)
@@ -419,7 +419,7 @@ def test_one_op_on_data_that_lies_on_the_device_is_placed_anew(accelerator: Make
 
 
 def test_force_one_of_several(accelerator: Make) -> None:
-    """With the processor among them, it takes what the others refuse."""
+    """If the CPU is in the list, it runs the ops that the other devices refuse."""
     accelerator({"exp": expense(100)})
     x = ones(16)
     x.sin().realize(device="npu:0,cpu")

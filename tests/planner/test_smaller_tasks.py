@@ -148,7 +148,7 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
         assert all("call" not in lowering.items[item] or item in made for item in read)
         made |= {output.item for output in task.outputs}
         if not takes(task) and "sum" not in task.ops:
-            # Conversions and copies alone are left with what they serve.
+            # Conversions and copies are not cut off alone.
             assert not any(step.primitive != "load" for step in task.program.instructions if task.program)
 
 

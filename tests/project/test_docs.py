@@ -1,4 +1,4 @@
-"""The Python code in README, CONTRIBUTING and docs/ runs, and what is generated there follows from the code.
+"""The Python code in README, CONTRIBUTING and docs/ runs, and generated parts match the code.
 
 Blocks of one file are one program, in order. A block preceded by an HTML comment that starts with `not run:` and gives
 the reason is left out.
@@ -86,7 +86,7 @@ def test_links_to_pages_have_titles_for_texts(path: Path) -> None:
     assert set(texts) <= {"CHANGELOG.md"}  # a file that contributors change
 
 
-# --- what is generated
+# --- generated pages
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_every_function_has_an_example_that_runs(reference: ModuleType) -> None:
     functions = reference.functions
     assert [name for name in FUNCTIONS if not functions.example(name)] == []
     values = {name: functions.evaluated(functions.example(name)) for name in FUNCTIONS}
-    assert all(map(str, values.values()))  # Text reads the values, which runs what was recorded.
+    assert all(map(str, values.values()))  # Text reads the values, which runs the recorded ops.
     np.testing.assert_allclose(values["softmax"].numpy().sum(0), 1, 1e-6)
     assert values["where"].tolist() == [1.0, 0.0]
 

@@ -276,7 +276,7 @@ def test_no_xrt(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     xrt = findings(machine)["XRT"]
     assert xrt.status == "problem"
     assert f"search path: {tmp_path / 'xrt'}: does not exist" in xrt.found
-    assert xrt.found.endswith("nor in 3 usual places")  # two of PATH, and where the system's loader looks
+    assert xrt.found.endswith("nor in 3 usual places")  # two of PATH, and the search path of the system's loader
     assert "libxrt-npu2" in xrt.fix
 
 

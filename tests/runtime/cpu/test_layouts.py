@@ -182,5 +182,5 @@ def test_a_reduction_does_not_write_its_operands_out(reduce: Callable[[nt.Tensor
 def test_a_count_over_a_shape_that_has_no_place_in_memory() -> None:
     a, b = (np.random.default_rng(seed).random(30_000, np.float32) for seed in range(2))
     x, y = nt.tensor(a).reshape(-1, 1), nt.tensor(b)
-    count = (x < y).sum()  # In the assertion, pytest would keep what is counted alive.
+    count = (x < y).sum()  # In the assertion, pytest would keep the counted memory alive.
     assert count.item() == np.searchsorted(np.sort(a), b).sum()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the ordinals of NPUs:RuntimeWarn
 
 
 def chosen(text: str, machine: Machine) -> list[int]:
-    """pyxrt's numbers of what a URI means."""
+    """Return pyxrt's indices of the NPUs of a URI."""
     return [device.index for device in select(parse_uri(text), machine.root)]
 
 

@@ -110,7 +110,7 @@ class FakeKernel:
 
 @dataclass
 class Value:
-    """The result of a launch: it lies in a member, of this logical device or another."""
+    """Result of a launch, stored on a member of this logical device or another."""
 
     home: FakeMember
     nbytes: int = 64

@@ -150,7 +150,7 @@ class FaultyMemory(Memory):
 
 
 class FaultyDriver(SimulatedDriver):
-    """See `driver.Driver`. present: whether the device is there. generation: how often it has started anew."""
+    """See `driver.Driver`. `present` is False for a removed device; `generation` counts resets."""
 
     def __init__(self, npu: FaultyNpu, array: SimulatedArray) -> None:
         super().__init__(array)
@@ -216,7 +216,7 @@ class FaultyRun:
 
 
 class FaultyContext(SimulatedContext):
-    """See `driver.Context`. broken: whether another one went, as on the first generation none works then."""
+    """See `driver.Context`. On the first generation, closing one context sets `broken` for all."""
 
     def __init__(self, driver: FaultyDriver, program: SimulatedProgram, release_memory: Callable[[], object]) -> None:
         super().__init__(driver.array, program)
@@ -308,7 +308,7 @@ class FaultySubmission(SimulatedSubmission):
                     context.queue.append(self)
 
     def advance(self, patient: bool = False) -> bool:
-        """Let the context run until this has ended; False if that takes longer. patient: not for one look only."""
+        """Run the context until this has ended; return False if it has not. `patient` waits for more than one poll."""
         queue = self.context.queue
         with self._npu.lock:
             while not self.done and queue and self.context.usable:
@@ -382,7 +382,7 @@ class FaultySubmission(SimulatedSubmission):
 
 @contextmanager
 def installed(npu: FaultyNpu) -> Iterator[None]:
-    """Let simulated NPUs be this one meanwhile. They are opened anew, and check their kernels as real ones do."""
+    """Replace simulated NPUs by this one. They are opened again, and check their kernels like real ones."""
 
     class FaultyDevice(SimulatedDevice):
         self_checks = True

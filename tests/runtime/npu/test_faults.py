@@ -83,7 +83,7 @@ def one_kernel(seed: int) -> Pairs:
 
 
 def one_context(seed: int) -> Pairs:
-    """Four launches of one kernel, each of what the last one computes."""
+    """Four launches of one kernel, each on the result of the previous one."""
     value, expected = reordered(4, seed)
     return [(value.realize(), expected)]
 
@@ -95,7 +95,7 @@ def _wider(x: Any, y: Any, cat: Callable[..., Any]) -> Any:
 
 
 def several_contexts(seed: int) -> Pairs:
-    """Three kernels, each of what the one before computes."""
+    """Three kernels, each on the result of the previous one."""
     x, y = normal(16, 32, seed=seed), normal(16, 32, seed=seed + 1)
     result = _wider(nt.from_numpy(x), nt.from_numpy(y), nt.cat)
     return [(result.realize(), _wider(x, y, np.concatenate))]
@@ -273,7 +273,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"strict": {"strict": True}, "fallback": {
     ids=lambda value: getattr(value, "name", value),
 )
 def test_strict(npu: FaultyNpu, clock: Clock, setting: str, fault: Fault, name: str) -> None:
-    """The error names kernel and cause, nothing wrong comes out, and the process goes on."""
+    """The error names kernel and cause, no wrong result is returned, and the process continues."""
     work, count = WORK[name]
     right(work, 0)
     for position in range(count):
@@ -400,7 +400,7 @@ def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: FaultyNpu, clock:
 
 
 def test_lost_and_back(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault]) -> None:
-    """Meanwhile the CPU computes, without further warnings; then kernels and values are loaded anew."""
+    """The CPU computes in the meantime, without further warnings; then kernels and values are loaded again."""
     kept, expected = joined(0)
     kept.realize()
     weights = nt.from_numpy(normal(16, 32))

@@ -111,7 +111,7 @@ TESTED = [op for name, op in OPS.items() if op.kind in ("map", "row") and name n
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> Iterator[None]:
-    """The kernels of all cases that were asked for, compiled together."""
+    """Kernels of all selected cases, compiled together."""
     designs = []
     for item in request.session.items:
         if not isinstance(item, pytest.Function) or item.obj is not test_op:

@@ -71,7 +71,7 @@ def one_core(
 
 
 def split() -> Design:
-    """A memtile gives the halves of one object of 128 words to two cores and joins what they make of them."""
+    """Return a design whose memtile splits an object of 128 words between two cores and joins their results."""
     d = Builder("split", "aie2p", columns=1)
     whole, half = ObjectType("int32", (128,)), ObjectType("int32", (64,))
     x, y = d.host_buffer("x", "int32", 128), d.host_buffer("y", "int32", 128)

@@ -66,7 +66,7 @@ def test_kernels_of_the_package_are_found_without_a_compiler(place: Path, tmp_pa
         assert result.files[".so"].parent == tmp_path / "mine" / "aie2p"
 
 
-# --- whether there can be kernels
+# --- directories without kernels
 
 
 def add_targets(place: Path, *archs: str) -> None:

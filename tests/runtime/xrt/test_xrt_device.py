@@ -52,7 +52,7 @@ def test_a_context_holds_nothing_of_the_driver_when_it_is_gone(npu: Machine) -> 
         assert npu.live_contexts == 1
 
 
-# --- what is checked before a launch
+# --- checks before a launch
 
 
 def test_a_file_that_declares_fewer_arguments_is_not_launched(npu: Machine) -> None:

@@ -112,7 +112,7 @@ class Core:
             npu.cores.add(weakref.ref(self, npu.closed.append))
 
     def check(self) -> None:
-        """Raise what a call of the driver raises if the device is gone."""
+        """Raise the driver's error if the device is gone."""
         if not self.npu.present or self.generation != self.npu.generation:
             raise driver_error(19, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
 
@@ -205,7 +205,7 @@ class Core:
                 states = self._run(job)
                 self.queue.popleft().end(states)
                 if states[-1] is TIMEOUT:
-                    # The driver loads the context anew and aborts what is queued.
+                    # The driver reloads the context and aborts queued jobs.
                     self._loaded.clear()
                     while self.queue:
                         self.queue.popleft().end([ABORT])

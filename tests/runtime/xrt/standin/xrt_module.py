@@ -29,7 +29,7 @@ def enumerate_devices() -> int:
     return sum(npu.present for npu in current().devices)
 
 
-# --- NPUs, what is loaded into them, and their memory
+# --- NPUs, loaded programs, and memory
 
 
 @bound("uuid")
@@ -206,7 +206,7 @@ class kernel:
         image = self._core.image
         if image.format == "elf":
             return 0
-        # The instructions lie in bank 1, buffers in bank 0; numbers have none.
+        # Instructions are in bank 1, buffers in bank 0; numbers have no bank.
         bank = 1 if arg0 == 1 else 0 if 3 <= arg0 < image.arguments else 0xFFFF
         return self._core.slot << 16 | bank
 

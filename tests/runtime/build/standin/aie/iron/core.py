@@ -83,7 +83,7 @@ class Kernel:
 
 
 class Worker:
-    """A function and what it is called with."""
+    """Function with the arguments of a call."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Worker:
                 argument.resolve()
 
     def resolve(self) -> None:
-        """Run the function, which records what the core does, over and over."""
+        """Run the function, which records the actions of the core, repeatedly."""
         body: list[Any] = []
         with current().block(body):
             self._function(*self._arguments)
