@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 from filelock import FileLock
 
-# Of PyTorch and NumPy, the oracles: their threads would wait for each other, spinning, on cores where other tests run.
+# Limit threads of PyTorch and NumPy, the oracles: their spinning threads would occupy cores that other tests need.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 with pytest.MonkeyPatch.context() as patch, suppress(ImportError):
     patch.setenv("OMP_NUM_THREADS", "1")  # Only for PyTorch, which reads it here. The CPU device respects it, too.
@@ -37,7 +37,7 @@ from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.cpu import engine, target
 from npu_tensor.runtime.sim import host_compiler
 
-# Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
+# The environment may set the other settings: `make test` runs some tests again with other settings of the CPU device.
 OWN = ("cache_path", "kernel_dirs", "jit", "record")
 
 
@@ -77,7 +77,7 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_kernels(run_directory: Path) -> Iterator[None]:
-    """What other runs have compiled decides nothing; what this run compiles is compiled once for all its processes."""
+    """Ignore kernels of earlier runs, and share the kernels of this run between its processes."""
     with pytest.MonkeyPatch.context() as patch:
         for name in OWN:
             for variable in SETTINGS[name].readers:
@@ -85,14 +85,14 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
         patch.setenv(SETTINGS["cache_path"].variable, str(run_directory / "kernels"))
         config.reset()
         selection.reset()  # Something may have been computed for the name of a test.
-        selection.default_device()  # Asked for the first time, it reads the setting.
+        selection.default_device()  # The first call reads the setting.
         yield
     config.reset()
 
 
 @pytest.fixture
 def reference() -> Iterator[None]:
-    """NumPy computes, where compiling the kernels of many cases would take long and is not what is tested."""
+    """Compute with NumPy, for tests with many cases that do not test compiled kernels."""
     with config.scope(cpu_compile=False):
         selection.reset()
         yield
@@ -132,7 +132,7 @@ def own_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """A shell lets what it starts in the background ignore interrupts, and so would the programs that tests start."""
+    """Restore interrupts: background processes of a shell ignore them, and so would the programs that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -176,7 +176,7 @@ def _without_optimisation(flags: Iterable[str]) -> tuple[str, ...]:
 
 _STANDARD: Final = "bit", "cstdint", "cstdio", "cstring", "exception", "limits", "tuple", "type_traits", "utility"
 _OF_CORES: Final = "aie_api/aie.hpp", "nt/vector_math.hpp"
-"""What most sources include, which takes as long to read as a kernel takes to compile."""
+"""Headers that most sources include. Reading them takes as long as compiling a kernel."""
 
 
 @pytest.fixture(scope="session")
@@ -219,7 +219,7 @@ def less_optimised(_precompiled: Callable[[Arch | None], Path]) -> Iterator[None
 
             def build_with_headers(compiler: Any, arch: Any, source: Source, *rest: Any) -> dict[str, Path]:
                 included = headers.digests(source.text, host_compiler._INCLUDES)
-                # What a source defines may change what the headers of cores say.
+                # Macros of a source may change the headers of cores.
                 complete = included.keys() >= set(_OF_CORES) and "#define" not in source.text
                 header = _precompiled(arch if complete else None)
                 return build(compiler, arch, replace(source, flags=(*source.flags, "-include", str(header))), *rest)
@@ -265,7 +265,7 @@ def _assigned() -> dict[str, Any]:
 
 
 _read: dict[str, tuple[Any, str]] = {}
-"""Settings that a test has read, with what the environment says."""
+"""Settings that a test has read, with the values of the environment."""
 
 
 def _forget_other_environments() -> None:

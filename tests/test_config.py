@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they may be, and what their users do with them."""
+"""Settings: their sources, valid values, and effects."""
 
 import json
 import os
@@ -92,7 +92,7 @@ ANY_TEXT = {"device", "cpu_features", "kernel_dirs", "cache_path", "record", "ar
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable is set, and nothing is remembered; what a fixture of a wider scope has assigned comes back."""
+    """Clear all variables and cached settings, and restore the assignments of wider fixtures afterwards."""
     assigned = {name: getattr(config, name) for name in SETTINGS if config.origin(name) == f"config.{name}"}
     for setting in SETTINGS.values():
         for variable in setting.readers:
@@ -106,7 +106,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def printed(code: str, **environment: str) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     return python("-W", "error", "-c", code, **environment).stdout
 
 

@@ -1,4 +1,4 @@
-"""Events that are logged, and what the scheduler does when a device refuses an op."""
+"""Logged events, and the planner's fallback when a device refuses an op."""
 
 import dataclasses
 import logging
@@ -19,7 +19,7 @@ from npu_tensor.planner.plan import Plan
 
 @pytest.fixture(autouse=True)
 def _no_plans() -> Iterator[None]:
-    """Plans are made anew."""
+    """Drop all plans, so that they are made again."""
     selection.reset()
     yield
     selection.reset()
@@ -60,7 +60,7 @@ def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> Non
     (nt.ones(9) + 1).realize()
     (nt.ones(8) + 1).realize()
     assert len(caplog.records) == 6
-    with config.scope(log=True):  # What was planned before is logged, too.
+    with config.scope(log=True):  # Runs of existing plans are logged, too.
         (nt.ones(9) + 1).realize()
     assert [record.getMessage().partition("(")[0] for record in caplog.records[6:]] == ["KernelRan", "PlanRan"]
 
@@ -89,7 +89,7 @@ def test_the_log_goes_to_stderr(variable: str) -> None:
         assert done.stdout == ""
 
 
-# --- fallback: a simulated NPU keeps float32 for the CPU unless it is told otherwise
+# --- fallback: by default, a simulated NPU leaves float32 to the CPU
 
 
 def test_fallback_is_silent_if_allowed() -> None:
@@ -118,7 +118,7 @@ def test_fallback_can_be_forbidden() -> None:
         with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=message):
             y.realize()
         assert y.tolist() == [2] * 5
-        # The op is not what the user has called: the line is.
+        # The op differs from the user's call, but the line is that of the call.
         with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"^argsort does") as caught:
             nt.sort(x).values.realize()
         assert str(caught.value).endswith(f" (recorded at {caught.value.recorded_at})")

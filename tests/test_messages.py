@@ -1,4 +1,4 @@
-"""Errors that say on the user's line what is wrong and what to do."""
+"""Errors name the user's line, the problem and the remedy."""
 
 import pickle
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The command: what it runs, what it writes, and what it says of what is not there."""
+"""The benchmark command: its runs, its files, and its report of missing parts."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""The predicted figures of the NPU kernels: what they must reach, what no figure can be, and the published products."""
+"""Predicted figures of the NPU kernels: required figures, impossible figures, and the published products."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def asked(arch: str) -> tuple[kernels.Workload, ...]:
 def test_what_is_asked_is_predicted(arch: str, columns: int) -> None:
     """4096 cubed in bfloat16 at 2.5 and 10 TFLOPS; 16 M elements of simple arithmetic at 80 % of the roofline or more.
 
-    The vector math of functions such as tanh takes longer than their data; the report says so.
+    The vector math of functions such as tanh takes longer than their data; the report states this.
     """
     rows = list(kernels.measured(arch, columns, asked(arch)))
     products = [row for row in rows if row["kernel"] == "linear"]

@@ -1,4 +1,4 @@
-"""The benchmarks run, compare equal things and add up right. No test looks at a time."""
+"""The benchmarks run, compare equal work and compute correct sums. The tests check no times."""
 
 import json
 import math
@@ -197,7 +197,7 @@ def test_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {(row["op"], row["dtype"]) for row in rows} == ops
     left_out = {(entry["case"], entry["dtype"]) for entry in result["left_out"] if entry["contender"] == "torch"}
     for row in rows:
-        if row["peer"] is None:  # Every peer that computes this at all was left out, which the report says.
+        if row["peer"] is None:  # Every peer that supports this was left out, and the report states this.
             assert (row["op"], row["dtype"]) in left_out
             continue
         assert row["best_peer"] == row["peers"][row["peer"]] == min(row["peers"].values())

@@ -13,19 +13,19 @@ from npu_tensor.dataflow.array import ARRAYS
 
 
 def test_two_launches_per_layer_and_one_per_token() -> None:
-    """Within 25 % of what was measured; one launch per token costs no launches in between."""
+    """Predictions are within 25 % of measurements; one launch per token has no launches in between."""
     two, one, products = decode.decode("Llama 3.2 1B, bfloat16", "npu2", context=2048)
     assert abs(two["rate"] / two["published"] - 1) <= 0.25
     assert (two["count"], one["count"], products["count"]) == (2 * 16 + 1, 1, 4 * 16 + 1)
     assert one["rate"] > two["rate"]
-    # Every weight is read once: 2 bytes each at what the host memory gives.
+    # Every weight is read once: 2 bytes each at the bandwidth of the host memory.
     layer = 2 * 2048 * 2048 + 2 * 512 * 2048 + 3 * 2048 * 8192
     assert 0 < 2 * (16 * layer + 128256 * 2048) / 55e9 < two["kernels"] < one["kernels"]
 
 
 @pytest.mark.parametrize("generation", decode.GENERATIONS)
 def test_quantized_weights_are_read_once(generation: str) -> None:
-    """As many bytes as the file SmolLM2-135M-Instruct.Q4_1.gguf has of them: 66.4 MB in q4_1 and 30.1 MB in q8_0."""
+    """The bytes equal those of SmolLM2-135M-Instruct.Q4_1.gguf: 66.4 MB in q4_1 and 30.1 MB in q8_0."""
     rows = list(decode.decode("SmolLM2 135M, q4_1", generation, context=256))
     (rate,) = (a.ddr_bytes_per_second for a in ARRAYS.values() if a.device == generation)
     for row in rows:

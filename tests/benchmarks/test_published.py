@@ -37,7 +37,7 @@ def test_every_row_says_where_it_is_from() -> None:
 
 
 def test_most_rows_are_kept_out_of_fitting() -> None:
-    """A tenth may be used, and whoever has a factor of its own has a row for that, or shares the kernel of one."""
+    """At most a tenth is used. A source with its own factor has a row for it, or shares the kernel of such a source."""
     fitted = {each.name for each in measurements() if each.fit}
     assert sum(each.fit for each in measurements()) <= len(measurements()) / 10
     factors = {name: source["cycles"] for name, source in CONTENT["sources"].items() if "cycles" in source}

@@ -1,4 +1,4 @@
-"""The file of a session: what the schema allows, and what it does not."""
+"""The file of a session: accepted and rejected contents."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         (row()._replace(p50=0.0), "p50"),
         (row()._replace(kind="guessed"), "kind"),  # type: ignore[arg-type]
         (row()._replace(shapes="4x4"), "shapes"),  # type: ignore[arg-type]
-        # What was not measured has neither iterations nor a first run.
+        # Rows that were not measured have neither iterations nor a first run.
         (PREDICTED._replace(iterations=30), "iterations"),
         (PREDICTED._replace(cold=1e-3), "cold"),
         (PREDICTED._replace(idle_seconds=1.0), "idle_seconds"),
@@ -72,7 +72,7 @@ def test_a_file_of_something_else_is_refused_by_name(text: str, tmp_path: Path) 
         load(path)
 
 
-# --- comparing two sessions finds what has become slower, and only that
+# --- comparing two sessions finds exactly the slowdowns
 
 
 ROWS = (
@@ -87,7 +87,7 @@ ROWS = (
 
 
 def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str, str, str]]:
-    """What is reported if these rows take so many times as long."""
+    """Return the reported slowdowns if the times of these rows are multiplied by factors."""
     old = session(ROWS)
     new = copy.deepcopy(old)
     for number, factor in factors.items():
@@ -149,7 +149,7 @@ def test_peers_of_another_version_do_not_count() -> None:
 
 def test_what_is_left_out_now_is_lost() -> None:
     new = session([ROWS[2]])
-    assert list(lost(session(ROWS), new)) == []  # nobody asked for the others
+    assert list(lost(session(ROWS), new)) == []  # the other rows were not requested
     broken = LeftOut("broken", "ops", "add", "float32", "4", "cpu", "npu_tensor", failed=True)
     peer = broken._replace(contender="torch")
     new["left_out"] = [entry._asdict() for entry in (broken, peer, broken._replace(size="8"))]
@@ -192,7 +192,7 @@ def test_differences_of_the_peers_and_of_the_effort_are_named() -> None:
 
 
 def lines(dtype: str, flops: int) -> dict[str, Any]:
-    """Of a session with one measured row of a second, by device."""
+    """Return the ceilings, by device, of a session with one measured row of one second."""
     row = Row("ops", "add", dtype, [[4]], "4", "cpu", "numpy", "measured", 1.0, flops=flops)
     return {line["device"]: line for line in ceilings([row]) if line["dtype"] == dtype}
 

@@ -1,4 +1,4 @@
-"""What is compared computes the same, or is left out with the reason. No test looks at a time."""
+"""Contenders compute the same result, or are left out with a reason. The tests check no times."""
 
 import math
 import re

@@ -39,7 +39,7 @@ const rectangle = (r, text) => [r.left + scrollX, r.top + scrollY, r.right + scr
 """
 
 # The ratio of the Web Content Accessibility Guidelines 2.2, "contrast ratio" and "relative luminance", between a colour
-# and what lies behind the middle of the element: in a drawing the last filled rectangle before it, else the first
+# and the background at the middle of the element: in a drawing the last filled rectangle before it, else the first
 # background of its ancestors, else the canvas of the colour scheme.
 CONTRASTS = """
 const context = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d");
@@ -94,7 +94,7 @@ class Box(NamedTuple):
         return self.bottom - self.top
 
     def holds(self, other: Box, slack: float = 1.0) -> bool:
-        """Whether `other` lies inside, or not more than `slack` pixels outside."""
+        """Return True if `other` lies inside, or at most `slack` pixels outside."""
         return (
             self.left - slack <= other.left
             and self.top - slack <= other.top
@@ -113,14 +113,14 @@ def overlaps(boxes: Sequence[Box], slack: float = 1.0) -> list[tuple[Box, Box]]:
 
 
 class Page:
-    """What Chromium shows of a file."""
+    """Page of a file in Chromium."""
 
     def __init__(self, driver: Chrome) -> None:
         self._driver = driver
         self._url = "about:blank"
 
     def reuse(self, path: Path) -> None:
-        """Open the file, unless it is what the browser shows; the window is as `open` makes it.
+        """Open the file unless the browser shows it already. The window is in the state of `open`.
 
         The pointer rests in its corner.
         """
@@ -149,7 +149,7 @@ class Page:
         scheme: Literal["light", "dark"] = "light",
         media: Literal["screen", "print"] = "screen",
     ) -> None:
-        """Change the size of the window in CSS pixels, the colour scheme, and whether the page is for paper."""
+        """Change the size of the window in CSS pixels, the colour scheme, and the medium (screen or print)."""
         self._driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
@@ -161,12 +161,12 @@ class Page:
         self._driver.execute_async_script("setTimeout(arguments[0], 150)")  # plots resize with a delay
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a JavaScript function body returns."""
+        """Return the result of a JavaScript function body."""
         return self._driver.execute_script(script, *arguments)
 
     @property
     def width(self) -> float:
-        """Of the window, without a scroll bar."""
+        """Width of the window, without a scroll bar."""
         return float(self.run("return document.documentElement.clientWidth"))
 
     @property
@@ -198,7 +198,7 @@ class Page:
         return list(self.run(script, selector, name))
 
     def text_contrasts(self, selector: str = "body") -> Iterator[tuple[float, str]]:
-        """Contrast ratio of every visible text against what lies behind it, with the text."""
+        """Yield the contrast ratio of every visible text against its background, with the text."""
         script = (
             TEXTS
             + CONTRASTS
@@ -210,7 +210,7 @@ class Page:
         return ((float(value), text) for value, text in self.run(script, selector))
 
     def contrasts(self, selector: str, style: str) -> list[float]:
-        """Contrast ratio of a colour, as in "fill", against what lies behind, of all elements of a CSS selector."""
+        """Return contrast ratios of a style, such as "fill", against the background, for all elements of a selector."""
         script = CONTRASTS + (
             "return [...document.querySelectorAll(arguments[0])]"
             ".map(e => ratio(rgba(getComputedStyle(e)[arguments[1]]), background(e)));"
@@ -233,7 +233,7 @@ class Page:
         return base64.b64decode(result["data"])
 
     def save_picture(self, path: Path) -> None:
-        """Write the whole page, also what is below the window, as a PNG file."""
+        """Write the whole page, including the part below the window, as a PNG file."""
         height = int(self.run("return document.documentElement.scrollHeight"))
         width = int(self.width)
         self._driver.execute_cdp_cmd(
@@ -243,7 +243,7 @@ class Page:
         self._driver.save_screenshot(str(path))
 
     def problems(self) -> list[str]:
-        """Errors of the console, and requests for anything but the page and what it has inside, since the last call."""
+        """Return console errors, and requests outside the page, since the last call."""
         errors = [entry["message"] for entry in self._log("browser") if entry["level"] == "SEVERE"]
         requests = []
         for entry in self._log("performance"):

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of what is drawn; they are skipped where Chromium, its driver or Selenium is missing."""
+"""Headless Chromium for tests of drawings; they are skipped if Chromium, its driver or Selenium is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLAGS = (
 )
 NEEDS = "needs nbclient, nbconvert and ipykernel, which the extra `test` has"
 
-# What a fragment of HTML is surrounded with: a page that has no style of its own.
+# Page without a style of its own, around a fragment of HTML.
 DOCUMENT = '<!doctype html><html lang="en"><meta charset="utf-8"><title>test</title><body>{}</body></html>'
 
 
@@ -43,7 +43,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # With the path of the driver, Selenium does not look for one to download.
+    # With the path of the driver, Selenium does not download one.
     result = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
     try:
         yield result

@@ -5,16 +5,16 @@ from typing import Any
 __all__ = ["CPU_RATE", "MEASURED_NPU", "NPU_RATE", "NPU_START", "RATIOS", "SIMULATED_START", "results"]
 
 RATIOS = {"numpy": 4.0, "torch": 0.5, "jax": 1.25}
-"""How many times the time of npu_tensor each peer takes, for every case; jit takes half the time of npu_tensor."""
+"""Time of each peer relative to npu_tensor, for every case; jit takes half the time of npu_tensor."""
 
 CPU_RATE, NPU_RATE, NPU_START = 50e9, 2e12, 400e-6
-"""Of matrix products: FLOP per second, and seconds of an empty launch."""
+"""Rates of matrix products, in FLOP per second, and the time of an empty launch, in seconds."""
 
 SIMULATED_START = 200e-6
-"""The same of the simulated NPU."""
+"""Time of an empty launch on the simulated NPU, in seconds."""
 
 MEASURED_NPU = 8.0
-"""How many times as fast as on the CPU npu_tensor is on an NPU in the suite `ops`."""
+"""Speedup of an NPU over the CPU in the suite `ops`."""
 
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
 
@@ -60,7 +60,7 @@ def contest(suite: str, case: str, dtype: str, shapes: list[list[int]], seconds:
 
 
 def results() -> dict[str, Any]:
-    """As benchmarks/schema.json describes them."""
+    """Return made-up results in the format of benchmarks/schema.json."""
     rows = []
     for case in ("add", "exp", "gelu"):
         for dtype in ITEMSIZE:

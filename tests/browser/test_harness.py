@@ -1,4 +1,4 @@
-"""The harness sees what it is meant to see: a check that cannot fail is no check."""
+"""The checks of the harness fail on faulty pages."""
 
 from __future__ import annotations
 

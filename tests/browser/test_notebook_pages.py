@@ -14,9 +14,9 @@ NOTEBOOKS = (EXAMPLES / "02_why_on_the_cpu.ipynb", EXAMPLES / "04_inside_a_kerne
 
 # Without a compiler there is nothing to be simulated, and no picture of it.
 PICTURES = {"02": 1, "04": 2 if host_compiler.reason() is None else 0}
-"""How many each notebook shows unfolded, at least."""
+"""Minimum number of unfolded pictures, by notebook."""
 
-# Of every drawing that is seen, its box and those of its texts.
+# The box of every visible drawing, and the boxes of its texts.
 DRAWINGS = """
 const box = (e) => {
   const r = e.getBoundingClientRect();

@@ -1,4 +1,4 @@
-"""The report of the benchmarks as Chromium draws it: what is drawn follows from the figures."""
+"""The report of the benchmarks in Chromium: the drawing matches the figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(report: Path, driver: Chrome) -> Iterator[Page]:
-    """The report; it is not loaded anew for every test that only looks at it."""
+    """The report. Tests that only read it share one load."""
     result = Page(driver)
     result.reuse(report)
     yield result

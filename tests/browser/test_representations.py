@@ -1,4 +1,4 @@
-"""What a notebook shows of tensors, explanations, profiles and timelines, as Chromium draws it."""
+"""Tensors, explanations, profiles and timelines in a notebook, drawn by Chromium."""
 
 import random
 from typing import Any, get_args
@@ -187,7 +187,7 @@ def test_every_kind_has_its_colour_and_its_entry_in_the_legend(show: Show) -> No
 # --- what holds for every picture of a graph
 
 
-# How far two strokes may be apart that are seen as touching, and how far a font may be wider than was reckoned.
+# Largest gap, in pixels, between two strokes that appear to touch. It also bounds the error of estimated text widths.
 TOUCHING = 2.0
 
 # The strokes of an arrow head, in points of an edge.
@@ -208,7 +208,7 @@ return [...document.querySelectorAll("path.edge")].map((path) => {
 """
 
 
-# Of every labelled rectangle, its box and those of its lines of text.
+# The box of every labelled rectangle, and the boxes of its lines of text.
 LABELLED = """
 const box = (e) => {
   const r = e.getBoundingClientRect();
@@ -237,7 +237,7 @@ def boxes_by_item(page: Page) -> dict[int, Box]:
 
 
 def check(page: Page) -> None:
-    """What holds for every picture."""
+    """Check the properties of every picture."""
     boxes = boxes_by_item(page)
     assert overlaps(list(boxes.values())) == []
     frames = page.boxes("g.kernel > rect")

@@ -28,7 +28,7 @@ wait();
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Of the site on this machine; browsers let no file of a disk search."""
+    """Address of the site on this machine. Browsers do not support the search in pages opened from disk."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"

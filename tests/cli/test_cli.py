@@ -1,4 +1,4 @@
-"""The command line, and the demo behind it."""
+"""The command line and the demo."""
 
 import json
 import math
@@ -167,7 +167,7 @@ def test_demo_on_a_simulated_npu_without_a_compiler(tmp_path: Path) -> None:
 @needs_compiler
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
 def test_demo_reads_the_digits_on_a_simulated_npu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "HOT_RUNS", 1)  # Of the simulator, which is slow.
+    monkeypatch.setattr(demo, "HOT_RUNS", 1)  # The simulator is slow.
     digits = demo.load()
     for dtype in demo.DTYPE_NAMES:
         here = demo.run(digits, dtype)
@@ -337,7 +337,7 @@ def test_an_editable_installation_is_not_hidden_by_the_folder_of_the_checkout(tm
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as file:
         file.extractall(site)
-    # As Python does with site-packages when it starts in the directory of the checkout.
+    # Python orders site-packages this way when it starts in the directory of the checkout.
     program = "import site, sys; sys.path = [p for p in sys.path if p != sys.argv[2]]; site.addsitedir(sys.argv[1])"
     program += "; import npu_tensor; print(npu_tensor.__file__)"
     command = [sys.executable, "-c", program, str(site), str(ROOT)]
@@ -373,7 +373,7 @@ def test_commands_are_as_wide_as_the_terminal(command: str) -> None:
 
 
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which reads the environment anew."""
+    """The command runs in a separate process, which reads the environment again."""
     return python("-m", "npu_tensor", *arguments, exit_code=None, **environment)
 
 
@@ -389,7 +389,7 @@ def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(variable: str
         assert "Traceback" not in done.stderr
 
 
-# What an ASCII locale writes of "caché", and a UTF-8 locale of a byte that is no UTF-8.
+# Output of "caché" in an ASCII locale, and of an invalid byte in a UTF-8 locale.
 @pytest.mark.parametrize(
     ("locale", "name", "shown"), [("C", "caché".encode(), "cach\\xe9"), ("C.UTF-8", b"cach\xff", "cach\\xff")]
 )

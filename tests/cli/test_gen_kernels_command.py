@@ -228,7 +228,7 @@ def test_kernel_sources_of_a_directory(tmp_path: Path, two: Path) -> None:
 
 
 def test_a_configuration_runs_no_files_elsewhere(tmp_path: Path) -> None:
-    """It may come from somebody else, and kernel sources are run, also to check it."""
+    """A configuration may be untrusted, and kernel sources are executed even for a check."""
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     ran = tmp_path / "ran"
@@ -267,7 +267,7 @@ def test_verbose_shows_the_compiler(tmp_path: Path) -> None:
     assert any(line.startswith("$ ") and "-std=c++20" in line for line in done.stderr.splitlines())
 
 
-# --- what is installed
+# --- installed commands
 
 
 @needs_compiler

@@ -108,7 +108,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_ctrl_c_before_the_first_token(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no figures of what was not measured."""
+    """The output has no figures without a measurement."""
 
     def interrupted(*arguments: object) -> nt.Tensor:
         raise KeyboardInterrupt

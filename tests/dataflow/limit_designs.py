@@ -193,9 +193,15 @@ def split_join(
     offsets: Sequence[int] | None = None,
     whole: int | None = None,
 ) -> Design:
-    """A memtile cuts objects into parts for as many cores, and joins their results in the same or the next memtile.
+    """Design whose memtile cuts objects into one part per core, and joins the results in the same or the next memtile.
 
-    join: whether both happen in one memtile. offsets and whole: of the split, instead of the right ones.
+    Args:
+        parts: Number of parts of an object.
+        depth: Depth of the fifos.
+        join: True if split and join are in one memtile.
+        part: Elements of a part.
+        offsets: Offsets of the split, if they are not the right ones.
+        whole: Elements of the split object, if they are not the right number.
     """
     d = Builder("split_join", "aie2p", columns=2)
     elements = whole or part * parts
@@ -347,7 +353,7 @@ def with_host_buffers(count: int) -> Design:
 
 
 def parameter_read(early: bool) -> Design:
-    """The body reads a runtime parameter before or after it has acquired what the run brings."""
+    """Return a design whose body reads a runtime parameter before or after it acquires the data of the run."""
     design = copy()
     words = ObjectType("int32", (4,))
     take, acquire, call = Acquire("fx", 1, 0), Acquire("fy", 1, 1), FunctionCall("read", ("words",))

@@ -14,7 +14,7 @@ from npu_tensor.errors import DeviceError
 @pytest.mark.parametrize(
     ("arch", "names"),
     [
-        # As xrt-smi, the driver, lspci and AMD call them.
+        # Names that xrt-smi, the driver, lspci and AMD use.
         ("aie2", "npu1 RyzenAI-npu1 Phoenix PHOENIX 1022:1502"),
         ("aie2", "NPU_Phoenix Hawk_Point NPU-Hawk-Point hawk-point"),
         ("aie2p", "npu2 npu4 RyzenAI-npu4 RyzenAI-npu5 RyzenAI-npu6 Strix strix-halo 1022:17F0"),

@@ -163,7 +163,7 @@ def test_accepted(design: Callable[[str, int], Design], arch: str, columns: int)
     assert check(design(arch, columns)) == []
 
 
-# --- what a body holds
+# --- objects held by a body
 
 
 def body_found(*body: Statement, depth: int = 2) -> list[tuple[str, str]]:
@@ -374,7 +374,7 @@ def test_worker_without_inputs_follows_its_drains() -> None:
     assert {actual.rule for actual in check(d.build())} == {"balance", "overlap"}
 
 
-# --- what the host does
+# --- transfers of the host
 
 
 def steps(*groups: tuple[int, int], finishes: dict[int, int]) -> Design:
@@ -413,7 +413,7 @@ def test_transfer_after_the_end_of_its_group() -> None:
     assert [violation.rule for violation in result] == ["group"]
 
 
-# --- what is reported
+# --- reports
 
 
 def test_all_limits_are_reported_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Counters and predicted times against numbers worked out by hand, and against what the simulated array counts."""
+"""Counters and predicted times against numbers computed by hand, and against counters of the simulated array."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The limits that mlir-aie's compilers were measured to enforce: what just passes, and what just does not.
+"""Measured limits of mlir-aie's compilers: designs at the limit pass, designs just beyond it fail.
 
-Each case names the row of the measurements that says how it must be judged; locks and the reach of a core's DMA follow
-the architecture manual, a few further cases (in their names) the compiler's source. No number comes from the code
-under test.
+Each case names the row of the measurements with the expected verdict. Locks and the reach of a core's DMA follow the
+architecture manual; a few further cases, marked in their names, follow the compiler's source. No number comes from the
+code under test.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Linear = AccessPattern.linear
 
 
 class Case(NamedTuple):
-    """rule: the only one that the design breaks, none if empty. said: what the message must contain."""
+    """Design that breaks only `rule`, or none if it is empty. The message must contain `said`."""
 
     name: str
     design: Callable[[], Design]

@@ -34,7 +34,7 @@ def client() -> Iterator[Any]:
 
 
 def own_result(model: Classifier, pixels: np.ndarray) -> tuple[int, bytes, int, str]:
-    """What this process computes: its number, the bits of the result, captures, and the device that was chosen."""
+    """Return the number of this process, the bits of its result, its captures, and its device."""
     return os.getpid(), model(pixels).tobytes(), Classifier.scores.captures, nt.get_default_device()
 
 

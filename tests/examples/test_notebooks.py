@@ -1,4 +1,4 @@
-"""Every notebook in examples/ runs, shows what its text says, and is stored without outputs."""
+"""Every notebook in examples/ runs, shows the output that its text describes, and is stored without outputs."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def name(path: Path) -> str:
 
 
 class Executed:
-    """A notebook that has run: what its cells have put out, by the cells' ids."""
+    """Executed notebook: the output of its cells, by their ids."""
 
     def __init__(self, notebook: NotebookNode) -> None:
         self.notebook = notebook
@@ -34,14 +34,14 @@ class Executed:
         return result
 
     def text(self, id: str) -> str:
-        """What a cell prints, and the text of what it shows."""
+        """Return the printed output of a cell, and the text of its displayed objects."""
         result = []
         for output in self.cell(id).outputs:
             result.append(output.text if output.output_type == "stream" else output.data.get("text/plain", ""))
         return "".join(result)
 
     def html(self, id: str) -> str:
-        """What a browser shows of a cell."""
+        """Return the HTML output of a cell."""
         data = [output.data for output in self.cell(id).outputs if "data" in output]
         return "".join(part.get("text/html", "") + part.get("image/svg+xml", "") for part in data)
 
@@ -136,7 +136,7 @@ def test_training(run_directory: Path) -> None:
 
 @pytest.mark.parametrize("path", SIMULATING, ids=name)
 def test_without_a_compiler(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is simulated says that it is not there, and nothing fails."""
+    """Simulated parts report that the compiler is missing, and every cell succeeds."""
     only_own_directories(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

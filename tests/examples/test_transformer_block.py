@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is what the models are comp
 
 from benchmarks.models import MODELS, Model  # noqa: E402
 
-# Of the largest result, about 5. A bfloat16 has 8 bits: half a unit in the last place of 5 is 2^-7.
+# Relative to the largest result, about 5. A bfloat16 has 8 bits: half a unit in the last place of 5 is 2^-7.
 TOLERANCE = {"float32": 1e-5, "bfloat16": 4e-2}
 
 

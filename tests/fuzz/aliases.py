@@ -211,7 +211,7 @@ class _Drawer(Drawer):
 
     @staticmethod
     def _fits(operand: Any, target: Any) -> bool:
-        """Whether it broadcasts to the target and has no values that its dtype may not hold."""
+        """Return True if the operand broadcasts to the target and the target's dtype can hold its values."""
         try:
             fits = torch.broadcast_shapes(operand.shape, target.shape) == target.shape
         except RuntimeError:
@@ -232,8 +232,8 @@ def _memory(tensor: Any) -> int:
 
 
 def compare(name: str, theirs: Any, ours: Any) -> str:
-    """What the two handles differ in; nothing if they agree."""
-    if "[" in name:  # What a captured function returns has a layout of its own.
+    """Return the difference of two handles; empty if they agree."""
+    if "[" in name:  # Results of a captured function have their own layout.
         return _compare_values(name, theirs, ours)
     longer = [axis for axis, extent in enumerate(theirs.shape) if extent > 1 and theirs.numel()]
     facts: dict[str, Callable[[Any], Any]] = {

@@ -109,7 +109,7 @@ def _run(statements: list[str], library: Any) -> tuple[Any, Exception | None, li
 
 def difference(statements: list[str], is_random: bool) -> str:
     """Return how the captured program differs from the plain one, or nothing."""
-    # An error in the plain function leaves what it has changed before; a captured one changes nothing.
+    # An error in the plain function keeps its earlier changes; a captured function changes nothing.
     done = _run(statements, _Uncaptured() if is_random else TORCH)[2]
     expected, _, _ = _run(done, _Uncaptured() if is_random else TORCH)
     actual, error, _ = _run(done, OURS)

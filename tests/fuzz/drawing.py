@@ -1,4 +1,4 @@
-"""What both fuzzers draw with: handles, views of them and indices, run in PyTorch as they are drawn."""
+"""Random choices of both fuzzers: handles, their views, and indices, executed in PyTorch as they are drawn."""
 
 import random
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Drawer:
         return self.random.choice([":", f"{max(start, 0)}:{stop}{step}", f"{max(start, 0)}:", f":-1{step}", "::2"])
 
     def index(self, shape: Sequence[int], points: bool = False) -> str:
-        """What stands between the brackets: integers, slices, None, Ellipsis; with points also tensors and lists."""
+        """Return a random index: integers, slices, None, Ellipsis; with `points` also tensors and lists."""
         parts: list[str] = []
         for extent in shape[: self.random.randint(0, len(shape))]:
             kind = self.random.random()
@@ -68,7 +68,7 @@ class Drawer:
         return ", ".join(parts) or "..."
 
     def view(self, expression: str, name: str) -> str:
-        """A view of what the expression says, written with another name for it."""
+        """Return a random view of the expression's value, as text in which `name` replaces the expression."""
         tensor = self.value(expression)
         if tensor is None:
             return name

@@ -12,10 +12,16 @@ EXACT = 0.0
 
 
 class Call(NamedTuple):
-    """names: separated by spaces. ulps: units in the last place that a float result may be away from the float64
-    result, besides twice what PyTorch's own is away; 0: it must be PyTorch's result, bit for bit. of: the number
-    whose last place is meant. "result": each element. "terms": the result of the same call of absolute values, for
-    sums that cancel. "whole": the largest number among operands and result."""
+    """Call of one or more functions, with its tolerance.
+
+    Attributes:
+        text: The call, with words in braces for random operands.
+        names: Names of the functions, separated by spaces.
+        ulps: Allowed error of a float result against the float64 result, in units in the last place, in addition to
+            twice PyTorch's own error. 0 means bit-identical to PyTorch's result.
+        of: Number whose last place counts. "result": each element. "terms": the result of the same call with absolute
+            values, for sums that cancel. "whole": the largest number among operands and result.
+    """
 
     text: str
     names: str
@@ -125,7 +131,7 @@ CALLS = (
     Call("nt.NAME({x}, {whole})", "tril triu diag diagonal"),
     Call("nt.pad({x}, {widths}, value={count})", "pad"),
     Call("nt.pad({f}, {widths}, mode={padding})", "pad"),
-    # PyTorch gives memory that nobody has written where one width of circular padding is negative.
+    # PyTorch returns uninitialized memory if one width of circular padding is negative.
     Call("nt.pad({f}, [{count}, {count}], mode='circular')", "pad"),
     Call("nt.NAME({image}, 2)", "pixel_shuffle pixel_unshuffle"),
     Call("nt.one_hot({places})", "one_hot"),
@@ -211,7 +217,7 @@ READS = (
     *("unique", "nonzero", "argwhere", "masked_select", "masked_scatter", "bincount", "tolist", "item", "equal"),
     *("allclose", "one_hot", "isin", "mask"),
 )
-"""What looks at values, which a captured function cannot do."""
+"""Functions that read values, which a captured function cannot do."""
 
 NOT_DRAWN = {
     "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial "

@@ -100,7 +100,7 @@ def mapped(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
 
 
 STRICTER = "not defined for bool|^take_along_dim: .* index is out of range"
-"""What is refused here only; coming_from.md: "Masks are no numbers" and "take_along_dim"."""
+"""Errors that PyTorch does not raise; coming_from.md: "Boolean tensors are not numeric" and "take_along_dim"."""
 
 
 class Difference(NamedTuple):
@@ -123,7 +123,7 @@ def _spacing(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _agree(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Where two arrays have the same number; zeros also the same sign."""
+    """Return a mask of equal numbers in two arrays; zeros must also have the same sign."""
     same = (ours == theirs) & ((ours != 0) | (np.signbit(ours) == np.signbit(theirs)))
     return same | (np.isnan(ours) & np.isnan(theirs))
 
@@ -140,7 +140,7 @@ class Judge:
         self.inputs = set(self.own)
 
     def difference(self, step: Step) -> Difference | None:
-        """What our result of the step differs in. To be asked for each step in turn."""
+        """Return the difference of our result of a step. Call this for each step in order."""
         error, ours = execute(step.statement, self.own), self.results[step.name]
         theirs = self.own.pop(step.name, None)
         if isinstance(error, NameError):  # An operand has no value.
@@ -160,7 +160,7 @@ class Judge:
         return next((Difference(step, *what) for what in result if what), None)
 
     def _compare(self, step: Step, number: int, expected: Any, got: Any) -> tuple[str, str] | None:
-        """The kind of the difference of one part of the results, and what it is."""
+        """Return the kind and the description of the difference of one part of the results."""
         facts = [describe(expected), describe(got)]
         if facts[0] != facts[1]:
             return "dtype or shape" if torch.is_tensor(expected) else "value", f"{facts[1]}, in PyTorch {facts[0]}"
@@ -188,7 +188,7 @@ class Judge:
         return None if execute(step.statement, scope) else _array(flat(scope[step.name])[number])
 
     def _near(self, step: Step, number: int, ours: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
-        """Where our result is as near to the exact one as the table asks for."""
+        """Return a mask of the elements that are within the table's tolerance of the exact result."""
         exact = self.evaluate(step, number, lambda name, tensor: tensor.double())
         if exact is None or exact.shape != ours.shape:
             return np.zeros(ours.shape, bool)
@@ -227,7 +227,7 @@ class Judge:
         return [each for value in values for each in flat(value) if torch.is_tensor(each)]
 
     def _overflowed(self, step: Step) -> bool:
-        """Whether a half-precision operand is stored as infinity, and may have been a number before."""
+        """Return True if a half-precision operand is stored as infinity, possibly after an overflow."""
         return any(each.dtype in HALF and bool(each.isinf().any()) for each in self.operands(step))
 
     def _nudged(self, by: int, name: str, tensor: Any) -> Any:
@@ -248,7 +248,7 @@ def _array(tensor: Any) -> np.ndarray:
 
 
 def describe(value: Any) -> str:
-    """Dtype and shape of a tensor of either library; of other results what they are."""
+    """Return dtype and shape of a tensor of either library, or the text of another result."""
     if isinstance(value, (torch.Tensor, nt.Tensor)):
         return f"{value.dtype.name if isinstance(value, nt.Tensor) else name_of(value.dtype)}{list(value.shape)}"
     return repr(tuple(value) if isinstance(value, torch.Size) else value)
@@ -272,7 +272,7 @@ def _beyond_integers(judge: Judge, step: Step, number: int, ours: np.ndarray, th
 
 
 def _subnormals(judge: Judge, step: Step, number: int, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Of matrix products on the CPU, of everything on an NPU."""
+    """Accept flushed subnormals: of matrix products on the CPU, of all ops on an NPU."""
     flushed = judge.evaluate(step, number, lambda name, tensor: tensor.double().where(tensor.abs() > 1.2e-38, 0))
     halves = any(each.dtype == torch.bfloat16 for each in judge.operands(step))
     if ours.dtype.kind != "f" or flushed is None or (judge.on_cpu and not (halves and step.call.of == "terms")):
@@ -304,7 +304,7 @@ DOCUMENTED = (
 
 
 def results_of(inputs: Sequence[str], steps: Sequence[Step], mode: str) -> Scope:
-    """npu_tensor's result of each step by name, read after the last one, or what was raised."""
+    """Return npu_tensor's results or exceptions by name of the step, read after the last step."""
     scope = scope_of(OURS)
     for statement in inputs:
         if error := execute(statement, scope):
@@ -326,7 +326,7 @@ def results_of(inputs: Sequence[str], steps: Sequence[Step], mode: str) -> Scope
 
 
 def _read(value: Any) -> Any:
-    """The value once it is computed, or what is raised then."""
+    """Return the computed value, or the exception that it raises."""
     try:
         for each in flat(value):
             if isinstance(each, nt.Tensor):

@@ -1,4 +1,4 @@
-"""The words of the table of calls: what stands in the place of `{x}`, `{dim}` and the like, and values of tensors."""
+"""Words of the table of calls: replacements of `{x}`, `{dim}` and similar words, and values of tensors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ class Operands(Drawer):
         self.chosen: list[int] = []
 
     def word(self, word: str) -> str:
-        """What stands for a word in braces."""
+        """Return the replacement of a word in braces."""
         if word in WORDS:
             return self.random.choice(WORDS[word].split())
         return self._together(*OPERANDS[word]) if word in OPERANDS else str(getattr(self, word)())
@@ -82,7 +82,7 @@ class Operands(Drawer):
         return ", ".join(self.new([extents[each] for each in shape], dtype, finite) for shape in shapes)
 
     def new(self, shape: Sequence[int] | None = None, dtype: str = "", finite: bool = False) -> str:
-        """A new tensor, often one that does not lie in row-major order."""
+        """Return a new tensor, often one that is not row-major."""
         if shape is None:
             shape = self.random.choice(SCARCE_SHAPES if self.random.random() < 0.1 else SHAPES)
         dtype = dtype or self.random.choice(self.dtypes)
@@ -135,7 +135,7 @@ class Operands(Drawer):
         return self.new(None, self._kind(FLOATS), finite=True)
 
     def also(self) -> str:
-        """As `g`, of the shape and dtype of the last tensor."""
+        """Return a tensor like `g`, with the shape and dtype of the last tensor."""
         return self.new(self.it.shape, name_of(self.it.dtype), finite=True)
 
     def i(self) -> str:
@@ -194,7 +194,7 @@ class Operands(Drawer):
         return int(self.it.shape[-1]) if self.it.ndim else 1
 
     def widths(self) -> list[int]:
-        """What `pad` adds to the last dimensions."""
+        """Return widths by which `pad` extends the last dimensions."""
         count = self.random.randint(1, max(1, min(self.it.ndim, 3)))
         least = -1 if min(self.it.shape, default=0) > 1 else 0
         return self.random.choices([0, 1, 2, least], k=2 * count)
@@ -222,7 +222,7 @@ class Operands(Drawer):
         return f"nt.tensor({self.word('factor')}, dtype=nt.{name_of(self.it.dtype)}).abs()"
 
     def part(self) -> str:
-        """What lies at the `points`."""
+        """Return a tensor of values for the `points`."""
         shape = list(self.it.shape)
         shape[self.dim_of_it : self.dim_of_it + 1] = [len(self.chosen)] if shape else []
         return self.new(shape, name_of(self.it.dtype))
@@ -244,7 +244,7 @@ class Operands(Drawer):
 
 
 def _broadcasts(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes have a common one that is not too large."""
+    """Return True if two shapes broadcast to a shape that is not too large."""
     try:
         return bool(np.prod(torch.broadcast_shapes(a, b)) <= MOST)
     except RuntimeError:

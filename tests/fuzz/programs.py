@@ -1,7 +1,7 @@
 """Programs as text that PyTorch and npu_tensor both run: lists of statements in which `nt` names the library.
 
-`difference` runs a program in both and says where they part; `shrink` leaves out what the difference does not need.
-A text can be read, pasted and repeated, and says the same to both libraries.
+`difference` runs a program in both and returns where they differ; `shrink` removes the statements that this does not
+need. A text can be read, pasted and repeated, and means the same in both libraries.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class _Wide(_Torch):
 TORCH, WIDE, OURS = _Torch(), _Wide(), nt
 
 REFUSALS = (nt.NpuTensorError, TypeError, ValueError, IndexError)
-"""What npu_tensor may raise for input that PyTorch refuses."""
+"""Errors that npu_tensor may raise for input that PyTorch refuses."""
 
 
 class Program(NamedTuple):
@@ -103,9 +103,9 @@ REFUSED_DTYPES = (
 
 
 def lenient(error: Exception) -> bool:
-    """Whether PyTorch refuses dtypes, numbers or strides that its documentation allows, or that mean something here.
+    """Return True if PyTorch refuses dtypes, numbers or strides that are documented as valid, or valid here.
 
-    coming_from.md: "take more than PyTorch".
+    coming_from.md: "accept more than PyTorch's".
     """
     return isinstance(error, NotImplementedError) or bool(re.search(REFUSED_DTYPES, str(error)))
 
@@ -116,7 +116,7 @@ def _compiled(statement: str) -> CodeType:
 
 
 def execute(statement: str, scope: Scope) -> Exception | None:
-    """What the statement raises, if anything."""
+    """Execute a statement and return its exception, or None."""
     torch.set_default_dtype(torch.float64 if scope["nt"] is WIDE else torch.float32)
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
@@ -151,11 +151,11 @@ def _as_function(program: Program) -> tuple[str, ...]:
 
 
 Compare = Callable[[str, Any, Any], str]
-"""What two tensors of a name differ in: theirs (PyTorch's), ours; nothing if they agree."""
+"""Function of a name, PyTorch's tensor and ours. Returns their difference; empty if they agree."""
 
 
 def difference(program: Program, compare: Compare) -> str:
-    """Where npu_tensor parts from PyTorch, or nothing. Both run each statement in turn; tensors are compared last."""
+    """Return the first difference from PyTorch, or "". Both run each statement in turn; tensors are compared last."""
     theirs, ours = scope_of(TORCH), scope_of(OURS)
     for statement in program.statements if not program.captured else _as_function(program):
         expected, error = execute(statement, theirs), execute(statement, ours)
@@ -186,7 +186,7 @@ def compare_scopes(theirs: Scope, ours: Scope, compare: Compare) -> str:
 
 
 def shown(error: Exception | None) -> str:
-    """The first lines of what was raised."""
+    """Return the first lines of an exception."""
     return "no error" if error is None else f"{type(error).__name__}: {str(error)[:300]}"
 
 

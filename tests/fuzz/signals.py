@@ -122,7 +122,7 @@ else:
 
 
 def draw(seed: int) -> tuple[str, bool, dict[str, str]]:
-    """The program of this seed, whether it must print that all was right, and its environment."""
+    """Return the program of this seed, a flag that is True if it must report success, and its environment."""
     random = Random(seed)
     environment = {"NPU_TENSOR_CPU_COMPILE": random.choice("011")}
     if seed % 2:
@@ -135,7 +135,7 @@ def draw(seed: int) -> tuple[str, bool, dict[str, str]]:
 
 
 def difference(seed: int) -> str:
-    """Return what is wrong with the program of this seed, or nothing."""
+    """Return the problem of the program of this seed, or an empty string."""
     program, must_print, environment = draw(seed)
     command = [sys.executable, "-c", program]
     try:

@@ -30,7 +30,7 @@ FUNCTIONS = registry.functions()
         ("lazy", "cpu", 60, DTYPES),
         ("eager", "cpu", 60, DTYPES),
         ("jit", "cpu", 60, DTYPES),
-        # What an array computes itself; the rest is the processor's here, too.
+        # Dtypes that an array computes itself; the CPU computes the others here, too.
         ("lazy", "sim:npu1", 4, ("bfloat16", "int8", "int16", "int32")),
         ("lazy", "sim:npu2", 4, ("bfloat16", "int8", "int16", "int32")),
     ],

@@ -1,4 +1,4 @@
-"""compile: what it builds is what a program then needs, and nothing else."""
+"""`nt.compile` builds exactly the kernels that a program needs."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_refused_task_is_compiled_in_parts() -> None:
 
 
 def schedule_knows_nothing() -> None:
-    """Kernels that tests before have found must not be what is used."""
+    """Drop the kernels that earlier tests have loaded."""
     from npu_tensor.planner import selection
     from npu_tensor.runtime.sim import simulated_device as device
 

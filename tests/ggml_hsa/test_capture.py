@@ -1,4 +1,4 @@
-"""Functions and descriptors become one task each, or an error that says why not."""
+"""Functions and descriptors become one task each, or an error with the reason."""
 
 from collections.abc import Callable, Mapping
 

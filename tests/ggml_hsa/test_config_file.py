@@ -34,7 +34,7 @@ def kernel(**changes: Any) -> dict[str, Any]:
 
 
 def problem(*kernels: Any, directories: tuple[Path, ...] = ()) -> str:
-    """What is wrong with the last of some kernels."""
+    """Return the problem of the last of some kernels."""
     result = read({"kernels": list(kernels)}, directories)[-1]
     assert isinstance(result, Problem)
     return str(result)
@@ -193,7 +193,7 @@ SOURCE = "def ggml_op_add(src0, src1):\n    return src0 * src1\n"
 
 
 def test_a_users_own_function_is_found_before_ours(tmp_path: Path) -> None:
-    """In the directory that is asked for, then beside the configuration, then in the package."""
+    """The search order is the named directory, the configuration's directory, the package."""
     named, beside = tmp_path / "kernels", tmp_path / "config"
     for directory in (named, beside):
         directory.mkdir()

@@ -130,7 +130,7 @@ def _end(number: int) -> None:
     os._exit(number)
 
 
-@pytest.mark.filterwarnings("ignore")  # What distributed says about the worker that ended.
+@pytest.mark.filterwarnings("ignore")  # distributed warns about the worker that ended.
 def test_errors_and_workers_that_end_come_back_as_errors(cluster: str) -> None:
     with open_executor(cluster) as executor:
         with pytest.raises(BuildError, match="KeyError: 'no target'"):

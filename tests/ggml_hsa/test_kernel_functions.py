@@ -12,7 +12,7 @@ from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copy_ops, embedding, mul_mat, row_ops
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
-# As the documentation of ggml-hsa's tool lists them.
+# Kernels listed in the documentation of ggml-hsa's tool.
 LISTED = {
     "binary_ops.py": ["ggml_op_add", "ggml_op_sub", "ggml_op_mul", "ggml_op_div"],
     "unary_ops.py": [

@@ -106,7 +106,7 @@ def test_plans_made_before_count_when_they_run(tmp_path: Path) -> None:
                 (x + x).realize()
                 (x.neg() + 1 + x).realize()
                 captured(x)
-    assert captured.captures == 2  # traced anew for each block, as plans keep no graph
+    assert captured.captures == 2  # traced again for each block, because plans keep no graph
     assert recorded(tmp_path / "1.json") == recorded(tmp_path / "2.json")
     assert len(recorded(tmp_path / "2.json")) == 3
 

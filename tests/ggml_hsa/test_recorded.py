@@ -1,4 +1,4 @@
-"""What a program needed, as entries: made again from them, every kernel has the same design and the same name."""
+"""Recorded entries: a kernel that is rebuilt from its entry has the same design and the same name."""
 
 import json
 from collections import defaultdict
@@ -228,7 +228,7 @@ def test_random_programs(seed: int) -> None:
         check(*kept, x)
 
 
-# --- the representative kernels: all families, dtypes and kinds of designs, and each is what its name says
+# --- the representative kernels: all families, dtypes and kinds of designs, and each matches its name
 
 
 on_each_array = pytest.mark.parametrize("arch", ARRAYS)
@@ -255,7 +255,7 @@ def test_every_variant_is_what_it_says(arch: Arch) -> None:
 
 @on_each_array
 def test_every_family_and_dtype_is_there(arch: Arch) -> None:
-    """The families are those that claim; what they do not take at all is listed here."""
+    """The families match those that claim tasks; unsupported cases are listed here."""
     integers = {"i8", "i16", "i32", "u8"}
     refused = {"gemm": {"i32"}, "rope": integers, "quantized": {"f16", *integers}}
     result: dict[str, set[str]] = defaultdict(set)
@@ -276,7 +276,7 @@ def test_every_design_passes_the_checks(arch: Arch) -> None:
 
 @on_each_array
 def test_all_that_a_design_can_have_occurs(arch: Arch) -> None:
-    """What a lowering must know: kinds of links and fifos, buffers of cores, runtime parameters, orders of the DMAs."""
+    """A lowering must support all kinds of links, fifos, core buffers, runtime parameters and DMA orders."""
     designs = [group[0].request()[2].design for group in by_variant(arch).values()]
     fifos = [fifo for design in designs for fifo in design.fifos]
     assert {link.kind for design in designs for link in design.links} == {"split", "join", "forward"}

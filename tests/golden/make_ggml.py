@@ -255,7 +255,7 @@ def rounded(array: np.ndarray, type_name: str) -> np.ndarray:
     return array
 
 
-# Where ggml's result is an accident of its code rather than the mathematical meaning of the op.
+# Cases in which ggml's result is an accident of its code rather than the mathematical meaning of the op.
 QUIRKS = {
     **dict.fromkeys(("relu.special", "leaky_relu.special", "hardsigmoid.special"), "NaN gives 0"),
     **dict.fromkeys(("sgn.special", "step.special"), "NaN gives 0"),

@@ -1,4 +1,4 @@
-"""When values are computed, how long they live, and what is shared."""
+"""Time of computation, lifetime and sharing of values."""
 
 import copy
 import gc
@@ -324,7 +324,7 @@ def test_nan_attributes_share_a_call_and_a_plan() -> None:
     assert len(made) <= 2  # of ones and of clamp
 
 
-# --- memory of what is not read
+# --- memory of unread values
 
 
 def _means(batches: Iterator[nt.Tensor]) -> nt.Tensor:

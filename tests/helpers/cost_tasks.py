@@ -1,4 +1,4 @@
-"""Tasks of recorded graphs, and what a device answers to them."""
+"""Tasks of recorded graphs, and the answers of a device to them."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ def tensor(dtype: str, *shape: int) -> nt.Tensor:
 
 
 def kernels(device: Device, result: nt.Tensor) -> list[Any]:
-    """Of every task of a pending tensor, in order."""
+    """Return the kernel of every task of a pending tensor, in order."""
     answers = [device.claim(task) for task in cut(structure_of([result._node]), device.fusion).tasks]
     assert not any(isinstance(answer, Refusal) for answer in answers), answers
     return answers
 
 
 def cost(device: Device, result: nt.Tensor) -> Cost:
-    """Of a pending tensor that is one kernel."""
+    """Return the cost of a pending tensor that is one kernel."""
     (kernel,) = kernels(device, result)
     actual = kernel.cost
     assert isinstance(actual, Cost)

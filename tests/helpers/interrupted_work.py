@@ -1,10 +1,10 @@
-"""Work on an NPU that an interrupt may end anywhere, and what must be true afterwards.
+"""Work on an NPU that an interrupt may end anywhere, and the checks afterwards.
 
     with ready(npu, engines, settle) as work:
         interrupt_everywhere(work, "the second launch fails", in_runtime)
 
-npu: a simulated one whose driver fails when a test says so, or the machine of the stand-in for pyxrt. engines: those of
-the NPU. settle: lets the driver end what nobody waits for any more.
+`npu` is a simulated one with a driver that fails on request, or the machine of the stand-in for pyxrt. `engines`
+returns the engines of the NPU. `settle` lets the driver end abandoned launches.
 """
 
 import gc
@@ -60,7 +60,7 @@ class Work:
     def begin(self) -> None:
         """Ask for a value that is under way when the interrupt comes."""
         for engine in self.engines():
-            engine.health.recovered()  # Nobody waits here until a device has had its rest after a fault.
+            engine.health.recovered()  # Do not wait for the rest of a device after a fault.
             for program in engine.programs.values():
                 program.faults, program.refused = 0, ""
         self.before = self.x.index_select(0, self.at).realize(wait=False)
@@ -92,7 +92,7 @@ class Work:
         self.run()
 
     def used(self) -> int:
-        """Memories that somebody holds."""
+        """Return the number of memories in use."""
         self.settle()
         gc.collect()
         for engine in self.engines():
@@ -124,7 +124,7 @@ def _refused(work: Work) -> None:
 
 
 def _lost(work: Work) -> None:
-    work.before.numpy()  # What is unread when a device goes away may be lost.
+    work.before.numpy()  # A lost device may lose unread values.
     work.npu.inject(Fault.LOST)
 
 
@@ -159,7 +159,7 @@ def ready(npu: Any, engines: Engines, settle: Callable[[], None]) -> Iterator[Wo
 
 
 def interrupt_everywhere(work: Work, name: str, watches: Watches) -> None:
-    """Interrupt the work at places all over the watched functions. name: of what is prepared before."""
+    """Interrupt the work at places in all watched functions, after the preparation of this name."""
     step = max(1, attempt(work, name, watches, 0) // PLACES)
     number = 1
     while attempt(work, name, watches, number) == number:
@@ -168,7 +168,7 @@ def interrupt_everywhere(work: Work, name: str, watches: Watches) -> None:
 
 
 def attempt(work: Work, name: str, watches: Watches, number: int) -> int:
-    """Interrupt the work at a place, or not at all for 0, and check what is left. Returns how many were reached."""
+    """Interrupt the work at a place, or not at all for 0, and check the state. Return the number of places reached."""
     work.begin()
     PREPARE[name](work)
     where: list[str] = []

@@ -1,4 +1,4 @@
-"""Kernels of many sources compiled as one: what takes longest, headers and templates, is read once for all of them."""
+"""Joint compilation of kernels from many sources: headers and templates, the slowest part, are read once."""
 
 import hashlib
 import re
@@ -33,17 +33,17 @@ def _numbered(function: KernelFunction, number: int) -> KernelFunction:
 
 
 def compile_together(designs: Iterable[Design], patch: pytest.MonkeyPatch) -> None:
-    """The simulator finds the kernels of these designs compiled, until the patch is undone.
+    """Compile the kernels of these designs together for the simulator, until the patch is undone.
 
-    The functions of every source get a number behind their names, and the source a namespace of its own. Those that
-    define macros are left to the simulator.
+    The functions of every source get a number after their names, and each source gets a namespace. The simulator
+    compiles sources that define macros itself.
     """
     sources: dict[Arch, dict[Source, list[KernelFunction]]] = {}
     for design in designs:
         for source, functions in host_compiler.functions_by_source(design).items():
             if "#define" not in source.text and not source.flags:
                 sources.setdefault(design.arch, {})[source] = functions
-    # What the cache keeps of a part is no library: nobody who compiles others together may find it there.
+    # A cached part is not a complete library, so joint compilations of other sources must not find it.
     texts = [f"{arch} {source.text}" for arch, parts in sources.items() for source in parts]
     digest = hashlib.sha256("".join(texts).encode()).hexdigest()
     patch.setattr(host_compiler, "_VISIBLE_FLAGS", (*host_compiler._VISIBLE_FLAGS, digest))

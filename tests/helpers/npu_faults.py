@@ -28,10 +28,13 @@ LAUNCH_FAULTS: Final = (Fault.ERROR, Fault.TIMEOUT, Fault.HANG, Fault.GARBAGE, F
 
 
 class Faults:
-    """Those of an NPU. launches: how many were handed over, or were to be.
+    """Faults of an NPU.
 
-    faults: says what happens to the launch of a number, counted from 0, or to the context or memory after it.
-    injected: each with how many of what it meets go well before.
+    Attributes:
+        launches: Number of submitted launches, including failed submissions.
+        faults: Function that returns the fault of a launch by its number, counted from 0, or of the context or memory
+            after it.
+        injected: Each injected fault, with the number of successes before it.
     """
 
     def __init__(self) -> None:
@@ -41,12 +44,12 @@ class Faults:
         self.lock = threading.RLock()
 
     def inject(self, fault: Fault, after: int = 0, times: int = 1) -> None:
-        """Let a fault happen, once `after` of what it meets went well."""
+        """Inject a fault after `after` successes of the operations that it affects."""
         with self.lock:
             self.injected += [(fault, after + number) for number in range(times)]
 
     def due(self, *faults: Fault) -> Fault | None:
-        """Which of these faults meets what is done now."""
+        """Return the one of these faults that is due now, if any."""
         if not self.injected:
             return None
         with self.lock:

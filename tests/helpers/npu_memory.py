@@ -67,7 +67,7 @@ class Memory:
         self._clean[:] = self._host
 
     def from_device(self) -> None:
-        """Flush what is dirty, then read it all anew."""
+        """Flush dirty lines, then read all lines again."""
         self.written_by_npu()
         self._host[:] = self._device
         self._clean[:] = self._host
@@ -77,13 +77,13 @@ class Memory:
         self.device[:] = np.frombuffer(np.random.default_rng(seed).bytes(self.nbytes), np.uint8)
 
     def written_by_npu(self) -> bool:
-        """Let the cache write dirty lines back over what the NPU wrote there. Whether there were any."""
+        """Write dirty lines back over the data of the NPU. Return True if there were any."""
         if self._host.tobytes() == self._clean.tobytes():
             return False
         host, clean, device = (memory.reshape(-1, LINE) for memory in (self._host, self._clean, self._device))
         dirty = (host != clean).any(axis=1)
         device[dirty] = host[dirty]
-        # They are in memory now, and the cache keeps them: clean, but perhaps older than what the NPU writes next.
+        # They are in memory now. The cache keeps them: clean, but possibly older than the next write of the NPU.
         clean[dirty] = host[dirty]
         return True
 

@@ -52,7 +52,7 @@ def compute(number: int, seed: int = 0) -> None:
 
 
 def reordered(times: int, seed: int = 0) -> tuple[nt.Tensor, Array]:
-    """Rows of a matrix in another order, several times: one kernel, each time of what the one before computes."""
+    """Reorder the rows of a matrix several times: one kernel, which each time reads its previous result."""
     order = np.random.default_rng(9).permutation(24).astype(np.int32)
     at, values = nt.from_numpy(order), normal(24, 64, seed=seed)
     value = nt.from_numpy(values)

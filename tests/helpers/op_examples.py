@@ -13,7 +13,7 @@ Case = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 def calls(function: Any, *arguments: tuple[Any, ...]) -> list[Case]:
-    """Cases of one function; a dict behind the positional arguments has the keywords."""
+    """Return cases of one function; a dict after the positional arguments has the keywords."""
     return [
         (function, call[:-1], call[-1]) if isinstance(call[-1], dict) else (function, call, {}) for call in arguments
     ]

@@ -1,4 +1,4 @@
-"""Where things are in the source tree."""
+"""Paths of the source tree."""
 
 from pathlib import Path
 from typing import Final

@@ -23,13 +23,13 @@ from npu_tensor import events
 from npu_tensor.runtime.sim import host_compiler
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-"""Of tests that need a compiler for the simulated NPUs."""
+"""Mark of tests that need a compiler for the simulated NPUs."""
 
 
 def python(
     *arguments: object, cwd: Path = ROOT, exit_code: int | None = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python. exit_code: what it must be; None if anything is allowed."""
+    """Run Python and check its exit code; None allows any code."""
     command = [sys.executable, *map(str, arguments)]
     search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": search_path, **environment}
@@ -39,7 +39,7 @@ def python(
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
-    """What a function returns in another thread. That it never returns is an error, and stops nothing."""
+    """Return the result of a function in another thread. A hanging thread is an error and does not block the tests."""
     returned: list[Any] = []
     thread = threading.Thread(target=lambda: returned.append(function()), daemon=True)
     thread.start()
@@ -58,7 +58,7 @@ def in_threads(*functions: Callable[[], object]) -> None:
 
 
 def in_child(function: Callable[[], Any]) -> Any:
-    """What a function returns in a forked process. AssertionError, with the traceback, if it raises there."""
+    """Return the result of a function in a forked process; raise AssertionError with its traceback if it fails."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
@@ -92,7 +92,7 @@ class Interrupter:
     """
 
     CHECKING = ("CALL", "RESUME", "JUMP_BACKWARD")
-    """CPython looks for signals in these instructions, once they have done their work."""
+    """Instructions at whose end CPython checks for signals."""
 
     def __init__(self, watches: Callable[[CodeType], bool], number: int = 0) -> None:
         self.watches = watches
@@ -119,7 +119,7 @@ class Interrupter:
         if event == "return":
             self._before.pop(frame, None)
         if event == "exception":
-            self._before[frame] = ""  # Nobody looks for signals on the way to a handler.
+            self._before[frame] = ""  # Python does not check for signals on the way to a handler.
         if event != "opcode":
             return self._step
         before = self._before.get(frame, "")
@@ -133,7 +133,7 @@ class Interrupter:
 
 @cache
 def _names(code: CodeType) -> dict[int, str]:
-    """Of the instructions of a function, by their places."""
+    """Return the names of the instructions of a function, by offset."""
     return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
 
 

@@ -1,4 +1,4 @@
-"""jit: replays give what the plain function gives, and every trap is an error or harmless."""
+"""jit: replays return the results of the plain function, and every trap is an error or harmless."""
 
 import gc
 import inspect
@@ -479,7 +479,7 @@ def money(unit: str) -> Money:
 
 
 class Everything:
-    """Equal to all others, with and without a way to be pickled that says so."""
+    """Object that equals all others, with and without a matching `__reduce__`."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -706,7 +706,7 @@ def running(work: Callable[[], object], stop: threading.Event) -> Iterator[None]
 
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_tensor_outside_may_be_let_go_of_at_any_moment(pending: bool) -> None:
-    """As when another thread makes the only name of it name something else between two looks at the handle."""
+    """Another thread may rebind the only name of a tensor between two reads of the handle."""
     weight = nt.tensor([1.0, 2.0]) * 3 if pending else nt.tensor([3.0, 6.0])
 
     class LivesForOneLook:

@@ -1,4 +1,4 @@
-"""What goes to other processes: tensors by value, functions captured by jit by name or by value, kernels by key."""
+"""Pickles for other processes: tensors by value, jitted functions by name or by value, kernels by key."""
 
 import os
 import pickle
@@ -39,7 +39,7 @@ class Model:
 
 
 def python(code: str, directory: Path, **environment: str) -> str:
-    """What a program prints that can import this module."""
+    """Return the output of a program that can import this module."""
     (directory / "program.py").write_text(code)
     search_path = os.pathsep.join(map(str, (HERE, ROOT, ROOT / "tests" / "helpers")))
     return run_python("-W", "error", "program.py", cwd=directory, PYTHONPATH=search_path, **environment).stdout
@@ -73,7 +73,7 @@ def test_a_lazy_tensor_is_computed_and_a_view_takes_its_own_elements_only() -> N
 
 
 def test_the_bytes_of_a_tensor_may_travel_apart_from_its_pickle() -> None:
-    """As Dask and multiprocessing send them, without a copy of their own."""
+    """Dask and multiprocessing send the bytes this way, without another copy."""
     tensor = nt.from_numpy(np.arange(1 << 18, dtype=np.float32).astype(ml_dtypes.bfloat16))
     buffers: list[pickle.PickleBuffer] = []
     sent = pickle.dumps(tensor, protocol=5, buffer_callback=buffers.append)
@@ -141,7 +141,7 @@ def local_functions() -> dict[str, Jitted[..., nt.Tensor]]:
     def steps(x: nt.Tensor, count: int = 2) -> nt.Tensor:
         return steps(x + offset, count - 1) if count else x
 
-    # The name leads to what it wraps, not to it.
+    # The name refers to the wrapped function, not to the wrapper.
     other = nt.jit(doubled._function)
     return {"nested": nested, "lambda": nt.jit(lambda x: x + offset), "recursive": steps, "other": other}
 
@@ -219,7 +219,7 @@ print(function(x).tolist(), nt.get_default_device(), nt.config.max_depth)
 
 @needs_compiler
 def test_the_other_side_finds_the_kernels_in_the_cache_by_key(tmp_path: Path) -> None:
-    """The second process may not build; the first one has built what the same function needs."""
+    """The second process may not build. The first one has built the kernels of the same function."""
     x = nt.from_numpy(np.linspace(-4, 4, 1024, dtype=np.float32)).to(nt.bfloat16).realize()
     (tmp_path / "sent").write_bytes(pickle.dumps((doubled, x)))
     code = """

@@ -205,7 +205,7 @@ def test_random_numbers_are_drawn_anew_at_each_call(body: Callable[[nt.Tensor], 
 
 def test_generators_are_drawn_from_in_order() -> None:
     def body(x: nt.Tensor, generator: nt.Generator) -> nt.Tensor:
-        nt.rand(2, generator=generator)  # nobody reads it
+        nt.rand(2, generator=generator)  # not read
         own = nt.Generator(7)
         return x + nt.rand(2, generator=generator) + nt.rand(2) + nt.rand(2, generator=own)
 

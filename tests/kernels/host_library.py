@@ -19,7 +19,7 @@ import npu_tensor.kernels
 ARCHS = {"aie2": 20, "aie2p": 21}
 FOLDER = Path(npu_tensor.kernels.__file__).parent
 
-# Runs `body`, and returns what the array's API complained about, or null.
+# Runs `body`, and returns the complaint of the array's API, or null.
 GUARD = """
 #include <nt_host.hpp>
 template <typename Body>
@@ -48,7 +48,7 @@ def _command(arch: str) -> list[str]:
 
 
 def compile_error(source: str, arch: str) -> str:
-    """What the compiler says against a source; empty if it takes it."""
+    """Return the compiler's errors for a source; empty if it compiles."""
     command = [*_command(arch), "-fsyntax-only", "-x", "c++", "-"]
     return subprocess.run(command, input=source, text=True, capture_output=True, check=False).stderr
 
@@ -73,7 +73,7 @@ def compile_library(source: str, arch: str, directory: Path, *options: str) -> c
 
 
 def aligned(array: np.ndarray[Any, Any], offset: int = 0) -> np.ndarray[Any, Any]:
-    """A copy whose address is `offset` bytes behind a multiple of 64."""
+    """Return a copy whose address is `offset` bytes after a multiple of 64."""
     memory = np.empty(array.nbytes + 128, np.uint8)
     start = -memory.ctypes.data % 64 + offset
     result = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)

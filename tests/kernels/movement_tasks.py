@@ -35,7 +35,7 @@ def random_bits(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> Array:
 
 
 def layout_of(view: Array, base: Array) -> Layout:
-    """Where the elements of a view lie in the buffer of `base`."""
+    """Return the layout of a view in the buffer of `base`."""
     offset = view.__array_interface__["data"][0] - base.__array_interface__["data"][0]
     return Layout(view.shape, tuple(step // base.itemsize for step in view.strides), offset // base.itemsize)
 
@@ -66,7 +66,7 @@ def data_task(name: str, views: list[Array], bases: list[Array], *attributes: An
 
 
 def simulate(task: Task, offer: Offer, where: Target, buffers: list[Array]) -> Array:
-    """What the offered design makes of the inputs' buffers, run twice because fifos keep their state."""
+    """Return the result of the offered design for the buffers. It runs twice because fifos keep their state."""
     design = offer.design()
     loaded = SimulatedArray(where.array, where.columns).load(design)
     memories = []

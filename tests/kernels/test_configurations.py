@@ -1,4 +1,4 @@
-"""One binary serves many shapes: what is built for random shapes of a family, on the simulated NPUs."""
+"""One binary serves many shapes: builds for random shapes of a family, on the simulated NPUs."""
 
 from __future__ import annotations
 

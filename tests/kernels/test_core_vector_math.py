@@ -327,7 +327,7 @@ def test_products_with_few_bits_are_exact(library: ctypes.CDLL) -> None:
 
 
 def test_sine_and_cosine_close_to_multiples_of_half_pi(library: ctypes.CDLL) -> None:
-    """Where most of the argument cancels. float64 still has 1e-9 of what is left."""
+    """Most of the argument cancels there. float64 still has a relative error of 1e-9 in the remainder."""
     multiples = np.arange(1, 2**17) * (np.pi / 2)
     x = multiples[multiples < SIN_LIMIT].astype(np.float32)
     x = np.concatenate([x, -x])

@@ -46,7 +46,7 @@ def target(arch: str, columns: int | None = None, float32: Float32 = "exact") ->
 
 
 def tasks_of(*results: Tensor) -> list[Task]:
-    """What the scheduler makes of lazy tensors."""
+    """Return the tasks that the planner cuts from lazy tensors."""
     return cut(structure_of([result._node for result in results]), Fusion(inputs=4, prologues=False)).tasks
 
 
@@ -101,7 +101,7 @@ def _compiled(less_optimised: None) -> Iterator[None]:
 
 
 class Case(NamedTuple):
-    """An op with operands: what it is called with, and what it should give."""
+    """Op with its operands, inputs and expected results."""
 
     task: Task
     inputs: list[Any]
@@ -124,7 +124,7 @@ DTYPES = {
 }
 SHAPE = (3, 37)
 
-# What NumPy does not define, a bound that is no number of the dtype, and what is refused.
+# Cases that NumPy does not define, a bound that the dtype cannot represent, and refused cases.
 UNDEFINED = {
     *(("lerp", "bool"), ("hardtanh", "uint8"), ("bitwise_left_shift", "bool"), ("bitwise_right_shift", "bool")),
 }
@@ -178,7 +178,7 @@ def case(name: str, dtype: DType) -> Case | None:
             exact_result = exact_result.astype(nt.bfloat16.numpy)
         expected = exact_result.astype(call.spec.dtype.numpy)
     inputs: list[Any] = []
-    for operand in actual[0].inputs:  # equal operands are one, so find each by what it holds
+    for operand in actual[0].inputs:  # equal operands are merged, so find each by its values
         inputs.append(None if operand.layout is None else flat(values[len(inputs)]))
     return Case(actual[0], inputs, expected)
 
@@ -251,13 +251,17 @@ def test_results_are_rounded_to_nearest_even(arch: str) -> None:
     assert normalized_error(result, made.expected) > 1e-6
 
 
-# --- every way to lie in memory
+# --- memory layouts
 
 
 class Lying(NamedTuple):
-    """A shape, and for each operand (its own shape, permuted from contiguous memory by `order`, offset).
+    """Memory layout of operands.
 
-    dtype: of results and registers. dtypes: of the operands, if they are others.
+    Attributes:
+        shape: Shape of the result.
+        operands: Shape of each operand, the order by which it is permuted from contiguous memory, and its offset.
+        dtype: Dtype of results and registers.
+        dtypes: Dtypes of the operands, if they differ.
     """
 
     shape: tuple[int, ...]
@@ -348,7 +352,7 @@ def sum_case(lying: Lying, seed: int = 0) -> tuple[Task, list[Any], list[Array]]
 
 
 def columns_for(name: str, arch: str) -> int:
-    """Every number of columns is somebody's."""
+    """Return a number of columns; every number is used by some layout."""
     return 1 + list(LAYOUTS).index(name) % ARRAYS[arch].columns
 
 
@@ -364,7 +368,7 @@ def layout_designs(arch: str) -> dict[str, tuple[Offer, Design]]:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name: str, arch: str) -> None:
-    """Twice each: what a run leaves in the cores must not change the next one."""
+    """Each layout runs twice: state that a run leaves in the cores must not change the next run."""
     task, buffers, expected = sum_case(LAYOUTS[name])
     offer, design = layout_designs(arch)[name]
     for result, wanted in zip(run(task, offer, design, buffers, runs=2), expected, strict=True):
@@ -482,7 +486,7 @@ def test_a_program_must_fit_in_a_core() -> None:
     assert "bytes of machine code" in answer.reason
 
 
-# --- what is predicted
+# --- predictions
 
 
 NEAR_THE_LIMIT = {
@@ -586,7 +590,7 @@ def lyings(draw: st.DrawFn) -> Lying:
 
 
 def offered(task: Task, target: Target) -> Offer:
-    """Of these tasks only those are refused whose streams have elements of three sizes, or that would round float16."""
+    """Return the offer for a task. Only streams with three element sizes or rounding of float16 may be refused."""
     answer = elementwise.claim(task, target)
     dtypes = {operand.dtype for operand in task.inputs if operand.dtype is not None}
     if isinstance(answer, Refusal):

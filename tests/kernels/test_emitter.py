@@ -225,7 +225,7 @@ def test_products_of_bfloat16_take_half_the_work() -> None:
 
 
 def test_divisors_of_one_or_more_take_half_the_work() -> None:
-    """Where the quotient is rounded to bfloat16, and the divisor cannot be smaller or negative."""
+    """This needs a quotient that is rounded to bfloat16, and a divisor that cannot be smaller or negative."""
 
     def text(formula: Callable[[Any], Any], precision: Precision = "half") -> str:
         return function("quotient", program(("float32",), formula), precision)[0]

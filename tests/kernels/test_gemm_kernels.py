@@ -232,7 +232,7 @@ def test_float32_by_policy(arch: str, columns: int) -> None:
 
 @pytest.mark.parametrize(("arch", "columns"), WHOLE)
 def test_emulated_float32_keeps_all_bits(arch: str, columns: int) -> None:
-    """Of numbers times 1, and of products of 12-bit integers; B by rows and by columns."""
+    """The operands are numbers times 1, and 12-bit integers; B is stored by rows and by columns."""
     on = target(arch, columns, "emulate")
     a, unit = normal(40, 50, dtype=nt.float32), nt.from_numpy(np.eye(50, dtype=np.float32)).realize()
     assert np.array_equal(simulate(a @ unit, [a, unit], on), numpy(a))
@@ -446,7 +446,7 @@ def test_what_is_claimed_runs(problem: GemmProblem, seed: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(products(), st.data())
 def test_no_other_tiling_is_much_faster(problem: GemmProblem, data: st.DataObject) -> None:
-    """The search estimates what the cost model makes of the design."""
+    """The estimate of the search agrees with the cost model of the design."""
     best = search(problem)
     assert best is not None
     r, s, t, rows, columns = ARRAYS[problem.arch].blocks[problem.operand]

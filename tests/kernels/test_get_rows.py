@@ -123,7 +123,7 @@ def test_an_offer_for_large_shapes_passes_every_check(
 
 @arrays
 def test_traffic_is_the_table_once(where: Target) -> None:
-    """As long as the cores can hold all result rows; and every column takes part."""
+    """This holds if the cores can hold all result rows. Every column takes part."""
     table, index = random_bits((1000, 2048), bfloat16), indices(1000, (64,))
     offer = get_rows.claim(rows_task(table, index), where)
     assert isinstance(offer, Offer)
@@ -138,7 +138,7 @@ def test_traffic_is_the_table_once(where: Target) -> None:
 
 
 def test_the_device_is_told_what_indices_may_be() -> None:
-    """What is out of range matches no row, so the device has to look before."""
+    """An index out of range matches no row, so the device must check the indices first."""
     table, index = random_bits((50, 24), bfloat16), indices(50, (3,))
     offer = get_rows.claim(rows_task(table, index), WHOLE[0])
     assert isinstance(offer, Offer)

@@ -318,7 +318,7 @@ def test_lane_wise_operations_on_int8_are_those_of_numpy(library: ctypes.CDLL) -
     assert out[512:515].tolist() == [x.sum(dtype=np.int8), x.max(), x.min()]
 
 
-# Two numbers; which of <, <=, >, >=, ==, != hold; the larger and the smaller. The difference is what is compared.
+# Two numbers; which of <, <=, >, >=, ==, != hold; the larger and the smaller. The comparison uses the difference.
 FLOAT_COMPARISONS: dict[str, tuple[float, float, tuple[int, ...], float, float]] = {
     "less": (1.0, 1.0000001, (1, 1, 0, 0, 0, 1), 1.0000001, 1.0),
     "greater": (3.4e38, -3.4e38, (0, 0, 1, 1, 0, 1), 3.4e38, -3.4e38),
@@ -334,7 +334,7 @@ FLOAT_COMPARISONS: dict[str, tuple[float, float, tuple[int, ...], float, float]]
 
 @pytest.mark.parametrize("name", FLOAT_COMPARISONS)
 def test_floats_compare_by_their_difference_in_bfloat16(library: ctypes.CDLL, name: str) -> None:
-    """As Peano's headers for both generations put it together."""
+    """Peano's headers for both generations define comparisons this way."""
     x, y, holds, larger, smaller = FLOAT_COMPARISONS[name]
     out = aligned(np.zeros((8, 16), np.float32))
     call(library, "compare_floats", aligned(np.full(16, x, np.float32)), aligned(np.full(16, y, np.float32)), out)

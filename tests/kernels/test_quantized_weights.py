@@ -159,7 +159,7 @@ def test_every_byte_of_the_weights_has_its_place() -> None:
 
 
 def rounded_bits(number: np.float16) -> int:
-    """Of a float32 that has the 8 bits of the nearest bfloat16."""
+    """Return the bits of the number rounded to bfloat16, as a float32."""
     bits = int(np.float32(number).view(np.uint32))
     return bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
 
@@ -197,7 +197,7 @@ def bytes_per_second(design: Design) -> float:
 @each_type
 @pytest.mark.parametrize("generation", SIMULATED)
 def test_a_large_product_takes_as_long_as_its_weights_take_to_arrive(generation: str, dtype: DType) -> None:
-    """Of both channels of every column; one channel of each would give 16 GB/s on XDNA."""
+    """Both channels of every column are used; one channel of each would give 16 GB/s on XDNA."""
     weights = nt.from_numpy(np.zeros((8192, 64), dtype.numpy))
     offer = offered(nt.zeros(1, 2048), weights, target(generation))
     assert isinstance(offer, Offer)

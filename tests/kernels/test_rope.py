@@ -205,7 +205,7 @@ def test_an_offer_passes_every_check(
 @pytest.mark.parametrize("divided", [False, True])
 @arrays
 def test_the_largest_objects_fit(shape: tuple[int, ...], divided: bool, where: Target) -> None:
-    """As float32, whose results take the most memory."""
+    """float32 results need the most memory."""
     x = np.zeros(shape, np.float32)
     factors = [np.ones(shape[-1] // 2, np.float32)] * divided
     offer = rope.claim(rope_task(x, np.zeros(shape[0], np.int32), *factors), where)

@@ -75,7 +75,7 @@ def exact(array: Array) -> Any:
 
 
 def nmse(got: Array, expected: Any) -> float:
-    """Of a result against float64 rounded to the dtype of the result."""
+    """Return the NMSE of a result against float64 rounded to the dtype of the result."""
     rounded = expected.numpy().astype(got.dtype).astype(np.float64)
     return float(((got.astype(np.float64) - rounded) ** 2).sum() / max((rounded**2).sum(), 1e-300))
 
@@ -474,7 +474,7 @@ def test_what_is_claimed_can_be_built(
 def test_softmax_of_any_shape(rows: int, length: int, columns: int, seed: int) -> None:
     x = bfloat16(np.random.default_rng(seed), (rows, length), 3.0)
     got = on_array(f"{NPU2}?cols={columns}", lambda x: x.softmax(-1), x)
-    # One of the two neighbours: where one element has most of a row, the NMSE says nothing else.
+    # Each element must be one of the two neighbours. If one element dominates a row, the NMSE ignores the others.
     np.testing.assert_allclose(got.astype(np.float64), exact(x).softmax(-1), rtol=2**-8 + 2**-12)
 
 
@@ -522,7 +522,7 @@ def test_columns_share_a_row_of_any_length(length: int, columns: int) -> None:
 
 
 def test_memory_or_channels_limit_sums_of_long_rows() -> None:
-    """Predicted: at least 80 % of what the host memory allows, or one reading channel in every column."""
+    """The prediction reaches 80 % of the host memory's bandwidth, or one reading channel in every column."""
     x = nt.zeros(4096, 4096, dtype=nt.bfloat16).realize()
     for array in ARRAYS.values():
         answer = rowwise.claim(row_task(x.sum(-1)), Target(array, array.columns))

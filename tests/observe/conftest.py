@@ -1,4 +1,4 @@
-"""What the tests of the observers share."""
+"""Fixtures of the observer tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from npu_tensor.planner import selection
 
 @pytest.fixture
 def _no_plans() -> None:
-    """What the test runs first is planned."""
+    """Drop all plans, so that the first run of a test is planned."""
     selection.reset_plans()

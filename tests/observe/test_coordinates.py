@@ -115,7 +115,7 @@ def test_no_other_places_of_a_layer_are_nearer_to_the_wanted_ones(seed: int) -> 
     best = distance(result)
     for _ in range(500):
         other = result + rng.normal(0, rng.choice((0.01, 1, 20)), 8)
-        for number in range(1, 8):  # push apart what is too near
+        for number in range(1, 8):  # separate nodes that are too close
             other[number] = max(other[number], other[number - 1] + least[number - 1])
         assert distance(other) >= best - 1e-6
 

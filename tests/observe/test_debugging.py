@@ -1,4 +1,4 @@
-"""What each level of NPU_TENSOR_DEBUG prints."""
+"""Output of each level of NPU_TENSOR_DEBUG."""
 
 import re
 from collections.abc import Iterator

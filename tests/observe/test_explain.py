@@ -1,4 +1,4 @@
-"""explain says where ops run without running them; afterwards it knows how long they took."""
+"""`explain` shows where ops will run without running them, and measured times afterwards."""
 
 import gc
 import json
@@ -105,7 +105,7 @@ def test_measured_times_are_those_of_the_latest_run() -> None:
         out = compute()
     first = table[-1].measured
     out.realize()
-    assert table[-1].measured == first  # Nobody asked for the times of this run.
+    assert table[-1].measured == first  # The times of this run were not requested.
 
 
 def test_rows_are_the_columns_of_a_data_frame() -> None:
@@ -164,7 +164,7 @@ def test_origin_is_what_the_library_says(tmp_path: Path) -> None:
 
 
 def stand_in(device: str, seconds: float, context: object = None, moves: tuple[Move, ...] = ()) -> Placed:
-    """A kernel as far as totals look at it."""
+    """Kernel with the attributes that totals read."""
     kernel = SimpleNamespace(device=device, cost=Cost(Expense(seconds, 0.0, 0.0), 1000, context, moves, moves[:1]))
     return cast(Placed, SimpleNamespace(kernel=kernel))
 
@@ -337,7 +337,7 @@ def test_text_keeps_to_the_terminal_and_to_what_it_prints(columns: int, monkeypa
     )
     lines = str(Explanation([long] * 30)).splitlines()
     assert max(map(len, lines)) <= columns
-    # What does not fit is in blocks below, each with the number of every row.
+    # Columns that do not fit are in blocks below, each with the number of every row.
     assert sum(line.startswith(" 7 ") for line in lines) == {80: 2, 120: 1, 400: 1}[columns]
     assert sum("elementw" in line for line in lines) == 30
     assert sum("precompiled" in line for line in lines) == (0 if columns < 400 else 30)
@@ -383,7 +383,7 @@ def test_rows_by_hand_can_be_drawn() -> None:
     assert Explanation().svg().startswith("<svg ")
 
 
-# --- what is recorded names the user's line, whichever of the package's functions has recorded it
+# --- ops have the user's line, independent of the package's function that records them
 
 
 FUNCTIONS = registry.functions()
@@ -401,7 +401,7 @@ PUBLIC = {
 
 
 def results(function: Callable[..., Any]) -> Iterator[nt.Tensor]:
-    """What a function returns for the operands that it takes of a few that fit many functions."""
+    """Yield the results of a function for those of some common operands that it accepts."""
     # Results of ops, as views of data are data.
     matrix = nt.from_numpy(np.eye(3, dtype=np.float32)) + 0
     image = nt.from_numpy(np.ones((1, 4, 4, 4), np.float32)) + 0

@@ -1,4 +1,4 @@
-"""Long tables: what repeats is shown once, with a count that is right."""
+"""Long tables: a repeated block is shown once, with the right count."""
 
 import random
 import re

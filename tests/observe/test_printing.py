@@ -1,4 +1,4 @@
-"""What `repr` and `print` show, that it is what PyTorch shows, and that `repr` never raises and never waits."""
+"""`repr` and `print` show the same text as PyTorch; `repr` never raises and never waits."""
 
 import contextvars
 import logging
@@ -52,7 +52,7 @@ def not_computed(reason: str) -> str:
     return f"{RECORDED[:-1]}; not computed: {reason})"
 
 
-# --- what is shown
+# --- shown values
 
 
 Pair = namedtuple("Pair", "first second")
@@ -110,7 +110,7 @@ def both(values: Any, dtype: str) -> tuple[nt.Tensor, Any]:
 
 @contextmanager
 def options(**chosen: Any) -> Iterator[None]:
-    """Of PyTorch and of ours."""
+    """Set print options of PyTorch and of npu_tensor."""
     torch = pytest.importorskip("torch")
     before = vars(torch._tensor_str.PRINT_OPTS).copy()
     try:
@@ -394,7 +394,7 @@ def test_repr_in_a_listener() -> None:
 
 @contextmanager
 def at_every_line(look: Callable[[], object]) -> Iterator[None]:
-    """Look before every line of the package, as a debugger may do that was told to stop the program."""
+    """Call `look` before every line of the package, like a debugger that has stopped the program."""
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):

@@ -67,13 +67,13 @@ def test_percentiles() -> None:
     for hundredth in random.Random(0).sample(range(101), 101):
         t.ran("add", hundredth / 100)
     (row,) = heard(t).by("op")
-    assert row.start == "warm"  # nobody saw its plan being made
+    assert row.start == "warm"  # planning was not observed
     assert (row.p50, row.p95) == pytest.approx((0.50, 0.95))
 
 
 def test_phases_belong_to_the_run_in_which_they_were() -> None:
     t = Teller()
-    t.phase("sync", 0.5)  # somebody reads a result
+    t.phase("sync", 0.5)  # a result is read
     t.phase("convert", 0.25)
     t.pass_by(1)
     t.phase("convert", 1.0)
@@ -336,7 +336,7 @@ def test_waiting_for_other_launches_is_part_of_the_dispatch() -> None:
         (device,) = selection.accelerators(selection.current())
         assert isinstance(device, SimulatedDevice)
         with profile(tiles=False) as p:
-            device.array.thread.post(lambda: time.sleep(0.1))  # As long as a launch of another thread takes.
+            device.array.thread.post(lambda: time.sleep(0.1))  # Simulates a launch of another thread.
             (x * x).realize()
     (event,) = (run.event for run in spans(p._heard).runs)
     assert event.phase("dispatch") > 0.5 * event.seconds

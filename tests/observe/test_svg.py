@@ -1,4 +1,4 @@
-"""Pictures of graphs as SVG: what is drawn, where, in which colours, and that no text gets out of its place."""
+"""Pictures of graphs as SVG: shapes, positions and colours; all texts stay inside their boxes."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_devices_have_their_colours() -> None:
 
 
 def test_a_view_within_a_kernel_is_drawn_within_it() -> None:
-    """A view of what the kernel computes that it reads itself lies neither above nor below the kernel."""
+    """A view that a kernel takes of its own result is neither above nor below the kernel."""
     boxes = {0: Box("cpu", "exp"), 1: Box("view", "reshape"), 2: Box("cpu", "add")}
     root = ElementTree.fromstring(svg(Picture(boxes, [(0, 1), (1, 2), (0, 2)], [Frame("cpu", "map", (0, 2))])))
     (frame,) = groups(root, "kernel")
@@ -241,7 +241,7 @@ def linear(colour: str) -> np.ndarray:
 
 
 def contrast(a: str, b: str) -> float:
-    """As defined by WCAG 2.2."""
+    """Return the contrast ratio of WCAG 2.2."""
     dark, light = sorted(float(linear(colour) @ (0.2126, 0.7152, 0.0722)) for colour in (a, b))
     return (light + 0.05) / (dark + 0.05)
 

@@ -1,4 +1,4 @@
-"""Traces against the rules of the Trace Event Format, and against what was told."""
+"""Traces against the rules of the Trace Event Format, and against the emitted events."""
 
 import json
 from collections import defaultdict

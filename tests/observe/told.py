@@ -1,4 +1,4 @@
-"""Sequences of events with times of a clock that ticks as the test says."""
+"""Sequences of events with times of a clock that the test controls."""
 
 from types import SimpleNamespace
 from typing import Any, Literal

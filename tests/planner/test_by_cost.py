@@ -161,7 +161,7 @@ def ran(*tensors: nt.Tensor) -> list[tuple[str, str]]:
 
 
 BIG = (1024, 1024)
-"""What takes the processor longer than the launches of these tests, at least as a product."""
+"""Shape whose product takes the CPU longer than the launches of these tests."""
 
 
 def test_what_is_faster_there_goes_there(accelerator: Make) -> None:
@@ -179,7 +179,7 @@ def test_small_graphs_ask_nobody(accelerator: Make) -> None:
 
 
 def test_a_chain_stays_where_its_data_is(accelerator: Make) -> None:
-    """The norm in the middle is faster on the processor, but not by what the copies take."""
+    """The norm in the middle is faster on the CPU, but by less than the cost of the copies."""
     costs = {"contract": expense(0.2 * MS), "softmax": expense(2 * MS)}
     one = dict.fromkeys(costs, "one")
     a, b = ones(*BIG), ones(*BIG)
@@ -311,7 +311,7 @@ def test_staying_by_cost_is_no_fallback(accelerator: Make) -> None:
 def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: Make) -> None:
     accelerator({"exp": expense(1)})
     x = ones(4)
-    assert x.relu().tolist() == [1.0] * 4  # By default nobody is asked.
+    assert x.relu().tolist() == [1.0] * 4  # The default allows the fallback.
     with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"no kernel for add\+relu"):
         (x + 1).relu().realize()
     with config.scope(fallback="warn"), pytest.warns(RuntimeWarning, match=r"no kernel for add\+abs"):
@@ -419,7 +419,7 @@ def test_one_op_on_data_that_lies_on_the_device_is_placed_anew(accelerator: Make
 
 
 def test_force_one_of_several(accelerator: Make) -> None:
-    """With the processor among them, it takes what the others refuse."""
+    """If the CPU is in the list, it runs the ops that the other devices refuse."""
     accelerator({"exp": expense(100)})
     x = ones(16)
     x.sin().realize(device="npu:0,cpu")
@@ -438,7 +438,7 @@ def test_reasons_have_the_unit_of_the_policy(accelerator: Make) -> None:
 
 
 def test_plans_of_one_fallback_are_not_those_of_another(accelerator: Make) -> None:
-    """As in two threads, each in a scope of its own."""
+    """Two threads can have such plans, each in its own scope."""
     accelerator({"exp": expense(1)}, "always")
     x = ones(4)
     for _ in range(2):

@@ -280,7 +280,7 @@ def test_temporaries_are_freed_while_a_plan_runs() -> None:
     nt.empty_cache()
     before = nt.memory_stats()["in_use"]
     a.realize()
-    # One result, and at most two matrices besides while it runs.
+    # One result, and at most two more matrices during the run.
     assert nt.memory_stats()["in_use"] - before <= 2 * a.nbytes
 
 

@@ -99,7 +99,7 @@ LOOPS = [regression, every_loss, in_place, nested, irregular, views, growing, wi
 
 
 def unread(*tensors: nt.Tensor) -> None:
-    """What an iteration of a loop does with its tensors whose values nobody asks for."""
+    """Stand for an iteration of a loop that never reads its tensors."""
 
 
 @pytest.mark.parametrize("loop", LOOPS)

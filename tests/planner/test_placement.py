@@ -19,7 +19,7 @@ Places = dict[int, set[tuple[int, Hashable]]]
 
 
 def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> float:
-    """What the second of two runs takes: it finds the contexts that the first one has left, but none of its values."""
+    """Return the time of the second of two runs. It starts with the contexts of the first run, without its values."""
     contexts: dict[int, Hashable] = {}
     launches = [0 for _ in graph.overheads]
     for _ in range(2):
@@ -30,7 +30,7 @@ def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> flo
         lies: Places = {value: {(device, None)} for value, (device, _) in graph.resident.items()}
 
         def fetch(value: int, back: Mapping[int, float] = back, lies: Places = lies) -> float:
-            """What it takes until a value lies in the processor's memory."""
+            """Return the cost of copying a value to the CPU's memory."""
             places = lies.setdefault(value, {(len(graph.overheads), None)})
             takes = 0.0 if (len(graph.overheads), None) in places else back[value]
             places.add((len(graph.overheads), None))
@@ -45,7 +45,7 @@ def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> flo
                 if running != device or (changed and overhead.change is None):
                     taken += overhead.launch
                     launches[device] += 1
-                    # What is launched alone again and again stays in its context.
+                    # A kernel that is repeatedly launched alone stays in its context.
                     within = overhead.change is not None and once[device] and launches[device] == 1
                 else:
                     within = True
@@ -120,7 +120,7 @@ def test_weight_is_what_a_run_takes(devices: int) -> None:
 
 
 def test_the_search_through_everything_finds_the_best_order() -> None:
-    # What the next test compares with, for all permutations.
+    # The next test compares with this search; check it for all permutations.
     generator = random.Random(0)
     for graph in graphs((5,), 6, 2):
         orders = [order for order in itertools.permutations(range(5)) if is_topological(graph.jobs, order)]

@@ -236,14 +236,14 @@ def test_nothing_is_computed_several_times(device: str) -> None:
     ],
 )
 def test_views_of_the_result(device: str, formula: Formula) -> None:
-    """What is computed is what the product reads, be it a part or in another shape."""
+    """The prologue computes the elements that the product reads, even for a part or another shape."""
     (a, x), (w, y) = data(12, 12), data(12, 12, seed=1)
     out = formula(a, w, nt.exp)
     fused(device, out, formula(x, y, np.exp), "exp+contract")
 
 
 def test_epilogue_of_the_producer_goes_first(device: str) -> None:
-    """Where the kernel that makes the input can do the work when it stores it, that saves a wider packing loop."""
+    """If the producer of the input can apply the ops in its epilogue, this saves a wider packing loop."""
     (a, x), (v, y), (w, z), (b, c) = data(9, 16), data(16, 12, seed=1), data(12, 10, seed=2), data(12, seed=3)
     out = (a @ v + b).relu() @ w
     assert kernels(out) == ["contract+add+relu", "contract"]

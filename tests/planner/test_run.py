@@ -102,7 +102,7 @@ def test_types_of_numbers_are_part_of_a_structure() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed: int) -> None:
-    """Programs of a few forms, so that they meet what was remembered of one another, with other results kept."""
+    """Programs of a few forms share cached plans, with different results kept."""
     choose = random.Random(seed)
     for _ in range(30):
         values = [*zip(tensors(), (X, Y, Z), strict=True)]

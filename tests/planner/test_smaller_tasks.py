@@ -1,4 +1,4 @@
-"""What an accelerator refuses as a whole is cut into what it has kernels for."""
+"""Tasks that an accelerator refuses are cut into parts that it has kernels for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -128,7 +128,7 @@ def test_what_is_made_of_numbers_is_filled_by_the_processor() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_task_is_taken_that_can_be(seed: int) -> None:
-    """A device that takes three ops at most, and no sum of rows: what it refuses is one op of these or has one."""
+    """The device supports at most three ops and no row sums. It refuses only row sums, conversions and copies."""
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
@@ -148,7 +148,7 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
         assert all("call" not in lowering.items[item] or item in made for item in read)
         made |= {output.item for output in task.outputs}
         if not takes(task) and "sum" not in task.ops:
-            # Conversions and copies alone are left with what they serve.
+            # Conversions and copies are not cut off alone.
             assert not any(step.primitive != "load" for step in task.program.instructions if task.program)
 
 

@@ -1,4 +1,4 @@
-"""The Python code in README, CONTRIBUTING and docs/ runs, and what is generated there follows from the code.
+"""The Python code in README, CONTRIBUTING and docs/ runs, and generated parts match the code.
 
 Blocks of one file are one program, in order. A block preceded by an HTML comment that starts with `not run:` and gives
 the reason is left out.
@@ -86,7 +86,7 @@ def test_links_to_pages_have_titles_for_texts(path: Path) -> None:
     assert set(texts) <= {"CHANGELOG.md"}  # a file that contributors change
 
 
-# --- what is generated
+# --- generated pages
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_every_setting_and_every_option_has_a_row(reference: ModuleType) -> None
     first = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert [name for name in first if name.startswith("NPU_")] == [setting.variable for setting in SETTINGS.values()]
     assert [name for name in first if name in OPTIONS] == [*OPTIONS]
-    # What people write is left alone.
+    # Handwritten text is unchanged.
     written = [line for line in text.splitlines() if line not in reference.TABLES]
     assert [line for line in page.splitlines() if line in written] == written
 
@@ -139,7 +139,7 @@ def test_every_function_has_an_example_that_runs(reference: ModuleType) -> None:
     functions = reference.functions
     assert [name for name in FUNCTIONS if not functions.example(name)] == []
     values = {name: functions.evaluated(functions.example(name)) for name in FUNCTIONS}
-    assert all(map(str, values.values()))  # Text reads the values, which runs what was recorded.
+    assert all(map(str, values.values()))  # Text reads the values, which runs the recorded ops.
     np.testing.assert_allclose(values["softmax"].numpy().sum(0), 1, 1e-6)
     assert values["where"].tolist() == [1.0, 0.0]
 
@@ -161,7 +161,7 @@ def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None
         "| [`softmax`](softmax.md) | floats | compiled | rowwise |",
     ):
         assert part in page
-    # Of a function made of ops: those that its example records.
+    # The page of a function made of ops lists the ops that its example records.
     assert "| `contract` | all but bool | compiled | gemm |" in reference.PAGES["functions/linear.md"]()
 
 

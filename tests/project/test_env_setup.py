@@ -1,4 +1,4 @@
-"""scripts/env_setup.sh, with an interpreter that writes down what it is asked for and installs nothing."""
+"""scripts/env_setup.sh, with an interpreter that logs its arguments and installs nothing."""
 
 import json
 import os
@@ -117,7 +117,7 @@ def test_it_makes_the_environment_once_and_activates_it_every_time(shell: str, f
 
     second = run(program, fake, shell)
     assert second.stdout.splitlines()[-1] == wanted, second.stderr
-    # What is installed is left to pip, which does nothing for requirements that are met.
+    # pip decides what to install; it does nothing for satisfied requirements.
     assert calls(fake) == [install]
 
 

@@ -251,7 +251,7 @@ def test_no_module_that_is_loaded_late_hides_a_function() -> None:
 
 
 def modules_after_import() -> set[str]:
-    """What `import npu_tensor` adds in a fresh process."""
+    """Return the modules that `import npu_tensor` adds in a fresh process."""
     program = "import sys; before = set(sys.modules); import npu_tensor; print(*set(sys.modules) - before)"
     return set(python("-c", program).stdout.split())
 

@@ -123,7 +123,7 @@ def test_threads_are_settable() -> None:
 
 
 def test_memory_is_freed_with_the_handle_and_given_back() -> None:
-    gc.collect()  # What other tests have left must not be freed meanwhile.
+    gc.collect()  # Leftovers of other tests must not be freed during this test.
     nt.empty_cache()
     start = nt.memory_stats()
     a = (nt.zeros(1 << 22) + 1).realize()

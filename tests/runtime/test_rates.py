@@ -1,4 +1,4 @@
-"""Where rates come from: priors with sources, and files that are read with care."""
+"""Sources of rates: priors with references, and files that are validated."""
 
 from __future__ import annotations
 

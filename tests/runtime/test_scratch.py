@@ -1,4 +1,4 @@
-"""Where values lie in a buffer that serves one after the other."""
+"""Offsets of values in a scratch buffer that is reused."""
 
 from __future__ import annotations
 

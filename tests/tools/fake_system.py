@@ -1,4 +1,4 @@
-"""A machine as the doctor sees it: files below a directory; what else is asked. All is well until tests change it."""
+"""Machine seen by the doctor: files below a directory, and attributes. All checks pass until a test changes it."""
 
 import subprocess
 from pathlib import Path
@@ -50,13 +50,13 @@ def library(path: Path, source: str, *flags: str) -> Path:
 
 
 def source_of(wanted: RuntimeLibrary, **numbers: int) -> str:
-    """C for a library that has what is asked of it, and functions that return numbers."""
+    """Return C source of a library with the wanted symbols, and functions that return numbers."""
     functions = dict.fromkeys(wanted.symbols, 0) | numbers
     return "\n".join(f"unsigned {name}(void) {{ return {number}; }}" for name, number in functions.items())
 
 
 class Machine:
-    """Attributes are what tests change, besides the files below `root`."""
+    """Fake machine. Tests change its attributes and the files below `root`."""
 
     def __init__(self, root: Path, libraries: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""npu-tensor calibrate on the processor: what it keeps, prints and refuses. No figure is judged: machines differ."""
+"""npu-tensor calibrate on the CPU: stored results, output and refusals. Figures are not checked: machines differ."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the doctor finds on machines that lack one thing each, and where all is well."""
+"""Findings of the doctor on machines with one missing part each, and on a complete machine."""
 
 import json
 import re
@@ -107,7 +107,7 @@ def test_only_the_first_generation_needs_xclbinutil(machine: Machine) -> None:
 
 
 class Fault(NamedTuple):
-    """check: the one that must tell; found, fix: words of what it says."""
+    """Fault of a machine. `check` must report it, with `found` and `fix` in its message."""
 
     name: str
     change: Callable[[Machine], None]
@@ -116,7 +116,7 @@ class Fault(NamedTuple):
     fix: str
 
 
-# As in Xilinx/XRT#9132.
+# See Xilinx/XRT#9132.
 NO_MEMORY = "mmap(addr=0x793258000000, len=67108864, prot=3, flags=8209, offset=4362100736) failed (err=-11)"
 
 PROBLEMS = [
@@ -219,7 +219,7 @@ def test_every_fault_is_found_and_its_remedy_named(machine: Machine, fault: Faul
     assert told.why
     assert fault.fix in told.fix
     assert not usable(after.values())
-    # What does not depend on it is as before.
+    # Independent checks have the same findings as before.
     others = {"operating system", "HSA runtime", "cache directory", "XRT", "pyxrt"} - {fault.check}
     assert {check: before[check] for check in others} == {check: after[check] for check in others}
     # It is the first that is in the way.
@@ -250,7 +250,7 @@ def test_the_limit_on_locked_memory_does_not_bind_who_may_lock(machine: Machine)
 
 
 def test_what_xrt_locks_needs_more_than_its_own_size(machine: Machine) -> None:
-    # XRT's mapping in the error above: 67108864 bytes, besides which buffers are locked.
+    # XRT's mapping in the error above has 67108864 bytes; buffers are locked in addition.
     for limit, status in ((67108864, "problem"), (67108864 + 4096, "ok")):
         machine.memlock = (limit, limit)
         assert findings(machine)["locked memory"].status == status
@@ -276,7 +276,7 @@ def test_no_xrt(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     xrt = findings(machine)["XRT"]
     assert xrt.status == "problem"
     assert f"search path: {tmp_path / 'xrt'}: does not exist" in xrt.found
-    assert xrt.found.endswith("nor in 3 usual places")  # two of PATH, and where the system's loader looks
+    assert xrt.found.endswith("nor in 3 usual places")  # two of PATH, and the search path of the system's loader
     assert "libxrt-npu2" in xrt.fix
 
 
@@ -551,7 +551,7 @@ def test_another_libhsa_comes_first(machine: Machine, tmp_path: Path) -> None:
     soname = f"-Wl,-soname,{HSA.names[0]}"
     ours = library(tmp_path / "rocm/lib" / HSA.names[0], source_of(HSA), soname, "-Wl,--build-id=0xabcd")
     other = library(tmp_path / "other" / HSA.names[0], source_of(HSA), soname)
-    # Where the first directory is that of the variable, which says lib for ROCM_PATH.
+    # The first directory is that of the variable, which means lib for ROCM_PATH.
     for paths, warned in ((f"{other.parent}:{ours.parent}", True), (f"{ours.parent}:{other.parent}", False)):
         result = start(
             f"--root={machine.root}",

@@ -95,7 +95,7 @@ def test_the_cpu_passes() -> None:
 
 Array = np.ndarray[Any, Any]
 Damage = Callable[[Array], None]
-"""Changes a result in place, or raises what a launch raises."""
+"""Changes a result in place, or raises the error of a launch."""
 
 
 COST = Cost(Expense(1e-3, 1e-3, 0.0), 0)

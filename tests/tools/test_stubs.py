@@ -36,7 +36,7 @@ def test_check_reports_a_stale_stub(
 
 
 def names(stub: str) -> set[str]:
-    """What a stub defines at its top level, or in its class."""
+    """Return the names that a stub defines at its top level, or in its class."""
     result = set()
     body = ast.parse((PACKAGE / stub).read_text("utf-8")).body
     classes = [node for node in body if isinstance(node, ast.ClassDef)]

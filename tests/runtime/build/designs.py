@@ -35,11 +35,11 @@ SHORT: Final = {
     "rope-halves-bf16": "rope",
     "rowwise-parts-bf16": "softmax-parts",
 }
-"""What tests call those kernels that they name."""
+"""Short names of the kernels that tests refer to."""
 
 
 class Example(NamedTuple):
-    """A design for any number of columns of any array. ArgumentError if its family has none for so many."""
+    """Design for any number of columns of any array. Raises ArgumentError if its family does not support the number."""
 
     id: str
     make: Callable[[Arch, int], Design]

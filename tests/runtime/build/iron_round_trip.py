@@ -1,4 +1,4 @@
-"""Whether the text of an IRON program makes the design that it was written for, under the stand-in for mlir-aie."""
+"""Check that an IRON program reproduces its design under the stand-in for mlir-aie."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compare(text: str, original: Design) -> None:
         name = f"{function.source.name}.cc"
         assert namespace["SOURCES"][name] == function.source.text
         assert namespace.get("FLAGS", {}).get(name, []) == list(function.source.flags)
-    # The sequence begins with the words of all parameters: what the design says, or what stands for a value of a run.
+    # The sequence begins with the words of all parameters: those of the design, or the marker of a run's value.
     values = dict(original.values)
     words = [
         (parameter.name, word, value)
@@ -58,7 +58,7 @@ def compare(text: str, original: Design) -> None:
 
 
 def _normal(design: Design) -> Design:
-    """What a program says of a design, in one order of its parts.
+    """Return the part of a design that a program expresses, in a canonical order.
 
     Host buffers have no names there, functions no C++, and a part of more than 4 of 8 columns is all of them. The
     stride of a leading dimension of size 1 means nothing. A fifo without dims_from_stream has none for every consumer.

@@ -1,4 +1,4 @@
-"""How compilers are run: logs, errors, time limits, and the bar that shows that something goes on."""
+"""Compiler processes: logs, errors, time limits, and the progress bar."""
 
 from __future__ import annotations
 

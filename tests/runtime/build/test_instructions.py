@@ -29,7 +29,7 @@ CASES = [pytest.param(arch, name, id=f"{arch}-{name}") for arch in DIGESTS for n
 
 
 def design_of(arch: Arch, name: str) -> Design:
-    """What its instructions follow from, of a program that the compiler was given."""
+    """Return the design of a program whose instructions were recorded from the compiler."""
     row = DESIGNS[arch][name]
     d = Builder(name, arch, row["columns"])
     word = ObjectType("int32", (1,))

@@ -291,7 +291,7 @@ def test_a_build_that_does_not_end(site: Path, tmp_path: Path, monkeypatch: pyte
     [
         ("[Peano] compilation failed:\nk.cc:1:1: error: no", False),
         ("[Peano] compilation failed:\nclang++: error: unable to execute command: Killed", True),
-        ("[Peano] compilation failed", True),  # What it says of a Peano that was killed.
+        ("[Peano] compilation failed", True),  # Message for a killed Peano.
         ("[aiecc] Compilation failed with exit code 1:\nerror: no", False),
         ("[aiecc] Compilation failed with exit code -9:\n", True),
     ],

@@ -82,7 +82,7 @@ def resolved(made: ArrayProgram) -> list[str]:
 
 
 def launched(made: ArrayProgram) -> Any:
-    """What the stand-in reads in the module, which it has verified."""
+    """Return the steps that the stand-in reads from the verified module."""
     text = module(made, resolved(made))
     with installed():
         from aie._launches import launch

@@ -86,7 +86,7 @@ def in_body(kind: type, **change: Callable[[Any], Any]) -> Callable[[Design], De
 
 
 def moved(design: Design) -> Design:
-    """What is at core (0, 2) is at core (0, 4)."""
+    """Move all parts from core (0, 2) to core (0, 4)."""
 
     def place(tile: Tile) -> Tile:
         return Tile(0, 4) if tile == Tile(0, 2) else tile
@@ -200,7 +200,7 @@ REFUSED = {
     "open group": ("gelu", ".finish()", "", "Failed to close"),
     "fifo without a producer": ("window", ".prod(tile=", ".cons(tile=", "Prod endpoint not set"),
 }
-"""What mlir-aie does not take: an example, what is changed in its text, and words of the error."""
+"""Programs that mlir-aie rejects: an example, the change of its text, and words of the error."""
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -52,7 +52,7 @@ FRAMES = {"helper": 100, "wrapper": 200, "nt_map": 1000, "nt_clear": 0, "nt_agai
 
 @pytest.fixture
 def object_file(tmp_path: Path) -> Path:
-    """Of another 32-bit processor, with the frames that a file beside it gives."""
+    """Object file of another 32-bit processor, with the frames of the file beside it."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple("riscv32").create_target_machine(reloc="static", codemodel="small")

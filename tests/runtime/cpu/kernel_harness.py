@@ -1,4 +1,4 @@
-"""What the tests of generated kernels share: targets, and running a kernel on NumPy arrays."""
+"""Harness of the tests of generated kernels: targets, and running a kernel on NumPy arrays."""
 
 from __future__ import annotations
 

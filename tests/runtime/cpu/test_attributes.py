@@ -1,4 +1,4 @@
-"""Numeric attributes are operands of compiled kernels: another value is no other code, and computes what it says."""
+"""Numeric attributes are operands of compiled kernels: another value reuses the code and gives the right result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def leaky(x: Any, slope: float) -> Any:
     return np.where(x > 0, x, x * slope)
 
 
-# What is recorded with a value, and the same in float64.
+# Expression recorded with a value, and the same in float64.
 CASES: dict[str, tuple[Callable[[float], nt.Tensor], Callable[[float], Any]]] = {
     "alpha": (lambda a: nt.add(nt.tensor(X), nt.tensor(FINITE), alpha=a), lambda a: X + np.float64(a) * FINITE),
     "bounds": (lambda a: nt.tensor(X).clamp(-a, a), lambda a: np.minimum(np.maximum(X, -a), a)),

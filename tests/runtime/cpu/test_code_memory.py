@@ -1,4 +1,4 @@
-"""Machine code in memory: freed when nobody can call it, refused where there is no memory."""
+"""Machine code in memory: freed when it is unreachable, refused if there is no memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_code_that_nobody_holds_is_freed() -> None:
     for k in range(200):
         assert call(engine.compile(polynomial(k + 0.5), "f")["f"], 0.0) == k + 0.5
     assert mappings() - before < 20
-    assert call(first, 1.0) == 1.1  # what is held was left alone
+    assert call(first, 1.0) == 1.1  # code in use is unchanged
     engine.compile(polynomial(0.1), "f")
     assert engine.statistics.memory_hits == 1
     engine.compile(polynomial(0.5), "f")
@@ -65,7 +65,7 @@ def test_code_outlives_its_engine() -> None:
 
 
 def test_a_captured_function_keeps_its_code() -> None:
-    """All caches are emptied and the pages of what is free are filled with other code."""
+    """Empty all caches, and fill free pages with other code."""
     x = nt.tensor(np.arange(12.0, dtype=np.float32).reshape(3, 4))
     function = nt.jit(lambda t: (t * 3 - 1).exp() @ t.mT)
     expected = np.exp(x.numpy() * 3 - 1) @ x.numpy().T
@@ -94,7 +94,7 @@ def test_a_forked_process_has_pages_of_its_own() -> None:
 
 
 def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the limit of mappings of a process."""
+    """The limit of mappings of a process has this effect."""
 
     def refuse(*arguments: object) -> None:
         raise RuntimeError("Cannot allocate memory")

@@ -1,4 +1,4 @@
-"""The JIT engine: what it compiles, what it refuses, and its cache of object files."""
+"""The JIT engine: compilation, refusals, and the cache of object files."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def test_batch(level: str, shape_a: tuple[int, ...], shape_b: tuple[int, ...]) -
 
 
 def test_batch_in_any_order_of_memory() -> None:
-    """Attention: heads lie between rows and columns in memory, and the keys are transposed besides."""
+    """Attention: heads are between rows and columns in memory, and the keys are also transposed."""
     rng = np.random.default_rng(7)
     query, key = (random_matrix(rng, (2, 30, 4, 16), "float32").transpose(0, 2, 1, 3) for _ in range(2))
     (result,) = multiply("", query, key.swapaxes(-1, -2), ["float32"])
@@ -413,7 +413,7 @@ def reciprocal_program() -> Program:
 def test_computed_operands(
     level: str, dtype: str, m: int, n: int, k: int, order_a: list[int], order_b: list[int], thin: int | None
 ) -> None:
-    """As if they had been stored, in vectors along either direction, with inputs that repeat rows or columns."""
+    """Prologues equal stored operands, with vectors along either direction and inputs that repeat rows or columns."""
     rng = np.random.default_rng(13)
 
     def matrix(shape: tuple[int, int], order: list[int], dtype: str) -> np.ndarray:

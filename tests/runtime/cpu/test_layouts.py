@@ -174,7 +174,7 @@ def test_a_reduction_does_not_write_its_operands_out(reduce: Callable[[nt.Tensor
         nt.empty_cache()
         held = sum(nt.memory_stats()[name] for name in ("in_use", "cached"))
         reduce(a * b).item()
-        # What was allocated meanwhile is kept for reuse. An operand over the whole shape would take 64 MB.
+        # The pool keeps intermediate allocations for reuse. An operand over the whole shape would need 64 MB.
         assert sum(nt.memory_stats()[name] for name in ("in_use", "cached")) - held <= 4 << 20
     selection.reset()
 
@@ -182,5 +182,5 @@ def test_a_reduction_does_not_write_its_operands_out(reduce: Callable[[nt.Tensor
 def test_a_count_over_a_shape_that_has_no_place_in_memory() -> None:
     a, b = (np.random.default_rng(seed).random(30_000, np.float32) for seed in range(2))
     x, y = nt.tensor(a).reshape(-1, 1), nt.tensor(b)
-    count = (x < y).sum()  # In the assertion, pytest would keep what is counted alive.
+    count = (x < y).sum()  # In the assertion, pytest would keep the counted memory alive.
     assert count.item() == np.searchsorted(np.sort(a), b).sum()

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many loops each call has run."""
+    """Numbers of loops that each call has run."""
     pool, seen = host_devices()[0].pool, []  # type: ignore[attr-defined]
     run_loops = pool.run_loops
 
@@ -119,7 +119,7 @@ def test_memory_that_is_overwritten(calls: list[int]) -> None:
 
 @pytest.mark.parametrize("computed", [False, True])
 def test_a_wrong_index_raises_the_error_of_its_op(calls: list[int], computed: bool) -> None:
-    """computed: whether rows and values lie in memory that only the call knows."""
+    """If `computed`, rows and values are in memory that only the call can access."""
 
     @nt.jit
     def f(state: nt.Tensor, row: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
@@ -138,7 +138,7 @@ def test_a_wrong_index_raises_the_error_of_its_op(calls: list[int], computed: bo
 
 
 def test_memory_from_outside_that_is_overwritten_again(calls: list[int]) -> None:
-    """As in the gradients of a recurrent layer, where NumPy and loops take turns."""
+    """The gradients of a recurrent layer do this: NumPy and loops alternate."""
     layer, other = nt.nn.LSTM(5, 7), torch.nn.LSTM(5, 7)
     other.load_state_dict({name: torch.from_numpy(value.numpy().copy()) for name, value in layer.state_dict().items()})
     x = np.random.default_rng(0).standard_normal((4, 3, 5)).astype(np.float32)

@@ -397,7 +397,7 @@ def test_the_ir_is_that_of_the_source_and_compiles(architecture: str) -> None:
 
 def test_no_data_race_under_thread_sanitizer(tmp_path: Path) -> None:
     def run(name: str, *sources: Path) -> subprocess.CompletedProcess[str]:
-        """What the program writes, or its compiler if that fails."""
+        """Return the process of the program, or of its compiler if that fails."""
         program = tmp_path / name
         command = ["cc", "-fsanitize=thread", "-g", "-O1", "-pthread", *sources, "-o", program]
         built = subprocess.run(command, capture_output=True, text=True, timeout=60)

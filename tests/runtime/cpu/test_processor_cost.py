@@ -1,4 +1,4 @@
-"""What kernels of the processor are predicted to take, against numbers that are worked out by hand."""
+"""Predicted times of CPU kernels, against numbers computed by hand."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_levels(dtype: DType, level: str) -> None:
             codes, scales = source[:, :FEATURES].view(np.int8), source[:, row.scales : row.sums].view(np.float32)
             read = np.repeat(scales, 32, axis=1) * codes
             largest = np.abs(x.reshape(len(x), -1, dtype.block)).max(axis=-1)
-            # Half a step of the 127, and what the scale loses as float16.
+            # Half a step of the 127, and the rounding error of the float16 scale.
             assert np.all(np.abs(read - x) <= np.repeat(largest, dtype.block, axis=1) * (0.502 / 127 + 2**-11))
         spec = QuantizedSpec(dtype.name, exact, tokens)
         out = np.full((len(x), ROWS), np.nan, np.float32)

@@ -12,7 +12,7 @@ import npu_tensor as nt
 Array = np.ndarray[Any, Any]
 
 TOKENS, HEADS, FEATURES = 7, 3, 40
-# Of the largest result, which is about 4: two roundings of products and one of the sum; 16-bit floats, their own.
+# Relative to the largest result, about 4: two roundings of products, one of the sum; for 16-bit floats, the final one.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14, "bfloat16": 2e-2, "float16": 3e-3}
 
 

@@ -131,7 +131,7 @@ def test_maps_read_and_write_every_layout(level: str, dtype: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", *INTEGERS, "bool", "bfloat16"])
 def test_reversed_and_every_second_element(level: str, dtype: str) -> None:
-    """Nothing is read before or behind the elements: the pages there are not accessible."""
+    """The kernel does not read before or after the elements: the pages there are not accessible."""
     register = {"bfloat16": "float32"}.get(dtype, dtype)
     for length in (1, 2, 15, 16, 17, 50, 64, 129):
         source = random((2 * length,), length, "bool" if dtype == "bool" else "float32")

@@ -1,4 +1,4 @@
-"""How products are computed: which tiles and units may be chosen, and that what was measured decides."""
+"""Tuning of products: the candidate tiles and units, and the choice by measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementary functions and conversions, for this processor and for what it would be with fewer features."""
+"""Elementary functions and conversions, for this processor and for it with fewer features."""
 
 import math
 import re

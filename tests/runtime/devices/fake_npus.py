@@ -1,4 +1,4 @@
-"""A machine with NPUs, as far as looking for them goes: what pyxrt, /sys and /etc would say."""
+"""Fake machine for the discovery of NPUs: contents of pyxrt, /sys and /etc."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.detect import detect_arch
 from npu_tensor.runtime.xrt import bindings
 
-# What these programs print on such machines, cut to the lines that matter.
+# Relevant lines of the output of these programs on such machines.
 ROCMINFO = """
 *******
 Agent 3
@@ -52,7 +52,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def program(machine: Path, name: str, output: str, code: int = 0) -> None:
     (machine / f"{name}.txt").write_text(output)
     path = machine / "bin" / name
-    # Only what the shell itself has: there are no other programs on PATH.
+    # Only builtins of the shell: there are no other programs on PATH.
     read = f"while IFS= read -r line; do echo \"$line\"; done < '{machine / name}.txt'"
     path.write_text(f"#!/bin/sh\n{read}\nexit {code}\n")
     path.chmod(0o755)

@@ -114,7 +114,7 @@ def test_malformed_uris_are_refused(text: str, code: str, words: str) -> None:
         ("npu://0000:c6:00.1,c7:00.1,cpu", ["npu://0000:c6:00.1,c7:00.1", "cpu"]),
         ("amdgpu://GPU-1,GPU-2, xdna", ["amdgpu://GPU-1,GPU-2", "xdna"]),
         ("npu://0?cols=4,sim:npu2,cpu", ["npu://0?cols=4", "sim:npu2", "cpu"]),
-        # What cannot be a part of the URI before it stands alone, to be refused by its name.
+        # Text that cannot belong to the previous URI is separate, so that the error names it.
         ("cpu,gpu:0", ["cpu", "gpu:0"]),
         ("sim:npu2,npu2", ["sim:npu2", "npu2"]),
         ("sim:npu2,", ["sim:npu2", ""]),

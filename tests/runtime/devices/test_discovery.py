@@ -19,12 +19,12 @@ from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
 from npu_tensor.runtime.devices.discovery import discover, select
 from npu_tensor.runtime.xrt import bindings
 
-# What test_ordinals_... is about stays out of the way of the other tests.
+# Only test_ordinals_... checks this warning.
 pytestmark = pytest.mark.filterwarnings("ignore:the ordinals of NPUs:RuntimeWarning")
 
 
 def chosen(text: str, machine: Machine) -> list[int]:
-    """pyxrt's numbers of what a URI means."""
+    """Return pyxrt's indices of the NPUs of a URI."""
     return [device.index for device in select(parse_uri(text), machine.root)]
 
 
@@ -87,7 +87,7 @@ def test_other_devices_are_left_out_and_have_no_ordinals(machine: Machine) -> No
         ("", [], "hidden by NPU_VISIBLE_DEVICES="),
         (f"{id_of(PHOENIX)},0", [1, 0], f"hidden by NPU_VISIBLE_DEVICES={id_of(PHOENIX)},0"),
         (id_of(PHOENIX).replace("AIE", "GPU").upper(), [1], f"={id_of(PHOENIX).replace('AIE', 'GPU').upper()}"),
-        # As ROCr: the list ends at what names nothing, or the same again.
+        # As in ROCr, the list ends at an unknown or repeated name.
         ("1,4,0", [1], "hidden by NPU_VISIBLE_DEVICES=1,4,0, which ends at 4: it names no NPU"),
         ("1,1,0", [1], "hidden by NPU_VISIBLE_DEVICES=1,1,0, which ends at 1: it names the same NPU again"),
         ("GPU-0123456789ABCDEF", [], "which ends at GPU-0123456789ABCDEF: it names no NPU"),

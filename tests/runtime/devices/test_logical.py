@@ -110,7 +110,7 @@ class FakeKernel:
 
 @dataclass
 class Value:
-    """The result of a launch: it lies in a member, of this logical device or another."""
+    """Result of a launch, stored on a member of this logical device or another."""
 
     home: FakeMember
     nbytes: int = 64
@@ -258,7 +258,7 @@ def test_a_member_that_is_not_usable_gets_no_launch_while_another_is(launch: obj
     step = two.step()
     two.members[0].usable = False
     assert [two.launched_on(step, Value(two.members[0], launch=launch)) for _ in range(3)] == [1, 1, 1]
-    two.members[1].usable = False  # Then each says itself what is the matter.
+    two.members[1].usable = False  # Then each member reports its own problem.
     assert {two.launched_on(step) for _ in range(2)} == {0, 1}
 
 

@@ -158,7 +158,7 @@ def test_every_place_is_in_the_error_with_the_reason(
 
 
 def test_build_id(compiled: dict[str, Path]) -> None:
-    # As the linker was told.
+    # The value passed to the linker.
     assert HSA._replace(search_paths=(compiled["hsa"],)).find().build_id() == "00c0ffee"
     without = XRT._replace(search_paths=(compiled["xrt without"],), symbols=XRT.symbols[1:])
     assert without.find().build_id() == ""

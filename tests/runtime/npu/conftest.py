@@ -16,9 +16,9 @@ from npu_tensor.runtime.npu import faults, launches, notices, npu_engine
 
 @pytest.fixture
 def npu(request: pytest.FixtureRequest) -> Iterator[FaultyNpu]:
-    """The default device: of the second generation unless the test names another one. Every kernel is a launch.
+    """Install the default device, of the second generation unless the test names another one. Every kernel is a launch.
 
-    Fails a test in which the runtime did something that a driver forbids.
+    The fixture fails a test if the runtime violates a rule of the driver.
     """
     made = FaultyNpu()
     with (

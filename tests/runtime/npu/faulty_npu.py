@@ -1,4 +1,4 @@
-"""A simulated NPU that does at the boundary of its driver what a test says, and notes what was asked of it.
+"""A simulated NPU whose driver injects the faults that a test requests, and records all requests.
 
     npu = FaultyNpu()
     with installed(npu), nt.default_device("sim:npu2"):
@@ -7,10 +7,9 @@
         ...
     assert npu.launches == 17 and npu.live_contexts == 0 and not npu.complaints
 
-A submission runs when somebody asks whether it has ended; those of a context run in order, and those of different
-contexts in the order in which they are asked for. What nobody waits for any more runs when something else is handed
-over. So a host that touches memory too early, does not wait for another context or uses memory again that is still in
-use gets wrong data here every time.
+A submission runs when the host polls it. Those of a context run in order, and those of different contexts in the order
+in which they are polled. An abandoned submission runs at the next submission. So a host that touches memory too early,
+does not wait for another context or reuses memory that is still in use gets wrong data here every time.
 """
 
 from __future__ import annotations
@@ -46,18 +45,22 @@ from npu_tensor.runtime.sim.simulated_driver import (
 __all__ = ["FaultyDriver", "FaultyNpu", "installed"]
 
 INSTRUCTIONS: Final = 4096
-"""Bytes that a run needs besides its arguments."""
+"""Bytes that a run needs in addition to its arguments."""
 
 
 class FaultyNpu(Faults):
     """Faults of an NPU, or of several as one device, and counts of requests.
 
-    A submission that a START fault meets has begun with what stands before, unless it is a chain. What stands behind an
-    ERROR or a TIMEOUT in a submission does not run.
+    With a START fault, the runs before it have started, unless the submission is a chain. Runs after an ERROR or a
+    TIMEOUT in a submission do not run.
 
-    context_limit: of each. memory: bytes that fit; None for any number. polls: how often a submission is not seen to
-    have ended before it runs. syncs_ask: whether syncs fail while the device is away. chains: whether launches may be
-    handed over as one chain. complaints: what the runtime did wrong.
+    Attributes:
+        context_limit: Upper bound on the contexts of each NPU.
+        memory: Size of the memory in bytes, or None for no limit.
+        polls: Polls that report a submission as unfinished before it runs.
+        syncs_ask: True if syncs fail while the device is away.
+        chains: True if launches may be submitted as one chain.
+        complaints: Errors of the runtime.
     """
 
     def __init__(self, context_limit: int = 16) -> None:
@@ -88,7 +91,7 @@ class FaultyNpu(Faults):
 
     @property
     def live_memories(self) -> int:
-        """Those that somebody holds, with what contexts need for themselves."""
+        """Number of memories in use, including those of contexts."""
         return len(self.memories)
 
     @property
@@ -97,24 +100,24 @@ class FaultyNpu(Faults):
         return sum(self.memories.values())
 
     def unplug(self) -> None:
-        """Take it away."""
+        """Remove the device."""
         for driver in self.drivers:
             driver.present = False
 
     def plug_in(self, reset: bool = True) -> None:
-        """Bring it back. reset: whether it starts anew, so that what was opened before stays lost."""
+        """Return the device. After a `reset`, contexts and memories that were opened before stay lost."""
         for driver in self.drivers:
             driver.generation += reset and not driver.present
             driver.present = True
 
     def run_abandoned(self) -> None:
-        """Let run what nobody waits for, unless it hangs or the device is away."""
+        """Run submissions without a waiter, unless they hang or the device is away."""
         for submission in self.abandoned:
             submission.advance(patient=True)
         self.abandoned = [each for each in self.abandoned if not each.done and each.context.usable]
 
     def end_hung(self) -> None:
-        """Abort everything that is under way, as a driver does with what hangs for some seconds."""
+        """Abort everything in flight, as a driver does after a hang of some seconds."""
         with self.lock:
             for context in set(self.contexts):
                 context.abort()
@@ -147,7 +150,7 @@ class FaultyMemory(Memory):
 
 
 class FaultyDriver(SimulatedDriver):
-    """See `driver.Driver`. present: whether the device is there. generation: how often it has started anew."""
+    """See `driver.Driver`. `present` is False for a removed device; `generation` counts resets."""
 
     def __init__(self, npu: FaultyNpu, array: SimulatedArray) -> None:
         super().__init__(array)
@@ -200,7 +203,7 @@ class FaultyDriver(SimulatedDriver):
 
 
 class FaultyRun:
-    """See `driver.Run`. instructions: memory that it needs besides its arguments."""
+    """See `driver.Run`. `instructions` is the memory that it needs in addition to its arguments."""
 
     def __init__(self, context: FaultyContext, program: SimulatedProgram) -> None:
         self.context = context
@@ -213,7 +216,7 @@ class FaultyRun:
 
 
 class FaultyContext(SimulatedContext):
-    """See `driver.Context`. broken: whether another one went, as on the first generation none works then."""
+    """See `driver.Context`. On the first generation, closing one context sets `broken` for all."""
 
     def __init__(self, driver: FaultyDriver, program: SimulatedProgram, release_memory: Callable[[], object]) -> None:
         super().__init__(driver.array, program)
@@ -305,7 +308,7 @@ class FaultySubmission(SimulatedSubmission):
                     context.queue.append(self)
 
     def advance(self, patient: bool = False) -> bool:
-        """Let the context run until this has ended; False if that takes longer. patient: not for one look only."""
+        """Run the context until this has ended; return False if it has not. `patient` waits for more than one poll."""
         queue = self.context.queue
         with self._npu.lock:
             while not self.done and queue and self.context.usable:
@@ -379,7 +382,7 @@ class FaultySubmission(SimulatedSubmission):
 
 @contextmanager
 def installed(npu: FaultyNpu) -> Iterator[None]:
-    """Let simulated NPUs be this one meanwhile. They are opened anew, and check their kernels as real ones do."""
+    """Replace simulated NPUs by this one. They are opened again, and check their kernels like real ones."""
 
     class FaultyDevice(SimulatedDevice):
         self_checks = True

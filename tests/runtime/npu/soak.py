@@ -120,7 +120,7 @@ def recipes() -> list[Recipe]:
 
 
 def programs() -> list[Recipe]:
-    """Those of which several kernels are one launch: of one configuration, and of two where the NPU takes that."""
+    """Return programs with launches of several kernels: of one configuration, and of two if the NPU supports that."""
     shape = (UNPADDED, UNPADDED)
     right, operands = _selection(*shape), [(bfloat16, shape)]
     w = nt.from_numpy(right.astype(bfloat16))
@@ -154,7 +154,7 @@ class Report:
 
 
 class VirtualTime(Clock):
-    """It goes on by some milliseconds whenever it is asked: nobody waits for a hang, or for a rest to end."""
+    """Clock that advances by some milliseconds per call, so that hangs and rests cost no real time."""
 
     def monotonic(self) -> float:
         """Seconds."""
@@ -174,7 +174,7 @@ def virtual_time() -> Iterator[VirtualTime]:
 
 @dataclass(eq=False)
 class _Value:
-    """A tensor and what it must hold, once somebody looks."""
+    """Tensor and its expected value, checked when it is read."""
 
     tensor: nt.Tensor
     right: Array

@@ -118,7 +118,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
         rng.random(n) < 0.02, rng.choice([np.nan, np.inf, -np.inf], n), rng.standard_normal(n)
     ),
 }
-# Angles that are divided by nothing, which nobody can reduce; an infinity that float32 in parts makes NaN, and relu 0;
+# Angles divided by zero, which cannot be reduced; an infinity that emulated float32 turns into NaN, and relu into 0;
 # numbers whose scale ggml cannot store.
 SENSELESS = {"rope-factors", "gemm-bias_relu", "quantized-q4_1"}
 

@@ -57,7 +57,7 @@ def test_sizes_of_blocks(nbytes: int) -> None:
 
 
 def test_there_are_few_sizes() -> None:
-    """So that a block that comes back fits what is asked for next."""
+    """A released block then fits the next request."""
     driver = Driver()
     pool = BlockPool(driver.create, UNLIMITED)
     for nbytes in range(1 << 18, 1 << 19, 1000):
@@ -144,7 +144,7 @@ def test_a_discarded_block_is_never_handed_out_again() -> None:
     pool.discard(lease)
     pool.discard(lease)
     assert pool.nbytes == 0
-    assert driver.used == PAGE  # As long as somebody has it.
+    assert driver.used == PAGE  # The lease is still alive.
     del lease
     assert pool.take(PAGE).block is not block
     del block

@@ -60,7 +60,7 @@ def test_the_least_recently_used_context_is_closed(npu: FaultyNpu) -> None:
 
 @pytest.mark.parametrize(("npu", "limit"), [("sim:npu1", 6), ("sim:npu2", 16)], indirect=["npu"])
 def test_as_many_contexts_are_kept_as_the_driver_allows(npu: FaultyNpu, limit: int) -> None:
-    """On the first generation all go to make room for one: what is left of the others would fail."""
+    """On the first generation, all contexts are closed for a new one: the remaining ones would fail."""
     npu.context_limit = limit
     loading = Loading()
     for number in range(limit):

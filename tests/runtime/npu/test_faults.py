@@ -83,7 +83,7 @@ def one_kernel(seed: int) -> Pairs:
 
 
 def one_context(seed: int) -> Pairs:
-    """Four launches of one kernel, each of what the last one computes."""
+    """Four launches of one kernel, each on the result of the previous one."""
     value, expected = reordered(4, seed)
     return [(value.realize(), expected)]
 
@@ -95,14 +95,14 @@ def _wider(x: Any, y: Any, cat: Callable[..., Any]) -> Any:
 
 
 def several_contexts(seed: int) -> Pairs:
-    """Three kernels, each of what the one before computes."""
+    """Three kernels, each on the result of the previous one."""
     x, y = normal(16, 32, seed=seed), normal(16, 32, seed=seed + 1)
     result = _wider(nt.from_numpy(x), nt.from_numpy(y), nt.cat)
     return [(result.realize(), _wider(x, y, np.concatenate))]
 
 
 def asynchronous(seed: int) -> Pairs:
-    """Realizes that nobody waits for, in two contexts; the last one needs another's result. Nobody looks in order."""
+    """Realize without waiting, in two contexts; the last result needs another one. Results are not read in order."""
     pairs = [joined(number % 2, seed + number) for number in range(4)]
     for result, _ in pairs:
         result.realize(wait=False)
@@ -176,7 +176,7 @@ def test_a_fault_of_one_of_two_npus(
 def test_the_kernel_that_failed_is_named(
     npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault
 ) -> None:
-    """Not the one that ran before it in another context, nor the one behind it."""
+    """The fault names the failed kernel, not the one before it in another context or the one after it."""
     x, y = nt.from_numpy(normal(16, 32)), nt.from_numpy(normal(16, 32))
     placed: list[Any] = list(planner.plan(structure_of([_wider(x, y, nt.cat)._node])).placed)
     names = [entry.kernel.request.name for entry in placed]
@@ -273,7 +273,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"strict": {"strict": True}, "fallback": {
     ids=lambda value: getattr(value, "name", value),
 )
 def test_strict(npu: FaultyNpu, clock: Clock, setting: str, fault: Fault, name: str) -> None:
-    """The error names kernel and cause, nothing wrong comes out, and the process goes on."""
+    """The error names kernel and cause, no wrong result is returned, and the process continues."""
     work, count = WORK[name]
     right(work, 0)
     for position in range(count):
@@ -400,7 +400,7 @@ def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: FaultyNpu, clock:
 
 
 def test_lost_and_back(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault]) -> None:
-    """Meanwhile the CPU computes, without further warnings; then kernels and values are loaded anew."""
+    """The CPU computes in the meantime, without further warnings; then kernels and values are loaded again."""
     kept, expected = joined(0)
     kept.realize()
     weights = nt.from_numpy(normal(16, 32))
@@ -422,14 +422,14 @@ def test_lost_and_back(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceF
             again = nt.cat([value, value], 0)
             np.testing.assert_array_equal(again.numpy(), np.concatenate([array, array]))
             assert again.device == "sim:npu2"
-        assert packed.call_count == 2  # What the lost device could reach belongs to no other.
-    assert npu.live_contexts == 4  # Of two numbers, and of concatenations of 4 and of 512 elements each.
+        assert packed.call_count == 2  # Memory of the lost device is not usable by another one.
+    assert npu.live_contexts == 4  # Contexts of two numbers, and of concatenations of 4 and of 512 elements each.
 
 
 def test_unread_values_of_a_lost_device(npu: FaultyNpu, clock: Clock) -> None:
-    """It cannot be had again, and the error says so; whatever the host has seen stays.
+    """Unread values are lost, and the error states this; values that the host has read stay.
 
-    So it is where a driver is asked to flush the caches. Otherwise unread values can be read all the same.
+    This holds if reading requires the driver to flush the caches. Otherwise unread values can still be read.
     """
     npu.syncs_ask = True
     seen, expected = joined(0)
@@ -521,7 +521,7 @@ def test_blocks_that_a_hanging_launch_may_write_are_not_used_again(npu: FaultyNp
 
 
 def test_many_launches_may_take_longer_together(npu: FaultyNpu, clock: Clock) -> None:
-    """Each gets its seconds: what is behind others in the queue waits for them first."""
+    """The time limit applies to each launch: a queued launch first waits for those before it."""
     for number in range(5):
         compute(number)
     npu.polls = 8

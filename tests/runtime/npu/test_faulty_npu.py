@@ -17,7 +17,7 @@ pytestmark = needs_compiler
 
 
 class Launch:
-    """A launch of the program that was run before, which puts one vector behind another."""
+    """Launch of the program that ran before, which concatenates two vectors."""
 
     def __init__(self, npu: FaultyNpu) -> None:
         engine = npu.engine

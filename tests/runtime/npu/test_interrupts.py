@@ -37,7 +37,7 @@ def in_runtime(code: CodeType) -> bool:
 
 
 def anywhere(code: CodeType) -> bool:
-    """But in the driver: no interrupt ends what is written in C++."""
+    """Watch all functions except the driver: an interrupt cannot end C++ code."""
     return code.co_filename.startswith(PACKAGE) and not code.co_filename.startswith(DRIVER)
 
 

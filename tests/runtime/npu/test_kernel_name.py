@@ -180,7 +180,7 @@ def test_names_do_not_depend_on_the_process() -> None:
 
 
 def read(desc: TensorDesc, memory: np.ndarray) -> np.ndarray:
-    """The tensor that a descriptor says, in memory that begins with its first element."""
+    """Return the tensor of a descriptor, in memory that begins with its first element."""
     strides = [step * memory.itemsize for step in desc.strides]
     return np.lib.stride_tricks.as_strided(memory, desc.shape, strides)
 
@@ -242,7 +242,7 @@ def test_a_tensor_that_no_descriptor_can_say_is_described_by_its_memory() -> Non
 
 
 def test_data_ops_do_not_repeat_their_operands() -> None:
-    """GGML has no rule for one row that stands for several, so that is told."""
+    """GGML has no rule for one row that stands for several, so the names distinguish it."""
     one, four = zeros(1, 8), zeros(4, 8)
     task = task_of(nt.cat([one.expand(4, 8), four]))
     assert tensor_descs(task) == ("(8,8,1,1)/f32", "(8,1,1,1)/f32", "(8,4,1,1)/f32")

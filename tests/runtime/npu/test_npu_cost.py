@@ -47,7 +47,7 @@ def test_fewer_columns_get_less_from_memory() -> None:
 
 
 def test_a_product_takes_its_padded_multiplications() -> None:
-    """At 24 a cycle in each of 32 cores, and as much less as `core_rate` says, with some cycles around them."""
+    """The rate is 24 per cycle in each of 32 cores, reduced by `core_rate`, plus some cycles of overhead."""
     device = opened("sim:npu2")
     (ragged,) = kernels(device, tensor("bfloat16", 1000, 1000) @ tensor("bfloat16", 1000, 1000))
     left, right, result = (operand.padded for operand in ragged.offer.operands)

@@ -36,7 +36,7 @@ def test_quantized_weights_are_packed_once(npu: FaultyNpu) -> None:
 
 
 def test_kernels_of_different_contexts_wait_for_each_other(npu: FaultyNpu) -> None:
-    """Nothing runs in a context before somebody asks there."""
+    """Launches in a context run only when the host polls that context."""
     npu.polls = 2
     at = nt.from_numpy(CHOSEN)
     for seed in range(3):
@@ -67,7 +67,7 @@ def test_asynchronous(npu: FaultyNpu) -> None:
     nt.synchronize()
     assert not any(buffer.pending for buffer in buffers)
     assert npu.asked > polled
-    assert npu.from_device == 1  # Of the first launch, which was compared with the CPU.
+    assert npu.from_device == 1  # The first launch was compared with the CPU.
     for result, expected in pairs:
         np.testing.assert_array_equal(result.numpy(), expected)
     assert npu.from_device == 4

@@ -107,7 +107,7 @@ class Value:
         """The form in which the NPU left it, if it was computed there."""
 
     def read_by_host(self) -> None:
-        """The host looks at it."""
+        """The host reads it."""
         if self.computed is not None:
             self.lives[self.computed] += "R"
 
@@ -178,7 +178,7 @@ class Model:
         return Syncs(total[0], total[1])
 
 
-# --- what was done, seen from the driver
+# --- calls of the driver
 
 
 class Watched:
@@ -280,7 +280,7 @@ steps = st.lists(
 
 
 class Graph(NamedTuple):
-    """A computation on two tensors. first: syncs of its first run, besides those of new blocks; then: of the second."""
+    """Computation on two tensors, with the syncs of its first run (without those of new blocks) and of later runs."""
 
     what: str
     run: Callable[[nt.Tensor, nt.Tensor], tuple[nt.Tensor, ...]]
@@ -327,7 +327,7 @@ def test_padding_comes_from_the_host(side: int) -> None:
 
 
 class Session:
-    """Tensors with the values that they should have, and what is done with them."""
+    """Tensors with their expected values, and operations on them."""
 
     def __init__(self) -> None:
         self.model = Model()
@@ -364,7 +364,7 @@ class Session:
         self.model.realize([self.at(place)[0] for place in places], wait)
 
     def read(self, place: int, view: bool) -> None:
-        """Look at one, or at some of its rows."""
+        """Read a tensor, or some of its rows."""
         tensor, expected = self.at(place)
         if view:
             tensor, expected = tensor[16:48], expected[16:48]
@@ -372,7 +372,7 @@ class Session:
         assert np.array_equal(result.astype(np.float32), expected)
 
     def drop(self, place: int) -> None:
-        """Let go of one; its memory is used again."""
+        """Release a tensor; its memory is reused."""
         if len(self.tensors) > 1:
             del self.tensors[place % len(self.tensors)]
 

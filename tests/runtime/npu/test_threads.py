@@ -38,7 +38,7 @@ def _threads_take_turns() -> Any:
 
 
 def side_by_side(*works: Callable[[], None]) -> None:
-    """Run all at the same time, each in a thread. Raises what the first of them raises."""
+    """Run all at the same time, each in a thread. Raise the first of their exceptions."""
     begin = threading.Barrier(len(works))
 
     def after_all(work: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ class Shared:
         self.x, self.at = nt.from_numpy(self.right), nt.from_numpy(self.order)
 
     def once(self, number: int, wait: bool = True) -> tuple[nt.Tensor, np.ndarray[Any, Any]]:
-        """A result and what it must be."""
+        """Result with its expected value."""
         result, right = self.x, self.right
         if number % 3 != 0:
             result, right = result.index_select(0, self.at), right[self.order]

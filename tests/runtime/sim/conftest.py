@@ -1,4 +1,4 @@
-"""What the tests of the simulated NPU share."""
+"""Fixtures of the simulator tests."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from npu_tensor.runtime.sim import simulated_array
 
 @pytest.fixture
 def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let designs be loaded that `check` would refuse: what they do on the array is tested here."""
+    """Disable `check`, to test the behaviour of invalid designs on the array."""
     monkeypatch.setattr(simulated_array, "check", lambda design: [])

@@ -71,7 +71,7 @@ def functions(d: Builder, type: ObjectType, result: ObjectType | None = None, wo
 
 
 def each(call: Callable[..., object]) -> Callable[..., None]:
-    """What a core does that calls this with each object, room for its result and what else it has."""
+    """Return the body of a core that calls this with each object, a buffer for its result and further arguments."""
 
     def body(source: Any, result: Any, *others: Any) -> None:
         call(source.acquire(1), result.acquire(1), *others)
@@ -119,7 +119,7 @@ def copy_design(
 
 
 def offsets(dims: Sequence[tuple[int, int]]) -> list[int]:
-    """Where nested loops go, one place after another."""
+    """Return the offsets that nested loops visit, in order."""
     places = []
     for index in itertools.product(*(range(size) for size, _ in dims)):
         places.append(sum(i * stride for i, (_, stride) in zip(index, dims, strict=True)))
@@ -127,6 +127,6 @@ def offsets(dims: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def pattern_offsets(pattern: AccessPattern) -> list[int]:
-    """The elements that a transfer moves."""
+    """Return the offsets of the elements that a transfer moves."""
     dims = list(zip(pattern.sizes, pattern.strides, strict=True))
     return [pattern.offset + place for place in offsets(dims)]

@@ -186,7 +186,7 @@ def test_float16_is_as_exact_as_float32_by_default() -> None:
             row = nt.explain(result)[-1]
             assert row.device == "cpu"
             assert "float16" in row.why
-        # What is rounded to bfloat16 anyway, and what only moves, loses nothing.
+        # Values that are rounded to bfloat16 anyway, and pure copies, lose no precision.
         for result, expected in (
             (x.to(nt.bfloat16) * 2, x.to(nt.bfloat16).realize(device="cpu") * 2),
             (x.to(nt.bfloat16).to(nt.float16), x.to(nt.bfloat16).realize(device="cpu").to(nt.float16)),
@@ -252,7 +252,7 @@ def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -
             (x[:n] / 7).realize()
         assert [reference() is None for reference in loaded.values()] == [False, False, False]
         selection.reset_plans()
-        # What is in the array holds one of its designs; what has left it is closed in the array's thread.
+        # A loaded design is referenced by the array; an unloaded one is closed in the array's thread.
         until = time.monotonic() + 30
         while sum(reference() is not None for reference in loaded.values()) > 1:
             assert time.monotonic() < until

@@ -368,7 +368,7 @@ def test_a_wrong_cxx_is_an_error_also_beside_other_compilers(
     ("script", "said"),
     [
         ("sleep 100", "CXX=hangs (hangs gave no answer)"),
-        # What it leaves behind has its output; whoever reads that to its end waits for it.
+        # The child keeps the output open; reading the output to its end would wait for the child.
         ("sleep 100 & exit 1", "CXX=hangs (hangs) takes no C++20"),
     ],
 )

@@ -35,7 +35,7 @@ def test_a_transformer_block_is_one_launch(block: tuple[Block, nt.Tensor]) -> No
     total = next(total for total in explanation.totals if total.device == "sim:npu2")
     assert total.predicted + total.switching <= 2 * total.predicted
     result, ran = computed(block, "sim:npu2")
-    # Kernels inside of the launch are told apart.
+    # Kernels inside the launch have separate events.
     on_npu = [event for event in ran if event.device == "sim:npu2"]
     assert len(on_npu) == total.kernels
     assert all(event.simulated is not None for event in on_npu)

@@ -1,4 +1,4 @@
-"""Object fifos on the simulated array: windows, broadcast, links, shared memory, deadlocks, what is left behind."""
+"""Object fifos on the simulated array: windows, broadcast, links, shared memory, deadlocks, leftover objects."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_a_deadlock_names_who_waits() -> None:
 
 @pytest.mark.usefixtures("_unchecked")
 def test_a_start_beyond_the_queue_blocks() -> None:
-    """The drain comes after six fills of a fifo whose objects nobody takes before the drain."""
+    """The drain comes after six fills of a fifo whose objects are consumed only by the drain."""
     d = Builder("queue", "aie2", columns=1)
     x, y = d.host_buffer("x", "int32", 16), d.host_buffer("y", "int32", 160)
     copy = functions(d, TYPE).copy

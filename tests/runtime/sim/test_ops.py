@@ -89,7 +89,7 @@ def result(op: Op, dtype: DType) -> nt.Tensor | None:
 
 
 def expected_result(op: Op, dtype: DType) -> np.ndarray:
-    """What the CPU computes; of float16 operands as the array has them, in bfloat16, and as float16 again."""
+    """Return the CPU's result. float16 operands are rounded to bfloat16 as on the array, and the result to float16."""
     given = operands(op, dtype)
     if dtype is nt.float16:
         given = [operand.to(nt.bfloat16) for operand in given]
@@ -100,7 +100,7 @@ def expected_result(op: Op, dtype: DType) -> np.ndarray:
 
 
 def offer(uri: str, tensor: nt.Tensor) -> Offer | str:
-    """What the kernels say to the one task of an op."""
+    """Return the offer of the kernels for the one task of an op, or the reason for a refusal."""
     (task,) = cut(structure_of([tensor._node]), SimulatedDevice.fusion).tasks
     answer = families.claim(task, simulated_target(parse_uri(uri)))
     return answer if isinstance(answer, Offer) else answer.reason
@@ -111,7 +111,7 @@ TESTED = [op for name, op in OPS.items() if op.kind in ("map", "row") and name n
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> Iterator[None]:
-    """The kernels of all cases that were asked for, compiled together."""
+    """Kernels of all selected cases, compiled together."""
     designs = []
     for item in request.session.items:
         if not isinstance(item, pytest.Function) or item.obj is not test_op:

@@ -1,4 +1,4 @@
-"""What a design does wrong on a simulated NPU is a fault of its launch: results stay right, and a warning says why."""
+"""Errors of a design on a simulated NPU are faults of its launch: results stay right, and a warning names the cause."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def before_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], obj
 @pytest.mark.parametrize("uri", ["sim:npu1", "sim:npu2"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
 def test_a_fault_inside_a_program(before_run: Any, uri: str, fault: Exception) -> None:
-    """Of its second kernel. Then the array is as good as before."""
+    """The second kernel of a program fails. Afterwards the array works as before."""
 
     def fail(number: int) -> None:
         if number == 2:

@@ -59,7 +59,7 @@ def test_counters_are_those_of_what_happened() -> None:
 
 
 def test_a_run_of_a_whole_array() -> None:
-    """32 cores, four in each column behind a split and a join."""
+    """The run uses 32 cores: four in each column, between a split and a join."""
     d = Builder("whole", "aie2p", columns=8)
     n = 8 * 4 * 16 * 8
     x, y = d.host_buffer("x", "int32", n), d.host_buffer("y", "int32", n)

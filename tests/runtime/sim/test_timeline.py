@@ -76,7 +76,7 @@ def test_a_second_run_begins_anew_with_what_the_first_has_done_ahead() -> None:
         with recorded() as result:
             run(design)
         cycles.append(result[0].cycles)
-    # The core has asked for room before the object comes.
+    # The core acquires its result buffer before the object arrives.
     assert cycles == [89, 89]
 
 
@@ -228,7 +228,7 @@ def test_a_run_that_memory_limits_takes_as_long_as_predicted(uri: str) -> None:
         (device,) = selection.accelerators(selection.current())
         rates = npu_rates(uri[4:8])
     assert isinstance(device, SimulatedDevice)
-    # An operand and a result, by what the host memory gives and what a channel each way takes.
+    # An operand and a result, at the rates of the host memory and of one channel each way.
     array, columns = device.target.array, device.target.columns
     moved = x.nbytes * max(2 / rates.bytes_per_second, 1 / (4 * array.clock_hz * columns))
     assert moved <= result[0].seconds <= 1.4 * moved

@@ -15,7 +15,7 @@ from npu_tensor.runtime.sim.timeline import Timeline, recorded
 
 SHIM, MEMTILE, CORE, OTHER = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 3)
 CYCLES = 7
-"""Of a call of `nt_work`; 20 more for the call itself."""
+"""Cycles of the body of `nt_work`; a call takes 20 more."""
 
 
 def worked(d: Builder, type: ObjectType, cycles: int = CYCLES) -> Any:
@@ -31,10 +31,13 @@ def one_core(
     result_first: bool = False,
     in_turn: bool = False,
 ) -> Design:
-    """`objects` objects of int32 go through one core.
+    """Return a design that sends `objects` objects of int32 through one core.
 
-    depth: of the fifo to the core. result_first: whether the core asks for room before it asks for an object. in_turn:
-    whether the host sends an object only when the one before has come back.
+    Args:
+        objects: Number of objects.
+        depth: Depth of the fifo to the core.
+        result_first: True if the core acquires its result before its input.
+        in_turn: True if the host sends an object only after the previous one has come back.
     """
     d = Builder("one core", "aie2p", columns=1)
     type = ObjectType("int32", (elements,))
@@ -68,7 +71,7 @@ def one_core(
 
 
 def split() -> Design:
-    """A memtile gives the halves of one object of 128 words to two cores and joins what they make of them."""
+    """Return a design whose memtile splits an object of 128 words between two cores and joins their results."""
     d = Builder("split", "aie2p", columns=1)
     whole, half = ObjectType("int32", (128,)), ObjectType("int32", (64,))
     x, y = d.host_buffer("x", "int32", 128), d.host_buffer("y", "int32", 128)
@@ -124,7 +127,7 @@ def run(design: LoadedDesign) -> None:
 
 
 def timeline(design: Design) -> Timeline:
-    """Of the first run."""
+    """Return the timeline of the first run."""
     with recorded() as result:
         run(loaded(design))
     (only,) = result

@@ -1,4 +1,4 @@
-"""Builds while the program goes on: what is asked for meanwhile, what comes of them, how they end."""
+"""Background builds: requests during a build, results, and the end of a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs where while kernels are being built: on the CPU at once, on the NPU when they are there.
+"""Placement during background builds: on the CPU immediately, on the NPU once the kernels are built.
 
 The NPU is a simulated one, with the C++ compiler of this machine; its builds wait until a test lets them go on.
 """

@@ -30,7 +30,7 @@ needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=s
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the package's kernels would lie."""
+    """Directory of the package's built-in kernels."""
     path = tmp_path / "builtin_kernels"
     monkeypatch.setattr(kernel_directory, "BUILTIN", path)
     return path
@@ -66,7 +66,7 @@ def test_kernels_of_the_package_are_found_without_a_compiler(place: Path, tmp_pa
         assert result.files[".so"].parent == tmp_path / "mine" / "aie2p"
 
 
-# --- whether there can be kernels
+# --- directories without kernels
 
 
 def add_targets(place: Path, *archs: str) -> None:

@@ -1,4 +1,4 @@
-"""Where kernels come from: the order of the places, what is the same kernel, and what is said when there is none."""
+"""Sources of kernels: the search order, equal kernels, and the message for a missing kernel."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_everything_that_a_kernel_follows_from_is_in_its_key() -> None:
     dearer = replace(base, functions=tuple(replace(function, cycles=99) for function in base.functions))
     for same in (dearer, design(elements=512)):
         assert key(wanted=request(same)) == key()
-    # What the designs of a configuration are called.
+    # Names of the designs of a configuration.
     assert key(wanted=request(name="abs-256i32-256i32")) == key()
     assert key(wanted=request()._replace(op_params=b"\1", tensors=("(256,1,1,1)/i32",))) == key()
 

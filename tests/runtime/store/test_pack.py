@@ -1,4 +1,4 @@
-"""Kernel packs: what goes in comes out, and nothing else does."""
+"""Kernel packs: unpacking restores exactly the packed files."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_kernels_made_in_development_are_all_that_production_needs(tmp_path: Pat
 KERNELS = 20
 PROCESSES = 10
 
-# Reads the order of its kernels when the others are ready too. What it prints: the builds that it began, and results.
+# Reads the order of its kernels when the others are ready too. It prints the builds that it began, and results.
 USER = f"""
 import json, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

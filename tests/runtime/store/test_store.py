@@ -145,7 +145,7 @@ def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list
     assert len(good) == 3
     for path, content in good.items():
         for position in range(len(content)):
-            # Another digit, another kind of space: what a JSON parser might not mind.
+            # Another digit, another kind of space: changes that a JSON parser might accept.
             path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
             assert store.get(FOLDER, NAME, KEY) is None, (path.name, position)
             for original, bytes_ in good.items():

@@ -101,7 +101,7 @@ def test_a_full_disk_does_not_stop_the_work(small_disk: Path) -> None:
     assert not second.files[".so"].is_relative_to(small_disk)
     assert store.get(FOLDER, "second", second.key) == second
     assert leftovers(small_disk) == set()
-    # As soon as there is space again, it is used.
+    # Free space is used again immediately.
     clear(small_disk / "cache")
     assert put(store, "third", key_of("3"), b"3" * 200_000).is_relative_to(small_disk)
 

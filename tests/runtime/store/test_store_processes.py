@@ -188,11 +188,11 @@ for attempt in range(50):
 
 
 def test_a_builder_may_be_killed_at_any_moment(root: Path, tmp_path: Path) -> None:
-    """50 times: nothing that is found is half written, the next run succeeds at once, and no lock stays behind."""
+    """In 50 runs, all files are complete, the next run succeeds immediately, and no lock is left."""
     process = run(KILLED, root, tmp_path / "built", TMPDIR=str(tmp_path / "temporary"))
     process.communicate(timeout=60)
     assert process.returncode == 0
-    # What the killed have left behind goes when it is old; what is in use stays.
+    # Old leftovers of killed processes are removed; files in use stay.
     for path in root.rglob("*"):
         if path.suffix not in (".lock", ".json"):
             os.utime(path, (0, 0))

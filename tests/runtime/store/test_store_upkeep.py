@@ -1,4 +1,4 @@
-"""What is removed from the cache, and what never is."""
+"""Removal from the cache: removed files, and files that must stay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
 
 def foreign_files(root: Path, outside: Path) -> dict[Path, bytes]:
-    """What others may have put into the directory, some of it with names like ours."""
+    """Write files of other programs into the directory, some with names like those of the cache."""
     outside.mkdir()
     ours = f"{NAME}_{KEY[:16]}"
     paths = [

@@ -1,4 +1,4 @@
-"""Fixtures of the XRT tests: a machine with one NPU, behind a stand-in for pyxrt."""
+"""Fixtures of the XRT tests: a machine with one NPU, accessed through a stand-in for pyxrt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from npu_tensor.runtime.xrt import bindings, engines, xrt_device
 
 @pytest.fixture(autouse=True)
 def _always() -> Iterator[None]:
-    """The NPU runs all it has kernels for, also what the CPU would do sooner, and every kernel is a launch."""
+    """Run all supported ops on the NPU, even if the CPU is faster. Every kernel is a launch."""
     with config.scope(policy="always", launch_milliseconds=0):
         yield
 
@@ -53,7 +53,7 @@ def _chains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _versions = itertools.count(os.getpid() * 1000)
-"""Processes of one run share what is on disk."""
+"""Version numbers that are unique per process, because the processes of one run share files on disk."""
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_its_library_is_found_where_xrt_is(tmp_path: Path) -> None:
     environment = {**os.environ, "XILINX_XRT": str(tmp_path / "xrt"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run() -> str:
-        # -S: without what is installed for this Python, which may be XRT.
+        # -S excludes the packages of this Python, which may include XRT.
         command = [sys.executable, "-S", "-c", program]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 

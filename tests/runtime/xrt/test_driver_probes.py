@@ -85,7 +85,7 @@ def test_a_launch_of_two_kernels_that_fails(machine: Machine, run: str) -> None:
 
 
 def select_again(times: int) -> None:
-    """Launch one kernel several times, of which each reads what the one before it has computed."""
+    """Launch one kernel several times; each launch reads the result of the previous one."""
     with nt.default_device("npu"):
         value, expected = reordered(times)
         np.testing.assert_array_equal(value.numpy(), expected)

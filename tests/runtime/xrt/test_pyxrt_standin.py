@@ -1,4 +1,4 @@
-"""Checks of the stand-in for pyxrt, which must notice what the real module does not forgive."""
+"""Checks of the stand-in for pyxrt, which must detect misuse that breaks the real module."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def states(*runs: Any) -> list[str]:
 
 @pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: measured.expression)
 def test_measured(measured: Measured) -> None:
-    """It does what the real module was measured to do without an NPU."""
+    """The stand-in behaves like the real module without an NPU, as measured."""
     with install(Machine([])) as standin:
         assert outcome(standin, measured.expression).startswith(measured.outcome)
 

@@ -40,7 +40,7 @@ def test_enumerations(real: ModuleType) -> None:
 
 @pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: measured.expression)
 def test_measured(real: ModuleType, measured: Measured) -> None:
-    """MEASURED is still what the real module does on a machine without an NPU."""
+    """MEASURED still describes the real module on a machine without an NPU."""
     if real.enumerate_devices():
         pytest.skip("there is an NPU, and this was measured without one")
     assert outcome(real, measured.expression).startswith(measured.outcome)

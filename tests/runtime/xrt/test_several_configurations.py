@@ -116,7 +116,7 @@ def test_kernels_that_cannot_be_packed_are_launched_one_by_one(
     explanation = nt.explain(work.recorded(), reordered(4)[0])
     assert explanation.launches > 2
     assert explanation.context_switches == explanation.configuration_changes > 1
-    # Kernels of one configuration are one launch all the same.
+    # Kernels of one configuration are still one launch.
     assert len({row.launch for row in explanation[-4:] if row.kernel == "get_rows"}) == 1
     work.compute()
 

@@ -52,7 +52,7 @@ def test_a_context_holds_nothing_of_the_driver_when_it_is_gone(npu: Machine) -> 
         assert npu.live_contexts == 1
 
 
-# --- what is checked before a launch
+# --- checks before a launch
 
 
 def test_a_file_that_declares_fewer_arguments_is_not_launched(npu: Machine) -> None:
@@ -78,7 +78,7 @@ def test_a_file_that_declares_fewer_arguments_is_not_launched(npu: Machine) -> N
 
 
 def test_numbers_are_patched_for_every_run(npu: Machine) -> None:
-    """Also while the run with the last ones is under way: what comes of it needs its own."""
+    """This holds while the previous run is in flight: its result needs its own numbers."""
     x = nt.from_numpy(X)
     npu.polls = 3
     pairs = [((x * factor + (1 - factor)).relu(), factor) for factor in (2.0, -0.5, 3.0, 3.0, 0.25)]
@@ -169,7 +169,7 @@ def test_one_npu_by_two_names_is_one_device(machine: Machine) -> None:
         nt.cat([value, value]).realize()  # The self-check reads the result.
         before = machine.syncs
         again = nt.cat([value, value]).realize()
-    assert machine.syncs == before  # Nobody reads the operand.
+    assert machine.syncs == before  # The operand is not read.
     np.testing.assert_array_equal(again.numpy(), np.concatenate([expected, expected]))
 
 

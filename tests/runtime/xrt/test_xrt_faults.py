@@ -73,7 +73,7 @@ def in_a_list(seed: int) -> None:
 
 
 def in_contexts(seed: int) -> None:
-    """Four launches in two contexts, started before anybody looks."""
+    """Four launches in two contexts, started before any result is read."""
     pairs = [joined(number % 2, seed + number) for number in range(4)]
     for result, _ in pairs:
         result.realize(wait=False)

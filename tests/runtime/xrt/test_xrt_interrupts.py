@@ -31,6 +31,6 @@ def settle() -> None:
 
 @pytest.mark.parametrize("name", PREPARE)
 def test_an_interrupt_at_any_place(machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # As in tests/runtime/npu/test_interrupts.py
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # See tests/runtime/npu/test_interrupts.py
     with nt.default_device("npu"), ready(machine, engines._engines.values, settle) as work:
         interrupt_everywhere(work, name, in_driver)

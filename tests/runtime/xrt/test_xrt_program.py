@@ -1,4 +1,4 @@
-"""A kernel's files as the runtime reads them, and what it refuses before anything is launched."""
+"""A kernel's files as read by the runtime, and invalid files that it refuses before a launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small kernels for the tests of the stand-in, and of what is read of a kernel."""
+"""Small kernels for the tests of the stand-in and of the reader of kernel files."""
 
 from __future__ import annotations
 

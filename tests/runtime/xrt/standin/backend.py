@@ -32,7 +32,7 @@ class StandinBackend:
     formats: tuple[tuple[str, ...], ...] = tuple(FILES.values())
 
     def missing(self) -> str | None:
-        """Why there is no C++ compiler, or None."""
+        """Return the reason for a missing C++ compiler, or None."""
         return host_compiler.reason()
 
     def toolchain(self) -> str:

@@ -65,14 +65,20 @@ class Npu:
 
 
 class Machine(Faults):
-    """All state of the stand-in. compute: whether kernels run; without, every launch completes and moves nothing.
+    """State of the stand-in.
 
-    polls: how often state() says SUBMITTED before a launch runs. group_of_kernel: whether a launch touches only buffers
-    of its context's own group, and completes all the same (mlir-aie#3653). chains: whether firmware takes a runlist of
-    two and more, which some rejects (iree-amd-aie#1404). submissions: calls of the driver that submitted something: one
-    per run, one per 24 runs of a list. syncs: of buffer objects, in both directions. memories: see `npu_memory`.
-    crashes: misuse that the real module answers with a crash or silent corruption. complaints: what is questionable,
-    and kernels that fail.
+    Attributes:
+        compute: True if kernels run; otherwise every launch completes and moves no data.
+        polls: Number of times that state() returns SUBMITTED before a launch runs.
+        group_of_kernel: True if a launch accesses only buffers of its context's own group, and completes anyway
+            (mlir-aie#3653).
+        chains: True if the firmware accepts a runlist of two and more, which some firmware rejects
+            (iree-amd-aie#1404).
+        submissions: Number of submitting calls of the driver: one per run, one per 24 runs of a list.
+        syncs: Number of syncs of buffer objects, in both directions.
+        memories: See `npu_memory`.
+        crashes: Misuse that crashes the real module or corrupts its memory silently.
+        complaints: Questionable calls, and kernels that fail.
     """
 
     def __init__(self, devices: Sequence[Npu] | None = None) -> None:
@@ -98,13 +104,13 @@ class Machine(Faults):
         return len(self.memories)
 
     def plug_in(self) -> None:
-        """Bring the first NPU back. The driver starts anew, so that what was opened before stays lost."""
+        """Return the first NPU. The driver is reset, so contexts and memories that were opened before stay lost."""
         npu = self.devices[0]
         npu.generation += not npu.present
         npu.present = True
 
     def crash(self, what: str) -> Crash:
-        """Note a misuse. Returns the error to be raised."""
+        """Record a misuse and return the error to raise."""
         self.crashes.append(what)
         return Crash(f"the real pyxrt would crash here: {what}")
 
@@ -118,14 +124,14 @@ _current: Machine | None = None
 
 
 def current() -> Machine:
-    """The one that is installed."""
+    """Return the installed machine."""
     assert _current is not None
     return _current
 
 
 @contextmanager
 def install(machine: Machine) -> Iterator[Any]:
-    """Let `import pyxrt` give the stand-in, with this machine behind it. Gives the module."""
+    """Make `import pyxrt` return the stand-in for this machine. Yields the module."""
     global _current
     import xrt_module
 

@@ -1,7 +1,7 @@
-"""Hardware contexts: the queue of each, and how what stands in it runs on the simulated array.
+"""Hardware contexts: their queues, and the execution of queued jobs on the simulated array.
 
-A submitted job runs when somebody asks for the state of one of its commands, or waits; the jobs of a context run in
-order, and those of different contexts in the order in which they are asked for. So a host that touches a buffer too
+A submitted job runs when the host polls the state of one of its commands, or waits. The jobs of a context run in
+order, and those of different contexts in the order in which they are polled. So a host that touches a buffer too
 early, or does not wait for another context, gets wrong data here every time.
 """
 
@@ -112,7 +112,7 @@ class Core:
             npu.cores.add(weakref.ref(self, npu.closed.append))
 
     def check(self) -> None:
-        """Raise what a call of the driver raises if the device is gone."""
+        """Raise the driver's error if the device is gone."""
         if not self.npu.present or self.generation != self.npu.generation:
             raise driver_error(19, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
 
@@ -190,7 +190,9 @@ class Core:
     def advance(self, target: Command | Job, patient: bool = False) -> bool:
         """Let the queue run until a command or job has ended; False if that takes longer.
 
-        patient: whether to wait as long as anything moves, and not for one look only.
+        Args:
+            target: Command or job to wait for.
+            patient: True to wait as long as any job makes progress, instead of a single poll.
         """
         with self.machine.lock:
             while target.pending and self.queue:
@@ -203,7 +205,7 @@ class Core:
                 states = self._run(job)
                 self.queue.popleft().end(states)
                 if states[-1] is TIMEOUT:
-                    # The driver loads the context anew and aborts what is queued.
+                    # The driver reloads the context and aborts queued jobs.
                     self._loaded.clear()
                     while self.queue:
                         self.queue.popleft().end([ABORT])
@@ -295,7 +297,7 @@ def _memory(argument: Argument) -> BufferMemory | None:
 
 
 def _words(stream: Memory) -> bytes:
-    """The instructions in a buffer, as many as their header says."""
+    """Return the instructions in a buffer, as many as their header declares."""
     if stream.nbytes < 16:
         return b""
     return stream.device[: min(stream.nbytes, int(stream.device[12:16].view("<u4")[0]))].tobytes()

@@ -1,4 +1,4 @@
-"""Reads an instruction stream: what the controller of an NPU does with each word, as the sequence of a design.
+"""Decoder of instruction streams: the actions of an NPU's controller, as the sequence of a design.
 
     design = read_stream(words, configuration, addresses, sizes)
 
@@ -45,9 +45,13 @@ def read_stream(
     addresses: Mapping[str, int],
     sizes: Sequence[int],
 ) -> list[Design]:
-    """Designs whose hosts do one after another what the words say: one more where parameters are written again.
+    """Return designs whose sequences together equal the words. Each rewrite of parameters starts another design.
 
-    addresses: of runtime parameters in the memory of their tiles. sizes: of the host buffers, in bytes.
+    Args:
+        words: Words of the instruction stream.
+        configuration: Configuration of the array.
+        addresses: Addresses of runtime parameters in the memory of their tiles.
+        sizes: Sizes of the host buffers, in bytes.
     """
     stream = words.tolist()
     if len(stream) < 4 or stream[3] != 4 * len(stream):
@@ -117,7 +121,7 @@ class _Reader:
         self.arguments: dict[int, tuple[int, int]] = {}
         self.tokens: set[int] = set()
         self.tasks: defaultdict[tuple[int, str, int], deque[int]] = defaultdict(deque)
-        """Groups, of one transfer each, whose tokens nobody has waited for, by channel."""
+        """Groups of one transfer each whose tokens were not waited for, by channel."""
 
     def run(self, words: list[int]) -> None:
         """One operation."""

@@ -1,7 +1,7 @@
-"""A stand-in for XRT's Python module, with state: machine.py describes the machine behind it.
+"""A stand-in for XRT's Python module, with state: machine.py describes the simulated machine.
 
-It has what the driver calls of pyxrt 2.25, with its argument checks; a test compares both where the real one is
-installed. What the real one answers with a crash raises Crash here.
+It has the part of pyxrt 2.25 that the driver calls, with its argument checks; a test compares both where the real one
+is installed. Calls that crash the real one raise Crash here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def enumerate_devices() -> int:
     return sum(npu.present for npu in current().devices)
 
 
-# --- NPUs, what is loaded into them, and their memory
+# --- NPUs, loaded programs, and memory
 
 
 @bound("uuid")
@@ -206,7 +206,7 @@ class kernel:
         image = self._core.image
         if image.format == "elf":
             return 0
-        # The instructions lie in bank 1, buffers in bank 0; numbers have none.
+        # Instructions are in bank 1, buffers in bank 0; numbers have no bank.
         bank = 1 if arg0 == 1 else 0 if 3 <= arg0 < image.arguments else 0xFFFF
         return self._core.slot << 16 | bank
 
@@ -305,16 +305,16 @@ class runlist:
         for command in commands:
             command.state = NEW
         self._jobs = []
-        self._status = "running"  # also if submitting fails: wait() says what became of it
+        self._status = "running"  # even if submitting fails: wait() reports the outcome
         for start in range(0, len(commands), CHAIN):
             job = Job(commands[start : start + CHAIN])
             self._core.submit(job)
             self._jobs.append(job)
 
     def wait(self) -> None:
-        """Until all have ended; raises if one failed.
+        """Wait until all runs have ended; raise if one failed.
 
-        After a failure the run that failed has its state, those behind it are ABORT, those before it NEW.
+        After a failure, the failed run keeps its state, later runs are ABORT, and earlier runs are NEW.
         """
         if self._status == "running" and self._jobs:
             self._core.check()

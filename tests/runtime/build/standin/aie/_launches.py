@@ -24,14 +24,14 @@ class Part(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Of a runtime sequence, with what it takes."""
+    """Run of a runtime sequence, with its arguments."""
 
     sequence: str
     parts: tuple[Part, ...]
 
 
 class Configure(NamedTuple):
-    """A device, and what runs while the array is as it says."""
+    """Configuration of a device, and the runs with this configuration."""
 
     device: str
     runs: list[Run]
@@ -56,7 +56,7 @@ RUN = re.compile(r"aiex\.run @(\w+)\((.*)\) : \((.*)\)")
 
 
 def launch(text: str) -> list[Configure]:
-    """What the sequence of @main does, in order. Raises MLIRError for a module that aiecc refuses."""
+    """Return the steps of the sequence of @main, in order. Raise MLIRError for a module that aiecc refuses."""
     devices = DEVICE.findall(text)
     names = Counter(name for _, name, _ in devices)
     if len({kind for kind, _, _ in devices}) != 1 or max(names.values()) > 1:

@@ -1,7 +1,6 @@
-"""What resolving a program leaves behind: the parts of a design, in npu_tensor's records for them.
+"""Result of resolving a program: the parts of a design, in npu_tensor's records for them.
 
-`str(module)` has a line for each, close enough to MLIR for those who read modules: `iron_launch` and the stand-in's
-compiler.
+`str(module)` has a line for each, close enough to MLIR for its readers, `iron_launch` and the stand-in's compiler.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["MLIRError", "Module", "WrittenWord", "current", "making", "memory_ty
 
 
 class MLIRError(Exception):
-    """What becomes text of MLIR and is none."""
+    """Invalid MLIR text."""
 
 
 class WrittenWord(NamedTuple):
@@ -44,10 +43,11 @@ class WrittenWord(NamedTuple):
 
 @dataclass
 class Module:
-    """The parts are in the order in which they were resolved. A function's source has the name of its object file.
+    """Resolved program. Its parts are in the order of resolution; a function's source has the name of its object file.
 
-    self_loading: whether the sequence loads the configuration of the array first. dynamic: of each worker whether it
-    chooses the buffers of its fifos while it runs.
+    Attributes:
+        self_loading: True if the sequence loads the configuration of the array first.
+        dynamic: True for each worker that selects the buffers of its fifos at run time.
     """
 
     device: str
@@ -136,7 +136,7 @@ _DTYPES = frozenset(
 
 
 def memory_type(annotation: Any) -> ObjectType | str:
-    """What NumPy's ndarray types and scalar types become. TypeError for all else, as for types of another module."""
+    """Convert NumPy's ndarray types and scalar types. Raise TypeError for other types, also of other modules."""
     if get_origin(annotation) is np.ndarray:
         shape, element = get_args(annotation)
         return ObjectType(str(memory_type(*get_args(element))), shape)

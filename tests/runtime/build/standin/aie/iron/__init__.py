@@ -1,4 +1,4 @@
-"""What `from aie.iron import ...` finds."""
+"""Names for `from aie.iron import ...`."""
 
 from .core import Buffer, Kernel, Worker
 from .dataflow import ObjectFifo

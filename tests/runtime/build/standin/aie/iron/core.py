@@ -1,4 +1,4 @@
-"""What runs on a core: its buffers, the functions of object files that it calls, and what it does."""
+"""Program of a core: its buffers, the functions of object files that it calls, and its body."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Buffer:
 
 
 class Kernel:
-    """A function of an object file that somebody else compiles."""
+    """Function of an object file that is compiled elsewhere."""
 
     def __init__(self, name: str, object_file_name: str, arg_types: list[Any]) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class Kernel:
 
 
 class Worker:
-    """A function and what it is called with."""
+    """Function with the arguments of a call."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Worker:
                 argument.resolve()
 
     def resolve(self) -> None:
-        """Run the function, which records what the core does, over and over."""
+        """Run the function, which records the actions of the core, repeatedly."""
         body: list[Any] = []
         with current().block(body):
             self._function(*self._arguments)

@@ -38,7 +38,7 @@ class TaskGroup:
         _open.append(self)
 
     def start(self, handle: Handle, data: Any, tap: TensorAccessPattern, wait: bool) -> None:
-        """What fill and drain of a handle do."""
+        """Start the transfer for `fill` or `drain` of a handle."""
         if not isinstance(data, RuntimeData):
             raise ValueError(f"Expected a RuntimeData source/dest, got {data}")
         pattern = AccessPattern(tap.offset, tuple(tap.sizes), tuple(tap.strides))
@@ -106,7 +106,7 @@ _compiled_with: set[str] = set()
 
 @contextmanager
 def compile_context(*, _iron_full_elf: bool) -> Iterator[None]:
-    """What a program is compiled for, for whatever is called while its module is made."""
+    """Set the compilation target for all calls that build the module of a program."""
     _compiled_with.update(["_iron_full_elf"] * _iron_full_elf)
     try:
         yield

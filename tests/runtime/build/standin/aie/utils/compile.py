@@ -1,8 +1,8 @@
-"""The functions that compile. They check what they are given and write small files that say what they stand for.
+"""Compiler functions. They check their arguments and write small files that describe the omitted output.
 
 AIE_STANDIN_FAIL=core|module|aiebu-asm makes one of them fail, AIE_STANDIN_OMIT=SUFFIX[,SUFFIX] leaves outputs out
 without an error (insts, xclbin, pdi, full_elf, o; load_pdi of the sequences of full ELFs), AIE_STANDIN_HANG=1 makes
-compile_mlir_module wait for ever, and AIE_STANDIN_OTHER_WORDS=1 changes a word of the instruction stream.
+compile_mlir_module hang, and AIE_STANDIN_OTHER_WORDS=1 changes a word of the instruction stream.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def compile_mlir_module(
     xclbin_path: str | None = None,
     full_elf_path: str | None = None,
 ) -> None:
-    """Write what is asked for. RuntimeError if an object file or a symbol of the module is missing."""
+    """Write the requested files. Raise RuntimeError if an object file or a symbol of the module is missing."""
     while os.environ.get("AIE_STANDIN_HANG") == "1":
         time.sleep(1)
     if _asked_to_fail("module"):
