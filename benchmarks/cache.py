@@ -67,7 +67,7 @@ def publish(kernels: list[Artifact], directory: Path) -> None:
 
 
 class LookUps(NamedTuple):
-    """Seconds of every lookup by place, seconds of one build, and the number of rebuilt kernels."""
+    """Seconds of every lookup per location, seconds of one build, and the number of rebuilt kernels."""
 
     looked_up: dict[str, list[float]]
     build: float

@@ -102,7 +102,7 @@ QUICK_LOOKUPS: Final = 30
 
 
 def _cache(task: Task) -> Iterator[Found]:
-    """Measure the lookup time of a kernel by place. Kernels are compiled for the simulator, which needs a compiler."""
+    """Measure the lookup time of a kernel in each location. Kernels for the simulator need a compiler."""
     from npu_tensor.runtime.sim import host_compiler
 
     if reason := host_compiler.reason():
