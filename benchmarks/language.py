@@ -25,7 +25,7 @@ PROMPT, QUICK_PROMPT, TOKENS = 448, 64, 64
 """Numbers of tokens. Prompt and tokens together fit the context of the made-up model."""
 
 LONG_PROMPT: Final = 1536
-"""Number of tokens in a long prompt, where attention is a large part of the time. It needs a model with such a context."""
+"""Number of tokens in a long prompt, where attention is a large part of the time. Needs a model with that context."""
 
 REPEATS, LONG_REPEATS = 30, 5
 """Repetitions of a prompt, and of a long one, which takes seconds."""
