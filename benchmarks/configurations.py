@@ -75,7 +75,7 @@ def _rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
 
 
 def _long_rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
-    """Return a softmax of rows of 32 to 80 kB, which exceed a core's memory."""
+    """Return a softmax of rows of 32 to 80 kB, which do not fit in a core as a whole."""
     x, exact = _values(rng, _extent(rng, 20), 16_000 + _extent(rng, 24_000))
     exponentials = np.exp(exact - exact.max(1, keepdims=True))
     return x.softmax(1), exponentials / exponentials.sum(1, keepdims=True)

@@ -108,7 +108,7 @@ def _count(name: str, value: Any) -> float:
 
 
 class Shown(Protocol):
-    """A Tensor."""
+    """Interface of a Tensor for printing."""
 
     _node: Node
     _alias: tuple[Storage, View] | None
@@ -236,7 +236,7 @@ def _with_values(tensor: Shown) -> str:
         array,
         separator=", ",
         prefix=PREFIX,
-        threshold=options.threshold,  # type: ignore[arg-type]  # NumPy takes infinity.
+        threshold=options.threshold,  # type: ignore[arg-type]  # NumPy accepts infinity.
         edgeitems=options.edgeitems,
         # NumPy reserves space for closing brackets, PyTorch does not.
         max_line_width=options.linewidth + max(array.ndim - 1, 0),

@@ -246,7 +246,7 @@ def _with_products(
 
 def _with_reference(rates: ProcessorRates, quick: bool) -> ProcessorRates:
     reference = host_devices()[-1]
-    n, side = 1 << 18, 64  # NumPy's BLAS runs larger products in its own threads, with noisier times.
+    n, side = 1 << 18, 64  # NumPy's BLAS runs larger products in its own threads, which other load delays.
     _, answer, elements = kernel(reference, _add(ADD_BYTES * n))
     seconds = typical(
         {
