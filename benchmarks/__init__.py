@@ -1,1 +1,1 @@
-"""Benchmarks of npu_tensor beside PyTorch and NumPy; README.md says how to run and read them."""
+"""Benchmarks of npu_tensor beside PyTorch and NumPy; README.md explains how to run and read them."""

@@ -1,4 +1,4 @@
-"""python -m benchmarks.cache: what it costs to find a kernel in memory, on disk and in a directory of ready ones."""
+"""Kernel lookup time in memory, on disk and in a kernel directory: python -m benchmarks.cache."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUICK_ALTERNATIONS = 50
 
 
 def requests() -> list[Request]:
-    """Two kernels, as the scheduler asks for them."""
+    """Return requests for two kernels, as made by the scheduler."""
     x = nt.ones(4096, dtype=nt.bfloat16).realize()
     result = []
     with nt.default_device(DEVICE):
@@ -47,7 +47,7 @@ def requests() -> list[Request]:
 
 
 def seconds(call: Callable[[Request], object], rotation: list[Request], repeats: int) -> list[float]:
-    """Of every look-up, the requests taking turns."""
+    """Measure the seconds of every lookup, with alternating requests."""
     times = []
     with no_garbage_collection():
         for number in range(repeats):
@@ -67,7 +67,7 @@ def publish(kernels: list[Artifact], directory: Path) -> None:
 
 
 class LookUps(NamedTuple):
-    """Seconds of every look-up by place, of building one kernel, and how many kernels were built again."""
+    """Seconds of every lookup per location, seconds of one build, and the number of rebuilt kernels."""
 
     looked_up: dict[str, list[float]]
     build: float
@@ -75,8 +75,8 @@ class LookUps(NamedTuple):
 
 
 def look_ups(directory: Path, alternations: int) -> LookUps:
-    """Everything that is timed. A fresh library has nothing in memory: it reads and verifies the files each time."""
-    with nt.config.scope(jit=False):  # what the plan builds would be in the cache already
+    """Measure all places. A fresh library has an empty memory cache, so it reads and verifies the files each time."""
+    with nt.config.scope(jit=False):  # The plan must not fill the cache.
         needed = requests()
     builds: list[str] = []
 
@@ -99,7 +99,7 @@ def look_ups(directory: Path, alternations: int) -> LookUps:
 
 
 def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
-    """One row per place."""
+    """Measure one row per place."""
     times = look_ups(directory, alternations)
     rows = {place: statistics.median(samples) for place, samples in times.looked_up.items()} | {"build": times.build}
     return [{"place": place, "microseconds": value * 1e6, "rebuilds": times.rebuilds} for place, value in rows.items()]

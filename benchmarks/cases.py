@@ -1,4 +1,4 @@
-"""The workloads, as data: what is computed, on which shapes and dtypes. One description serves every contender."""
+"""Workloads as data: computation, shapes and dtypes. All contenders share one description."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ __all__ = [
 Shape = tuple[int, ...]
 
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 1e-3, "int8": 0.0}
-"""Largest accepted difference from the reference, relative to its largest value; beyond it a row compares different
-things. Eager libraries round every step of a chain to 16 bits, others the result only."""
+"""Tolerances relative to the largest value of the reference. Beyond them a row would compare different computations.
+Eager libraries round every step of a chain to 16 bits, other libraries only the result."""
 
 ITEMSIZE: Final = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1, "int32": 4}
-"""Bytes of an element."""
+"""Element size in bytes."""
 
 EPSILON: Final = 1e-5
 
@@ -51,9 +51,14 @@ EPSILON: Final = 1e-5
 class Workload(NamedTuple):
     """One computation.
 
-    compute: takes a `Library` and the operands. flops: of the whole computation, from the operands' shapes; a
-    function such as exp counts as one. result: its shape, from theirs. dtype: of the result, if not the operands'.
-    weights: so many of the last operands are the same in every run, as the weights of a layer.
+    Attributes:
+        name: Name in the tables.
+        operands: Number of operands.
+        compute: Function of a `Library` and the operands.
+        flops: Function from the operand shapes to the flops. A function such as exp counts as one.
+        result: Function from the operand shapes to the result shape.
+        dtype: Dtype of the result; empty for that of the operands.
+        weights: Number of trailing operands that are the same in every run, such as the weights of a layer.
     """
 
     name: str
@@ -66,7 +71,7 @@ class Workload(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Workloads of a suite that take the same shapes; the first `quick` of them are measured by --quick."""
+    """Workloads of a suite with the same shapes. --quick measures the first `quick` shapes."""
 
     suite: str
     workloads: tuple[Workload, ...]
@@ -76,7 +81,7 @@ class Group(NamedTuple):
 
 
 def _elementwise(name: str, operands: int, compute: Callable[..., Any], flops: int = 1, dtype: str = "") -> Workload:
-    """flops: per element of the first operand."""
+    """Create an elementwise workload. `flops` counts per element of the first operand."""
     return Workload(
         name, operands, compute, lambda first, *others: flops * math.prod(first), lambda first, *others: first, dtype
     )
@@ -102,7 +107,7 @@ CHAINS: Final = (
     _elementwise("swiglu", 2, lambda library, a, b: library.silu(a) * b, 2),
 )
 
-# Flops of rows: exponential, two passes of subtraction or maximum, sum and division; square, sum, product.
+# Flops per element: exponential, two passes of subtraction or maximum, sum and division; square, sum, product.
 ROWS: Final = (
     _elementwise("softmax", 1, lambda library, x: library.softmax(x), 5),
     _elementwise("rms_norm", 1, lambda library, x: library.rms_norm(x, EPSILON), 3),
@@ -123,7 +128,7 @@ MATMUL: Final = Workload(
 )
 MATVEC: Final = MATMUL._replace(name="matvec")
 
-# Weights as rows, one per output, which is the layout of linear layers and that of GGML.
+# Weights have one row per output, as in linear layers and GGML.
 LINEAR: Final = Workload(
     "linear",
     2,
@@ -138,14 +143,14 @@ MATMUL_INT8: Final = LINEAR._replace(
 
 
 def _chain(library: Library, x: Any, a: Any, b: Any) -> Any:
-    """Element-wise only: fuses into one kernel."""
+    """Compute a chain of elementwise ops, which fuses into one kernel."""
     for _ in range(192):
         x = x * a + b
     return x
 
 
 def _mixed(library: Library, x: Any, a: Any, b: Any) -> Any:
-    """A product or a softmax every third op: many kernels."""
+    """Compute a chain with a product or a softmax every third op, which needs many kernels."""
     for _ in range(64):
         x = library.matmul(x, a) * a + b
         x = library.softmax(x) * b - a
@@ -153,9 +158,9 @@ def _mixed(library: Library, x: Any, a: Any, b: Any) -> Any:
 
 
 SIDE: Final = 4
-"""Rows and columns of operands that are so small that only the calls take time."""
+"""Rows and columns of operands that are small enough for call overhead to dominate."""
 
-# On vectors of K elements.
+# Workloads on vectors of K elements.
 DISPATCH_VECTORS: Final = (
     _elementwise("add 1,024 elements", 2, lambda library, a, b: a + b),
     CHAINS[0]._replace(name="5 ops on 1,024 elements"),
@@ -164,7 +169,7 @@ DISPATCH_VECTORS: Final = (
 DISPATCH: Final = (
     _elementwise("add 16 elements", 2, lambda library, a, b: a + b),
     _elementwise("384 ops, element-wise", 3, _chain, 384),
-    # Of 64 products with 2 * SIDE flops per element, 64 softmaxes and 256 others.
+    # 64 products with 2 * SIDE flops per element, 64 softmaxes and 256 other ops.
     _elementwise("384 ops, every third a product or softmax", 3, _mixed, 64 * (2 * SIDE + 5 + 4)),
 )
 
@@ -177,7 +182,7 @@ def _flat(operands: int, *sizes: int) -> tuple[tuple[Shape, ...], ...]:
 
 
 def square(*sizes: int) -> tuple[tuple[Shape, ...], ...]:
-    """Of two operands."""
+    """Return the shapes of two square operands for each size."""
     return tuple(((n, n),) * 2 for n in sizes)
 
 
@@ -198,12 +203,12 @@ GROUPS: Final = (
 
 
 def size_name(shape: Shape) -> str:
-    """(4096, 1024) -> 4096x1024."""
+    """Format a shape: (4096, 1024) -> 4096x1024."""
     return "x".join(map(str, shape))
 
 
 class Case(NamedTuple):
-    """A workload and the values of its operands: float32, or int8 if that is the dtype."""
+    """A workload with operand values in float32, or in int8 if that is the dtype."""
 
     suite: str
     workload: Workload
@@ -212,47 +217,47 @@ class Case(NamedTuple):
 
     @property
     def shapes(self) -> list[list[int]]:
-        """Of the operands."""
+        """Shapes of the operands."""
         return [list(values.shape) for values in self.values]
 
     @property
     def size(self) -> str:
-        """Extents of the first operand, as in 4096x1024."""
+        """Extents of the first operand, such as "4096x1024"."""
         return size_name(self.values[0].shape)
 
     @property
     def title(self) -> str:
-        """Of the workload."""
+        """Name of the workload."""
         return self.workload.name
 
     @property
     def flops(self) -> int:
-        """Of the whole computation."""
+        """Flops of the whole computation."""
         return self.workload.flops(*(values.shape for values in self.values))
 
     @property
     def nbytes(self) -> int:
-        """Every operand read once and the result written once."""
+        """Bytes of the operands and the result, each moved once."""
         read = sum(values.size for values in self.values) * ITEMSIZE[self.dtype]
         shape = self.workload.result(*(values.shape for values in self.values))
         return read + math.prod(shape) * ITEMSIZE[self.workload.dtype or self.dtype]
 
     def contender(self, library: Library) -> Callable[[], Call]:
-        """A function that makes the call which is timed; the operands are there before."""
+        """Return a factory of the timed call. The operands are created in advance."""
         return partial(library.call, self.workload.compute, self.operands(library))
 
     def recorded(self) -> tuple[nt.Tensor, ...]:
-        """The result, not computed yet, and the operands that are new in every run."""
+        """Return the pending result and the operands that are new in every run."""
         library = NpuTensor()
         operands = self.operands(library)
         return self.workload.compute(library, *operands), *operands[: len(operands) - self.workload.weights]
 
     def operands(self, library: Library) -> tuple[Any, ...]:
-        """Equal values for every library."""
+        """Create the operands, with equal values for every library."""
         return tuple(library.operand(values, self.dtype) for values in self.values)
 
     def expected(self) -> np.ndarray:
-        """The result in float64."""
+        """Compute the result in float64."""
         reference = Reference()
         return np.asarray(self.workload.compute(reference, *self.operands(reference)))
 
@@ -265,7 +270,7 @@ def _values(shape: Shape, dtype: str, seed: int, bound: float) -> np.ndarray:
 
 
 SPREAD: Final = {"dispatch": 0.25}
-"""Standard deviation of the operands where it is not 1: values must stay bounded when x * a + b repeats."""
+"""Standard deviation of the operands by suite, if it is not 1. Repeated x * a + b must stay bounded."""
 
 
 def cases(
@@ -275,9 +280,14 @@ def cases(
     quick: bool = False,
     groups: Iterable[Group] = GROUPS,
 ) -> Iterator[Case]:
-    """The cases of one suite, or of all of the groups; with the named workloads and sizes (Case.size), if any are.
+    """Yield the cases of one suite, or of all groups. Operands are created once per size and dtype.
 
-    Operands are made once per size and dtype.
+    Args:
+        only: Names of workloads; empty for all.
+        sizes: Values of Case.size; empty for all.
+        suite: Name of the suite; empty for all.
+        quick: True for a reduced number of shapes.
+        groups: Groups of workloads.
     """
     for group in groups:
         workloads = [workload for workload in group.workloads if not only or workload.name in only]
@@ -293,11 +303,11 @@ def cases(
 
 
 def disagreement(actual: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference, relative to the largest absolute value that is expected.
+    """Return the largest difference relative to the largest expected magnitude.
 
-    Infinite for another shape, and for what is not finite.
+    Returns infinity for different shapes and for non-finite values.
     """
-    actual, expected = actual.squeeze(), expected.squeeze()  # Tensors of GGML do not count their dimensions.
+    actual, expected = actual.squeeze(), expected.squeeze()  # GGML tensors do not store their number of dimensions.
     if actual.shape != expected.shape or not np.isfinite(actual).all():
         return math.inf
     return float(np.abs(actual - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))

@@ -1,4 +1,4 @@
-"""The lines of a roofline: peaks of the NPU arrays, and the best that was seen of this processor."""
+"""Ceilings of a roofline: peaks of the NPU arrays, and the best measured rates of this processor."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from .results import Row
 __all__ = ["ceilings"]
 
 SIDE: Final = 1024
-"""Of the matrices of the product: large enough for every thread, and a matter of milliseconds."""
+"""Rows and columns of the multiplied matrices. The product occupies every thread for some milliseconds."""
 
 COPIED: Final = 64 << 20
-"""Bytes: more than caches hold."""
+"""Size of the copied tensor in bytes, larger than the caches."""
 
 SECONDS: Final = 0.3
-"""How long each of them is repeated; the fastest repetition counts."""
+"""Duration of the repetitions in seconds. The fastest one counts."""
 
 
 def ceilings(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """As in schema.json: of the NPUs in every dtype that kernels multiply, of the processor in those of its rows."""
+    """Yield ceilings in the format of schema.json.
+
+    NPUs have one per dtype of matrix products, the processor one per dtype of its rows.
+    """
     for name, array in SIMULATED.items():
         for dtype in ("bfloat16", "int8", "float32"):
             cores = array.core_rows * array.columns
@@ -57,14 +60,14 @@ def ceilings(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _product_rate(dtype: str) -> float:
-    """Operations per second of npu_tensor with all threads."""
+    """Measure the operations per second of npu_tensor with all threads."""
     x = nt.ones(SIDE, SIDE, dtype=dtype).realize()
     product = nt.mul_mat if dtype.startswith("int") else nt.matmul
     return 2 * SIDE**3 / _least_seconds(lambda: product(x, x).realize(device="cpu"))
 
 
 def _copy_rate() -> float:
-    """Bytes read and written per second by all threads."""
+    """Measure the bytes read and written per second by all threads."""
     threads = nt.get_num_threads()
     sources = np.array_split(np.ones(COPIED, np.int8), threads)
     targets = np.array_split(np.ones(COPIED, np.int8), threads)
@@ -73,7 +76,7 @@ def _copy_rate() -> float:
 
 
 def _least_seconds(call: Callable[[], object]) -> float:
-    """Of calls that are repeated for SECONDS; the first one, which may compile, does not count."""
+    """Measure the fastest of the calls repeated for SECONDS. The first call, which may compile, does not count."""
     call()
     times: list[float] = []
     end = time.perf_counter() + SECONDS

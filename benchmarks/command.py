@@ -1,4 +1,4 @@
-"""The command: chooses suites, devices and peers, prints tables, writes results and compares them."""
+"""Benchmark command: selects suites, devices and peers, prints tables, writes and compares results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["bench"]
 
 SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "language", "cache", "kernel_model")
 PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
-"""Named here as well, because importing the modules that hold them takes a second."""
+"""Names of the peers, repeated here because importing their modules takes a second."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

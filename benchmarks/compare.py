@@ -1,4 +1,4 @@
-"""Two files of results: what of npu_tensor has become slower, by the median of warm calls, or is left out now."""
+"""Comparison of two result files: regressions of npu_tensor by the median of warm calls, and missing rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ ENTRANT: Final = ("device", "contender", "kind")
 LEFT_OUT: Final = ("suite", "case", "dtype", "size", "device", "contender")
 
 PASSING: Final = ("commit", "date", "others", "versions")
-"""What every session has anew, and versions: those of the contenders are compared."""
+"""Machine fields that are not compared. They differ in every session; contender versions are compared separately."""
 
 
 class Change(NamedTuple):
-    """A pair of rows of npu_tensor. row: the new one. old: median seconds of the old one.
+    """A pair of rows of npu_tensor.
 
-    ratio: new over old median. peers: the same of the peer in this case that has slowed down least, and not less than
-    1; 1 if there is no peer, or none of the same version.
+    Attributes:
+        row: New row.
+        old: Old median in seconds.
+        ratio: New over old median.
+        peers: Ratio of the peer that has slowed down least in this case, at least 1; 1 without a peer of equal version.
     """
 
     row: Mapping[str, Any]
@@ -35,22 +38,22 @@ class Change(NamedTuple):
 
     @property
     def slowdown(self) -> float:
-        """How many times slower it is beside the peers: a machine that is slower today slows every one of them."""
+        """Slowdown relative to the peers. A slower machine affects all peers."""
         return self.ratio / self.peers
 
 
 class Lost(NamedTuple):
-    """An old row of npu_tensor which the new session has left out, and why."""
+    """An old row of npu_tensor that the new session has left out, with the reason."""
 
     row: Mapping[str, Any]
     reason: str
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Why the two sessions can hardly be compared, a line each."""
+    """Return reasons that limit the comparability of two sessions, one line each."""
     lines = []
     before, after = old["machine"], new["machine"]
-    for name in sorted((before.keys() & after.keys()) - set(PASSING)):  # An older file may not tell.
+    for name in sorted((before.keys() & after.keys()) - set(PASSING)):  # An older file may lack fields.
         if before[name] != after[name]:
             lines.append(f"{name}: {before[name]} before, {after[name]} now")
     for name in sorted((old["contenders"].keys() | new["contenders"].keys()) - set(OURS)):
@@ -66,7 +69,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    """Of every row of npu_tensor that both have."""
+    """Yield the change of every row of npu_tensor that both sessions have."""
     before = {_key(row, CASE + ENTRANT): row["p50"] for row in old["rows"]}
     peers: dict[Key, list[float]] = {}
     pairs = [(row, row["p50"] / was) for row in new["rows"] if (was := before.get(_key(row, CASE + ENTRANT)))]
@@ -82,12 +85,12 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
 
 
 def regressions(figures: Iterable[Change], threshold: float) -> list[Change]:
-    """What is more than `threshold` times slower, the worst first."""
+    """Return the rows that are more than `threshold` times slower, worst first."""
     return sorted((change for change in figures if change.slowdown > threshold), key=lambda change: -change.slowdown)
 
 
 def lost(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Lost]:
-    """The old rows of npu_tensor that the new session wanted to have and has not; not those it was not asked for."""
+    """Yield the old rows of npu_tensor that the new session attempted but left out."""
     still = {_key(row, CASE + ENTRANT) for row in new["rows"]}
     ours = [entry for entry in new["left_out"] if entry["contender"] in OURS]
     for row in old["rows"]:
@@ -98,7 +101,7 @@ def lost(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Lost]:
 
 
 def _means(entry: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether what was left out is this row. An empty string stands for all."""
+    """Return True if an entry about omissions covers this row. An empty string matches all."""
     return all(entry[field] in ("", row[field]) for field in LEFT_OUT)
 
 

@@ -1,4 +1,4 @@
-"""python -m benchmarks.compile_time: planning and compiling fused kernels with an empty cache directory."""
+"""Planning and compilation of fused kernels with an empty cache directory: python -m benchmarks.compile_time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXPRESSIONS: dict[str, Callable[..., nt.Tensor]] = {
 
 
 def measured(dtypes: tuple[str, ...] = DTYPES) -> list[dict[str, Any]]:
-    """One row per expression and dtype. For a fresh process: what it has compiled before, it finds again."""
+    """Measure one row per expression and dtype. Needs a fresh process, which has no compiled kernels in memory."""
     rows = []
     for dtype in dtypes:
         values = np.random.default_rng(0).standard_normal((4, *SHAPE), np.float32)

@@ -1,8 +1,8 @@
-"""python -m benchmarks.configurations: how many binaries the kernel families need for shapes they have not seen.
+"""Number of binaries that the kernel families need for new shapes: python -m benchmarks.configurations.
 
 Random shapes of each family run on a simulated NPU with an empty cache, and every result is compared with NumPy in
-float64. A binary belongs to a configuration: `FAMILIES` says how many of these there can be for one program. What a
-new shape of a configuration takes that is built already is timed besides: its sequence, and the instruction stream.
+float64. A binary belongs to a configuration; `FAMILIES` bounds their number for one program. The cost of a new shape of
+an existing configuration is also measured: its sequence and the instruction stream.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = ["FAMILIES", "Family", "Served", "main", "served"]
 Array = np.ndarray[Any, Any]
 
 TOLERANCE: Final = 2**-6
-"""Of bfloat16 results, relative to each and to their root mean square: four units in the last place."""
+"""Tolerance of bfloat16 results, relative to each and to their root mean square: four units in the last place."""
 
 
 def _values(rng: np.random.Generator, *shape: int) -> tuple[nt.Tensor, Array]:
-    """As bfloat16, and what that is as float64."""
+    """Return random bfloat16 values and their exact float64 values."""
     x = rng.uniform(-1, 1, shape).astype(ml_dtypes.bfloat16)
     return nt.from_numpy(x), x.astype(np.float64)
 
 
 def _extent(rng: np.random.Generator, most: int) -> int:
-    """Evenly distributed magnitudes."""
+    """Draw an extent with log-uniform distribution."""
     return int(2 ** rng.uniform(0, np.log2(most)))
 
 
@@ -63,7 +63,7 @@ def _with_row(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
 
 
 def _product(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
-    m, k, n = (9 + _extent(rng, 200) for _ in range(3))  # Fewer rows are no task of this family.
+    m, k, n = (9 + _extent(rng, 200) for _ in range(3))  # Fewer rows belong to another family.
     (x, exact), (y, other) = _values(rng, m, k), _values(rng, n, k)
     return x @ y.T, exact @ other.T
 
@@ -75,7 +75,7 @@ def _rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
 
 
 def _long_rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
-    """Of 32 to 80 kB, which no core holds as a whole."""
+    """Return a softmax of rows of 32 to 80 kB, which do not fit in a core as a whole."""
     x, exact = _values(rng, _extent(rng, 20), 16_000 + _extent(rng, 24_000))
     exponentials = np.exp(exact - exact.max(1, keepdims=True))
     return x.softmax(1), exponentials / exponentials.sum(1, keepdims=True)
@@ -115,7 +115,10 @@ def _joined(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
 
 
 class Family(NamedTuple):
-    """case: a random shape, as a pending tensor and what it must hold. most: configurations for one program."""
+    """A kernel family. `case` creates a random pending tensor and its expected values.
+
+    `most` is the upper bound on configurations for one program.
+    """
 
     case: Callable[[np.random.Generator], tuple[nt.Tensor, Array]]
     most: int
@@ -125,7 +128,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # One core or all with small tiles, all with large ones.
     "elementwise": Family(_elementwise, 3),
     "elementwise, with a row": Family(_with_row, 3),
-    # The tiles that are best for six products.
+    # The best tiles of six products.
     "gemm": Family(_product, 6),
     # One row or many in an object, for each of 11 classes of lengths, with whole and with part vectors.
     "rowwise": Family(_rows, 2 * 2 * 11),
@@ -144,9 +147,15 @@ FAMILIES: Final[Mapping[str, Family]] = {
 
 
 class Served(NamedTuple):
-    """What random shapes of a family needed. latest: the last shape that needed a binary. sequences: seconds of each.
+    """Builds for random shapes of a family.
 
-    unlike: shapes whose results are not NumPy's.
+    Attributes:
+        shapes: Number of shapes.
+        configurations: Number of configurations.
+        binaries: Number of binaries.
+        latest: Number of the last shape that needed a new binary.
+        unlike: Number of shapes whose results differ from NumPy's.
+        sequences: Seconds per sequence of a new shape.
     """
 
     shapes: int
@@ -158,9 +167,10 @@ class Served(NamedTuple):
 
 
 def served(family: str, generation: str, shapes: int, seed: int = 0) -> Served:
-    """Compute so many random shapes of a family on the simulated "npu1" or "npu2".
+    """Compute random shapes of a family on the simulated "npu1" or "npu2".
 
-    Raises AssertionError if a family has no kernel for its own shapes.
+    Raises:
+        AssertionError: The family has no kernel for one of its shapes.
     """
     rng, target = np.random.default_rng(seed), Target(SIMULATED[generation], SIMULATED[generation].columns)
     built: list[events.BuildFinished] = []
@@ -190,7 +200,7 @@ def served(family: str, generation: str, shapes: int, seed: int = 0) -> Served:
 
 
 def _sequence_seconds(recipe: Callable[[], Design]) -> float:
-    """Of this thread, to make a design whose configuration is there, and its instruction stream."""
+    """Measure the thread seconds to create a design of an existing configuration and its instruction stream."""
     start = time.thread_time()
     design = recipe()
     instructions(design, dict.fromkeys([parameter.name for parameter in design.parameters], 0))

@@ -1,6 +1,6 @@
-"""python -m benchmarks.contention: the same kernels quiet, and while another process keeps one core busy.
+"""Kernels on an idle machine and beside a process that keeps one core busy: python -m benchmarks.contention.
 
-PyTorch stands beside it: a pool whose threads wait for each other loses whole scheduler slices.
+PyTorch is measured as well. A thread pool whose threads wait for each other loses whole scheduler slices.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ WORKLOADS = ("add", "gelu", "chain", "softmax", "rms_norm", "matmul", "matvec")
 SIZES, QUICK_SIZES = ("1048576", "4096x1024", "1024x1024", "4096x4096"), ("1048576",)
 ASKED = 3.0
 
-# Ends by itself when the process that started it has gone.
+# Program that ends when its parent process has ended.
 SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(100_000): pass"
 
 
 @contextmanager
 def busy_core() -> Iterator[subprocess.Popen[bytes]]:
-    """Another process computes without pause while the with block runs."""
+    """Keep a core busy with another process during a `with` block."""
     process = subprocess.Popen([sys.executable, "-c", SPIN])
     try:
         yield process
@@ -42,7 +42,7 @@ def busy_core() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
-    """One row: median microseconds of both sides, quiet and beside a busy core, and their ratios."""
+    """Measure one row: median microseconds of both libraries, idle and beside a busy core, and their ratios."""
     calls = {name: call for name, call in contenders(case).items() if name in ("ours", "peer")}
     quiet = medians(calls, effort)
     with busy_core():

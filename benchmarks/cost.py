@@ -1,8 +1,8 @@
-"""python -m benchmarks.cost: what the CPU device's cost model predicts, beside what kernels take.
+"""Predictions of the CPU device's cost model beside measured times: python -m benchmarks.cost.
 
-First with the rates that the model finds (priors, or what `npu-tensor calibrate` has measured), then with rates that
-are measured now and kept for nobody. Placement compares predictions of the CPU with those of an NPU, so that a factor
-of 2 either way moves the size from which on the NPU is chosen by as much.
+First with the model's current rates (priors, or those of `npu-tensor calibrate`), then with rates that are measured now
+and not stored. Placement compares CPU predictions with NPU predictions. An error by a factor of 2 shifts the crossover
+size by the same factor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RATES: Final = {"predicted": "rates as found", "calibrated": "measured rates"}
 
 
 class Case(NamedTuple):
-    """A graph whose plan is timed. record: records it, and returns what is realized."""
+    """A graph whose plan is timed. `record` records it and returns the tensors to realize."""
 
     kind: str
     what: str
@@ -83,12 +83,12 @@ def _moves() -> Iterable[Case]:
 
 
 def cases() -> list[Case]:
-    """Everything that is timed."""
+    """Return everything that is timed."""
     return [*_maps(), *_rows(), *_products(), *_moves()]
 
 
 def _ready(case: Case) -> tuple[Plan, list[Any]]:
-    """The plan of a case, and its values."""
+    """Return the plan of a case and its values."""
     structure = structure_of([case.record()._node])
     plan = planner.plan(structure)
     values: list[Any] = [None] * plan.size
@@ -98,17 +98,17 @@ def _ready(case: Case) -> tuple[Plan, list[Any]]:
 
 
 def _predicted(plan: Plan) -> float:
-    """Microseconds of all its kernels, by the rates that devices find now."""
+    """Predict the microseconds of all kernels with the current rates."""
     return 1e6 * sum(host_kernel(placed.task).cost.expense.seconds for placed in plan.placed)
 
 
 def percentiles(ratios: Sequence[float]) -> list[float]:
-    """Of predicted over measured time."""
+    """Return the percentiles of predicted over measured time."""
     return [float(value) for value in np.percentile(ratios, PERCENTILES)]
 
 
 def measured(effort: Effort) -> list[dict[str, Any]]:
-    """All rows: measured time of each plan, and predicted with the rates as found and with those measured now."""
+    """Return all rows: measured time of each plan, and predictions with the current and with newly measured rates."""
     ready = [(case, *_ready(case)) for case in cases()]
     rows: list[dict[str, Any]] = [
         {
@@ -129,7 +129,7 @@ def measured(effort: Effort) -> list[dict[str, Any]]:
 
 
 def _timed(plan: Plan, values: list[Any], effort: Effort) -> float:
-    """Microseconds of a run: the least of all blocks, because predictions are for a machine that is left alone."""
+    """Measure the microseconds of a run: the minimum of all blocks, because predictions assume an idle machine."""
 
     def run() -> object:
         again = list(values)

@@ -1,14 +1,14 @@
-"""python -m benchmarks.decode: tokens per second of language models on NPUs, predicted.
+"""Predicted tokens per second of language models on NPUs: python -m benchmarks.decode.
 
-Nothing runs. A step is composed of this package's own kernels: each has the time that its design is predicted to take,
-every launch and every change of configuration what the device says that these take. No constant is fitted here.
+Nothing runs. A step is composed of this package's kernels with the predicted times of their designs, and of launches
+and configuration changes with the costs of the device. No constant is fitted here.
 
-Three ways are compared. With two launches per layer, as mlir-air has measured it, the processor computes the attention
-between them. With one launch per token everything is on the NPU; no program can have that many arguments yet, so its
-weights would have to lie in one buffer. With products only, the NPU keeps one configuration for all layers, and the
-processor computes what is between them, in four launches per layer. Neither the embedding nor the writing of the cache
-is counted. Nor is what the first configuration of a launch takes more where it lies in another hardware context than
-the launch before, as full ELFs do: mlir-air launches ELFs of several layers in that way.
+Three schemes are compared. With two launches per layer, as measured by mlir-air, the processor computes the attention
+between them. With one launch per token everything runs on the NPU. No program can have that many arguments yet, so the
+weights would need a common buffer. With products only, the NPU keeps one configuration for all layers in four launches
+per layer, and the processor computes the other ops. The embedding and the cache update are not counted. Nor is the
+extra cost of a first configuration in another hardware context than the previous launch, as with full ELFs. mlir-air
+launches ELFs of several layers in that way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["MODELS", "PUBLISHED", "DecoderShape", "decode", "main"]
 
 
 class DecoderShape(NamedTuple):
-    """Of a model of Llama's kind. weights, head: dtypes of the matrices of a layer and of the one behind the last."""
+    """Shape of a Llama-like model. `weights` and `head` are the dtypes of layer matrices and of the output matrix."""
 
     layers: int
     width: int
@@ -50,7 +50,7 @@ class DecoderShape(NamedTuple):
 
     @property
     def weight_bytes(self) -> int:
-        """Of all matrices, which a token reads once."""
+        """Bytes of all matrices, which a token reads once."""
         attention = self.width * self.features * (self.heads + self.cached_heads) * 2
         layer = attention + 3 * self.width * self.hidden
         return int(self.layers * self.weights.nbytes(layer) + self.head.nbytes(self.vocabulary * self.width))
@@ -61,7 +61,7 @@ _LLAMA: Final = DecoderShape(16, 2048, 8192, 128256, 32, 8, 64)
 MODELS: Final[Mapping[str, DecoderShape]] = {
     "Llama 3.2 1B, bfloat16": _LLAMA,
     "Llama 3.2 1B, q4_1": _LLAMA._replace(weights=nt.q4_1, head=nt.q4_1),
-    # As in the file SmolLM2-135M-Instruct.Q4_1.gguf.
+    # Dtypes of the file SmolLM2-135M-Instruct.Q4_1.gguf.
     "SmolLM2 135M, q4_1": DecoderShape(30, 576, 1536, 49152, 9, 3, 64, nt.q4_1, nt.q8_0),
 }
 
@@ -69,13 +69,13 @@ PUBLISHED: Final[Mapping[tuple[str, str, str], float]] = {
     ("Llama 3.2 1B, bfloat16", "npu2", "two launches per layer"): 12.2,
     ("Llama 3.2 1B, q4_1", "npu2", "one launch per token"): 53.0,
 }
-"""Tokens per second of mlir-air on a Strix, which reads a cache of 2,048 tokens in both cases. In its
-programming_examples: llama32_1b/docs/profile.md (10.8 in an earlier version), and fused_decode/README.md, where all
-layers are one design, without changes of the configuration, and weights of 4 bits have scales and minima."""
+"""Tokens per second of mlir-air on a Strix, with a cache of 2,048 tokens. Source: programming_examples,
+llama32_1b/docs/profile.md (10.8 in an earlier version) and fused_decode/README.md. In the latter, all layers are one
+design without configuration changes, and 4-bit weights have scales and minima."""
 
 
 class _Kernel(NamedTuple):
-    """context: of its configuration."""
+    """A kernel. `context` is the context of its configuration."""
 
     context: Any
     seconds: float
@@ -92,12 +92,12 @@ def _weights(rows: int, features: int, dtype: Any) -> nt.Tensor:
 
 
 class _Step:
-    """The parts of a step, as pending tensors of bfloat16."""
+    """Parts of a step, as pending bfloat16 tensors."""
 
     def __init__(self, shape: DecoderShape, context: int) -> None:
         self.shape = shape
         self.context = context
-        # All weights before the first op: pending results are computed when much memory arrives from outside.
+        # The weights are created before the first op, because large inputs trigger the computation of pending results.
         width, hidden, mixed = shape.width, shape.hidden, shape.heads * shape.features
         cached = shape.cached_heads * shape.features
         self._projections = [_weights(rows, width, shape.weights) for rows in (mixed, cached, cached)]
@@ -117,13 +117,13 @@ class _Step:
         return result
 
     def before_attention(self) -> Sequence[nt.Tensor]:
-        """Queries, keys and values of a token."""
+        """Return queries, keys and values of a token."""
         s, x = self.shape, self._normed(_zeros(self.shape.width))
         q, k, v = self.projections(x)
         return self._turned(q, s.heads), self._turned(k, s.cached_heads), v
 
     def attention(self) -> nt.Tensor:
-        """Of one token over the cache."""
+        """Return the attention of one token over the cache."""
         s = self.shape
         queries = _zeros(s.cached_heads, s.heads // s.cached_heads, s.features)
         keys, values = (_zeros(s.cached_heads, self.context, s.features) for _ in range(2))
@@ -131,38 +131,38 @@ class _Step:
         return result
 
     def after_attention(self) -> nt.Tensor:
-        """The rest of a layer."""
+        """Return the rest of a layer."""
         x = self.mixed() + _zeros(self.shape.width)
         gate, up = self.widened(self._normed(x))
         return self.narrowed(gate.silu() * up) + x
 
     def logits(self) -> nt.Tensor:
-        """Of the token that follows."""
+        """Return the logits of the next token."""
         result: nt.Tensor = nt.linear(_zeros(self.shape.width), self._head)
         return result
 
-    # --- the products of a layer, and what is between them
+    # --- products of a layer, and the ops between them
 
     def projections(self, x: nt.Tensor) -> Sequence[nt.Tensor]:
-        """Queries, keys and values."""
+        """Project queries, keys and values."""
         return [nt.linear(x, weights) for weights in self._projections]
 
     def mixed(self) -> nt.Tensor:
-        """The projection of what attention gives."""
+        """Project the attention output."""
         result: nt.Tensor = nt.linear(_zeros(self.shape.heads * self.shape.features), self._mixed)
         return result
 
     def widened(self, x: nt.Tensor) -> Sequence[nt.Tensor]:
-        """Both first products of the gated network."""
+        """Compute the first two products of the gated network."""
         return [nt.linear(x, weights) for weights in self._widened]
 
     def narrowed(self, x: nt.Tensor) -> nt.Tensor:
-        """The last product of it."""
+        """Compute the last product of the gated network."""
         result: nt.Tensor = nt.linear(x, self._narrowed)
         return result
 
     def between(self) -> Sequence[nt.Tensor]:
-        """What is left of a layer without its products."""
+        """Return the ops of a layer without its products."""
         s, x = self.shape, _zeros(self.shape.width)
         q, k = (self._turned(_zeros(heads * s.features), heads) for heads in (s.heads, s.cached_heads))
         gated = _zeros(s.hidden).silu() * _zeros(s.hidden)
@@ -170,7 +170,7 @@ class _Step:
 
 
 def _kernels(device: SimulatedDevice, *results: nt.Tensor) -> list[_Kernel]:
-    """Of what is computed at once, in order."""
+    """Return the kernels of results that are computed together, in order."""
     tasks = cut(structure_of([result._node for result in results]), device.fusion).tasks
     kernels = [device.claim(task) for task in tasks]
     assert all(isinstance(kernel, NpuKernel) for kernel in kernels), kernels
@@ -179,9 +179,9 @@ def _kernels(device: SimulatedDevice, *results: nt.Tensor) -> list[_Kernel]:
 
 
 def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
-    """How often the array is configured anew by launches that are repeated.
+    """Count the configuration changes of repeated launches.
 
-    A launch of several configurations begins with the first one in any case; others find that of the launch before.
+    A launch of several configurations always loads its first one. Other launches reuse that of the previous launch.
     """
     changes = 0
     for before, kernels in pairwise([launches[-1], *launches]):
@@ -191,7 +191,7 @@ def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
 
 
 def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]:
-    """What a token takes: a row for each way, with the seconds of the kernels, changes, launches and the processor."""
+    """Yield the cost of a token for each scheme: seconds of kernels, changes, launches and the processor."""
     array, step = SIMULATED[generation], _Step(MODELS[name], context)
     device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)
     layers, width = step.shape.layers, step.shape.width

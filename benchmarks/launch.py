@@ -1,9 +1,9 @@
-"""python -m benchmarks.launch: what a launch costs the host, with kernels that do nothing.
+"""Host overhead of a launch, with kernels that do nothing: python -m benchmarks.launch.
 
-Without `--device` this measures no NPU: behind the package stands the stand-in for pyxrt that the tests use, told to
-complete every launch without running it. What is left is the time of the package, and that of the stand-in, which is
-measured by making the calls of one plan again; the real pyxrt takes another time for them. With `--device npu` the
-kernels run, so that the figures hold their time too, and nothing is asked of them.
+Without `--device` no NPU is measured. The tests' stand-in for pyxrt completes every launch without running it. The
+figures then contain the time of the package and of the stand-in, which is measured by repeating the calls of one plan.
+The real pyxrt takes a different time. With `--device npu` the kernels run, so the figures include their time and have
+no targets.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["Case", "cases", "main", "measured", "recorded"]
 
 ASKED_OF_ONE: Final = 15.0
 ASKED_OF_MANY: Final = 6.0
-"""Microseconds per launch, in a plan of one kernel and in one of 100."""
+"""Targets in microseconds per launch, in a plan of one kernel and of 100."""
 
 SIDE: Final = 64
 
 EACH: Final = 25
-"""Kernels of each kind in a plan of many: as many as are handed to XRT at once."""
+"""Number of kernels per kind in a large plan, equal to the number that is submitted to XRT at once."""
 
 Product = Callable[[nt.Tensor, nt.Tensor], nt.Tensor]
 
@@ -47,16 +47,16 @@ KINDS: Final[tuple[Product, ...]] = (
     lambda x, weight: x @ weight.T,
     lambda x, weight: (x @ weight.T).relu(),
 )
-"""Products of four configurations, each with a context of its own."""
+"""Products of four configurations, each with its own context."""
 
 CALLS: Final = {"run": ("set_arg", "start", "state"), "runlist": ("execute", "wait"), "bo": ("sync",)}
-"""The functions of pyxrt that a cached plan calls."""
+"""Functions of pyxrt that a cached plan calls."""
 
 TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
 
 
 class Case(NamedTuple):
-    """One row: a call that launches so many kernels in so many contexts, and the microseconds per launch asked."""
+    """One row: a call, its numbers of kernels and contexts, and the target in microseconds per launch."""
 
     what: str
     kernels: int
@@ -77,7 +77,7 @@ def _products(x: nt.Tensor, weights: list[nt.Tensor], kinds: list[Product]) -> n
 
 
 def cases() -> list[Case]:
-    """Everything that is timed, on the default device. Matrix products do not fuse with each other."""
+    """Return everything that is timed, on the default device. Matrix products do not fuse with each other."""
     x = _matrix(SIDE, SIDE)
     relu, many = nt.jit(nt.relu), EACH * len(KINDS)
     weights = many * [_matrix(SIDE, SIDE)]
@@ -100,8 +100,8 @@ def cases() -> list[Case]:
 
 @contextmanager
 def _standin() -> Iterator[None]:
-    """Behind the package: one NPU of the second generation that completes every launch and runs nothing."""
-    # It belongs to the tests and is not installed.
+    """Provide a stand-in NPU of the second generation that completes every launch without running it."""
+    # The stand-in belongs to the tests and is not installed.
     places = [str(TESTS / "runtime" / "xrt" / "standin"), str(TESTS / "helpers")]
     with ExitStack() as stack:
         with mock.patch.object(sys, "path", [*places, *sys.path]):
@@ -121,7 +121,7 @@ def _standin() -> Iterator[None]:
 
 @contextmanager
 def recorded(driver: Any) -> Iterator[list[tuple[str, Callable[[], Any]]]]:
-    """The calls of pyxrt that are made meanwhile: what is called, and a function that makes the same call again."""
+    """Record the calls of pyxrt in a `with` block: names, and functions that repeat them."""
     calls: list[tuple[str, Callable[[], Any]]] = []
 
     def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,7 +141,7 @@ def recorded(driver: Any) -> Iterator[list[tuple[str, Callable[[], Any]]]]:
 
 
 def _row(case: Case, effort: Effort, device: str | None) -> dict[str, Any]:
-    for _ in range(3):  # The first runs make contexts, runs and buffers; what the third one does repeats.
+    for _ in range(3):  # The first runs create contexts, runs and buffers. The third is steady state.
         result = case.call()
     with recorded(bindings.pyxrt()) as calls:
         result = case.call()
@@ -149,7 +149,7 @@ def _row(case: Case, effort: Effort, device: str | None) -> dict[str, Any]:
     count = Counter(name for name, _ in calls)
     contenders = {"ours": case.call}
     if device is None:
-        # The arguments are then those of the recorded plan; as nothing runs, nobody sees them.
+        # The repeated calls keep the arguments of the recorded plan. No kernel runs, so they have no effect.
         again = [call for _, call in calls]
         contenders["driver"] = lambda: [call() for call in again]
     seconds = medians(contenders, effort)
@@ -169,11 +169,15 @@ def _row(case: Case, effort: Effort, device: str | None) -> dict[str, Any]:
 
 
 def measured(effort: Effort, device: str | None) -> list[dict[str, Any]]:
-    """All rows. device: its URI; None for the stand-in. Raises ClickException if kernels do not run on it."""
+    """Measure all rows on the device at a URI, or on the stand-in if it is None.
+
+    Raises:
+        ClickException: Kernels do not run on the device.
+    """
     with ExitStack() as settings:
         if device is None:
             settings.enter_context(_standin())
-        # The first run of a kernel is compared with the CPU, and an empty one would fail.
+        # The self-check compares the first run of a kernel with the CPU. An empty run would fail.
         settings.enter_context(nt.config.scope(self_check=False, fallback="error"))
         try:
             with nt.default_device(device or "npu", policy="always"):

@@ -1,7 +1,7 @@
-"""python -m benchmarks.loops: Python loops over elements, tokens and steps, which read values early, late or never.
+"""Python loops over elements, tokens and steps that read values early, late or never: python -m benchmarks.loops.
 
-The same program runs with npu_tensor and, where it is installed, with PyTorch eager: its first pass, which plans and
-compiles with an empty cache directory, and later ones. The figures are ratios of times of one session.
+The same program runs with npu_tensor and, if installed, PyTorch eager: a first pass, which plans and compiles with an
+empty cache directory, and later passes. The figures are time ratios within one session.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RATIOS: Final = ("first_speedup", "later_speedup", "first_over_later")
 
 
 class Loop(NamedTuple):
-    """run: a program that takes the module npu_tensor or torch and its tensors of the operands, and returns numbers."""
+    """A loop. `run` takes the module npu_tensor or torch and the operands as its tensors, and returns numbers."""
 
     what: str
     run: Callable[..., Any]
@@ -42,7 +42,7 @@ def _read(library: Any, vector: Any) -> Any:
 
 
 def _write(library: Any, values: Any) -> Any:
-    """Python numbers to where they belong in a matrix of zeros."""
+    """Write Python numbers element by element into a matrix of zeros."""
     matrix = library.zeros(*values.shape)
     for i, row in enumerate(values.tolist()):
         for j, value in enumerate(row):
@@ -51,7 +51,7 @@ def _write(library: Any, values: Any) -> Any:
 
 
 def _decode(library: Any, tokens: Any, query: Any, key: Any, value: Any, *, grows: bool) -> Any:
-    """Attention of one head, token by token; caches grow, or have all rows from the start and are read with a mask."""
+    """Compute attention of one head, token by token. Caches grow, or have all rows from the start and use a mask."""
     length, width = tokens.shape
     positions = library.arange(length)
     keys, values = (library.zeros(0 if grows else length, width) for _ in range(2))
@@ -70,7 +70,7 @@ def _decode(library: Any, tokens: Any, query: Any, key: Any, value: Any, *, grow
 
 
 def _attend(library: Any, tokens: Any) -> Any:
-    """Every token with itself and those before: keys and values are two caches that grow."""
+    """Compute causal attention token by token, with growing caches of keys and values."""
     results = []
     keys = values = tokens[:, :0]
     for position in range(tokens.shape[1]):
@@ -82,7 +82,7 @@ def _attend(library: Any, tokens: Any) -> Any:
 
 
 def _regression(library: Any, inputs: Any, labels: Any, *, steps: int, reads: bool) -> Any:
-    """Gradient descent for a logistic regression, whose weights are read at every step or in the end."""
+    """Run gradient descent for a logistic regression. The weights are read at every step or at the end."""
     weights, bias = library.zeros(inputs.shape[1], 1), library.zeros(1)
     for _ in range(steps):
         error = library.sigmoid(inputs @ weights + bias) - labels
@@ -94,7 +94,7 @@ def _regression(library: Any, inputs: Any, labels: Any, *, steps: int, reads: bo
 
 
 def loops(quick: bool) -> list[Loop]:
-    """Everything that is timed."""
+    """Return everything that is timed."""
     elements, side, tokens = (64, 8, 6) if quick else (4096, 32, 128)
     normal = np.random.default_rng(0).standard_normal
     steps = 30 if quick else 200
@@ -114,7 +114,10 @@ def loops(quick: bool) -> list[Loop]:
 
 
 def measured(chosen: Iterable[Loop], effort: Effort) -> Iterator[dict[str, Any]]:
-    """A row per loop, for a fresh process: speedups over PyTorch, None without it, and first pass over later ones."""
+    """Yield a row per loop: speedup over PyTorch, None without it, and first pass over later ones.
+
+    Needs a fresh process.
+    """
     libraries = [NpuTensor(), *peers.load(["torch"], nt.get_num_threads())[0]]
     for loop in chosen:
         calls: dict[str, Call] = {}

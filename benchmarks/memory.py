@@ -1,8 +1,7 @@
-"""python -m benchmarks.memory: peak memory of the chain on 16 M elements, in a process of its own.
+"""Peak memory of the chain on 16 M elements, in a separate process: python -m benchmarks.memory.
 
-Counted is resident memory (VmHWM of /proc, or ru_maxrss where there is no /proc) above that of the process
-when it has imported npu_tensor and made the inputs. It includes LLVM, whose code comes into memory when the
-first kernel is compiled.
+The figure is resident memory (VmHWM of /proc, or ru_maxrss without /proc) above that of the process after it has
+imported npu_tensor and created the inputs. It includes LLVM, which is loaded when the first kernel is compiled.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ASKED_OVERHEAD = 64 << 20
 
 
 def _high_water(reset: bool = False) -> int:
-    """Largest resident memory of this process, in bytes; since the latest reset where the system has one."""
+    """Return the peak resident memory of this process in bytes, since the latest reset if the system supports it."""
     status = Path("/proc/self/status")
     if not status.exists():
         import resource
@@ -43,7 +42,7 @@ def _high_water(reset: bool = False) -> int:
 
 
 def peak(elements: int, dtype: str) -> dict[str, int]:
-    """Bytes of the inputs, of the output, and of all that the computation added. For a fresh process."""
+    """Measure the bytes of the inputs, of the output, and added by the computation. Needs a fresh process."""
     generator = np.random.default_rng(0)
     numpy_dtype = getattr(nt, dtype).numpy
 
@@ -58,7 +57,7 @@ def peak(elements: int, dtype: str) -> dict[str, int]:
 
 
 def measure(elements: int, dtype: str) -> dict[str, Any]:
-    """One row, from a fresh process. Bytes; `total` is inputs and what was added, `asked` its bound."""
+    """Measure one row in a fresh process, in bytes. `total` is inputs plus added memory, `asked` its bound."""
     program = f"import json; from {__package__}.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=PIPE, text=True, check=True)
     counts = json.loads(finished.stdout)

@@ -1,4 +1,4 @@
-"""The models as contests: npu_tensor and PyTorch as their users write them, other libraries from one description."""
+"""Models as contests: idiomatic versions for npu_tensor and PyTorch, one description for other libraries."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ROPE_BASE: Final = 10000.0
 
 
 class Portable(NamedTuple):
-    """A model for any `Library`. compute: takes library, input and parameters, which are float32 here.
+    """A model for any `Library`.
 
-    result: its shape, from the input's.
+    `compute` takes library, input and float32 parameters. `result` maps the input shape to the result shape.
     """
 
     compute: Callable[..., Any]
@@ -68,7 +68,7 @@ def _transformer_block(library: Library, x: Any, *parameters: Any) -> Any:
 
 
 def _block_parameters() -> list[np.ndarray]:
-    """The weights in the order in which they are made, and the tables: cosines, sines, what is added to scores."""
+    """Return the weights in order of creation, and the tables: cosines, sines and the score mask."""
     rates = ROPE_BASE ** (-np.arange(0, FEATURES, 2) / FEATURES)
     angles = np.tile(np.outer(np.arange(TOKENS), rates), (1, 2))
     later = np.triu(np.full((TOKENS, TOKENS), -1e9), 1)
@@ -83,7 +83,7 @@ PORTABLE: Final = {
 
 
 WRITTEN: Final = {NAME: "", JITTED: "npu_tensor", "torch": "torch"}
-"""The fields of `Model` with what users of a contender write; "" if they write no such thing."""
+"""Fields of `Model` with the idiomatic version for each contender; empty if there is none."""
 
 
 class ModelCase(NamedTuple):
@@ -94,12 +94,12 @@ class ModelCase(NamedTuple):
 
     @property
     def suite(self) -> str:
-        """Where it belongs."""
+        """Suite of the model."""
         return PORTABLE[self.title].suite
 
     @property
     def shapes(self) -> list[list[int]]:
-        """Of the input."""
+        """Shape of the input, in a list."""
         return [list(MODELS[self.title].input.shape)]
 
     @property
@@ -109,23 +109,23 @@ class ModelCase(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Of its matrix products."""
+        """Operations of the matrix products."""
         return MODELS[self.title].operations
 
     @property
     def nbytes(self) -> int:
-        """Input and parameters read once, and the result written once."""
+        """Bytes of input, parameters and result, each moved once."""
         first = MODELS[self.title].input
         read = first.size + sum(parameter.size for parameter in PORTABLE[self.title].parameters())
         return (read + math.prod(PORTABLE[self.title].result(first.shape))) * ITEMSIZE[self.dtype]
 
     def expected(self) -> np.ndarray:
-        """The result in float64, of the portable description."""
+        """Compute the result in float64 from the portable description."""
         reference = Reference()
         return np.asarray(PORTABLE[self.title].compute(reference, *self._operands(reference)))
 
     def contender(self, library: Library) -> Callable[[], Call]:
-        """The model with parameters and input in memory; of npu_tensor and PyTorch that of `MODELS`."""
+        """Return a factory of the timed call. npu_tensor and PyTorch use the version in `MODELS`."""
         written = WRITTEN.get(library.name)
         if written is None:
             return partial(library.call, PORTABLE[self.title].compute, self._operands(library))
@@ -135,10 +135,10 @@ class ModelCase(NamedTuple):
         return partial(library.call, lambda _, x: model(x), (library.operand(MODELS[self.title].input, self.dtype),))
 
     def recorded(self) -> tuple[nt.Tensor, nt.Tensor]:
-        """The result, not computed yet, and the input."""
+        """Return the pending result and the input."""
         model = MODELS[self.title].npu_tensor(self.dtype)
         x = NpuTensor().operand(MODELS[self.title].input, self.dtype)
-        captured: Any = type(model).__call__  # made by nt.jit, which would compute
+        captured: Any = type(model).__call__  # A function under nt.jit would compute.
         return captured.__wrapped__(model, x), x
 
     def _operands(self, library: Library) -> tuple[Any, ...]:
@@ -147,7 +147,7 @@ class ModelCase(NamedTuple):
 
 
 def model_cases(suite: str) -> Iterator[ModelCase]:
-    """Those of a suite."""
+    """Yield the model cases of a suite."""
     for title, portable in PORTABLE.items():
         if portable.suite == suite:
             for dtype in ("float32", "bfloat16"):

@@ -1,4 +1,4 @@
-"""The models of the suite, each for npu_tensor and for PyTorch with the same numbers.
+"""Models of the suite, for npu_tensor and for PyTorch with the same parameters.
 
 Example:
     model = MODELS["transformer_block"]
@@ -29,9 +29,12 @@ MLP_SIZES = (784, 512, 512, 10)
 class Model(NamedTuple):
     """A model of the suite.
 
-    what: in words. input: float32, to be converted to the dtype. operations: multiplications and additions of its
-    matrix products. npu_tensor, torch: the model with its parameters in a dtype, a callable on one tensor of that
-    dtype; `torch` raises ImportError without PyTorch.
+    Attributes:
+        what: Description.
+        input: float32 input, which the caller converts to the dtype.
+        operations: Multiplications and additions of the matrix products.
+        npu_tensor: Function from a dtype to the npu_tensor model, a callable on one tensor of that dtype.
+        torch: The same for PyTorch. Raises ImportError without PyTorch.
     """
 
     what: str
@@ -42,7 +45,7 @@ class Model(NamedTuple):
 
 
 def mlp_weights() -> list[tuple[np.ndarray, np.ndarray]]:
-    """(weight, bias) of every layer in float32; rows of a weight are outputs."""
+    """Return float32 (weight, bias) of every layer. Rows of a weight are outputs."""
     random = np.random.default_rng(0)
     return [
         (
@@ -54,7 +57,7 @@ def mlp_weights() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 class Mlp:
-    """Images of 784 pixels to scores of 10 classes, by two hidden layers with ReLU."""
+    """Multilayer perceptron from images of 784 pixels to scores of 10 classes, with two hidden ReLU layers."""
 
     def __init__(self, dtype: str) -> None:
         self.layers = [
@@ -64,7 +67,7 @@ class Mlp:
 
     @nt.jit
     def __call__(self, x: nt.Tensor) -> nt.Tensor:
-        """(images, 784) to (images, 10)."""
+        """Map (images, 784) to (images, 10)."""
         *hidden, last = self.layers
         for weight, bias in hidden:
             x = nt.linear(x, weight, bias).relu()

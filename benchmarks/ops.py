@@ -1,7 +1,7 @@
-"""python -m benchmarks.ops --json FILE: every op and chain beside PyTorch, in one session.
+"""Ops and chains beside PyTorch: python -m benchmarks.ops --json FILE.
 
-For each row: npu_tensor recording and realizing, npu_tensor inside nt.jit, PyTorch eager, and PyTorch into
-preallocated outputs. All take turns; times are medians.
+Each row has npu_tensor recording and realizing, npu_tensor inside nt.jit, PyTorch eager, and PyTorch with preallocated
+outputs, interleaved in one session. Times are medians.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SUITES: Final = ("ops", "chains")
 WORKLOADS: Final = tuple(dict.fromkeys(w.name for group in GROUPS if group.suite in SUITES for w in group.workloads))
 
 BATCH: Final = 16
-"""Independent sets of operands in one jitted function, as the layers of a model have."""
+"""Number of independent operand sets in one jitted function, like the layers of a model."""
 
 LARGE: Final = 1 << 10
-"""Elements of the first operand from which on the arithmetic, not the call, takes the time."""
+"""Elements of the first operand above which the arithmetic dominates the call overhead."""
 
 
 def _into(function: Callable[..., object]) -> Callable[..., object]:
-    """function(..., out=) with `out` as the last positional argument."""
+    """Convert function(..., out=) to take `out` as the last positional argument."""
 
     def into(*operands: torch.Tensor) -> object:
         return function(*operands[:-1], out=operands[-1])
@@ -46,7 +46,7 @@ def _into(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def _chain_into(approximate: str) -> Callable[..., object]:
-    """Every step into the one preallocated tensor, the fastest way that eager PyTorch has."""
+    """Create the chain with every step into one preallocated tensor, the fastest way in eager PyTorch."""
 
     def chain(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, out: torch.Tensor) -> object:
         torch.mul(a, b, out=out)
@@ -62,7 +62,7 @@ def _copied(x: torch.Tensor, out: torch.Tensor) -> object:
     return out.copy_(x)
 
 
-# gelu and silu have no out= in PyTorch's documented interface; torch._C._nn is what it would call.
+# PyTorch's documented gelu and silu have no out=. torch._C._nn has the functions that they call.
 INTO: Final[dict[str, Callable[..., object]]] = {
     "add": _into(torch.add),
     "mul": _into(torch.mul),
@@ -79,11 +79,11 @@ INTO: Final[dict[str, Callable[..., object]]] = {
     "chain_erf": _chain_into("none"),
     **{f"to_{name}": _copied for name in ("float32", "bfloat16", "float16")},
 }
-"""The workloads into a preallocated result, the last argument, where PyTorch can."""
+"""PyTorch workloads that write to a preallocated result, their last argument."""
 
 
 class Goal(NamedTuple):
-    """What is asked of a column over a set of rows."""
+    """Target for a column over a set of rows."""
 
     key: str
     what: str
@@ -122,19 +122,19 @@ def _large(case: Case) -> bool:
 
 
 def _batch(case: Case) -> Call:
-    """The op on BATCH independent sets of operands in one jitted function."""
+    """Create a call of the op on BATCH independent operand sets in one jitted function."""
     library, width = Jitted(), case.workload.operands
 
     def batch(*operands: nt.Tensor) -> tuple[nt.Tensor, ...]:
         return tuple(case.workload.compute(library, *operands[i : i + width]) for i in range(0, len(operands), width))
 
-    # The values of every set are different, so that nothing is computed once for all.
+    # Different values in every set prevent common subexpressions.
     sets = [np.roll(values, number) for number in range(BATCH) for values in case.values]
     return partial(nt.jit(batch), *(library.operand(values, case.dtype) for values in sets))
 
 
 def contenders(case: Case) -> dict[str, Call]:
-    """By name: ours, jit (the one op inside nt.jit), peer, and out and jit_batch where they apply."""
+    """Return the calls by name: ours, jit (the op inside nt.jit), peer, and out and jit_batch where they apply."""
     peer = PyTorch(nt.get_num_threads())
     calls: dict[str, Call] = {
         "ours": case.contender(NpuTensor())(),
@@ -149,7 +149,7 @@ def contenders(case: Case) -> dict[str, Call]:
 
 
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
-    """One row. Times are microseconds per op, speedups the peer's time over ours."""
+    """Measure one row. Times are microseconds per op; speedups are the peer's time over ours."""
     calls = contenders(case)
     expected = PyTorch(nt.get_num_threads()).values(calls["peer"]())
     difference = disagreement(NpuTensor().values(calls["ours"]()), expected)
@@ -176,7 +176,7 @@ def measure(case: Case, effort: Effort) -> dict[str, Any]:
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """For every goal that the rows bear on: what, value, asked, met."""
+    """Return description, value, target and success of every goal with rows."""
     rows = list(rows)
     result = {}
     for goal in GOALS:

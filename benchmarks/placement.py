@@ -1,8 +1,8 @@
-"""python -m benchmarks.placement: how good placements are, and what finding one takes.
+"""Quality and cost of placement: python -m benchmarks.placement.
 
-Small random graphs are compared with the best of all placements, found by trying every one in every order. Large ones
-are compared with simple rules: everything on the processor, everything that an NPU takes on it, and job after job to
-where that one is predicted to take least. Weights are predicted seconds; nothing runs.
+Small random graphs are compared with the optimum, found by exhaustive search over all orders. Large graphs are compared
+with simple rules: all jobs on the processor, all supported jobs on an NPU, each job on its predicted fastest device.
+Weights are predicted seconds; nothing runs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["main"]
 NEAR: Final = 1.05
 ASKED_NEAR: Final = 0.95
 ASKED_MICROSECONDS: Final = 200.0
-"""Asked: a weight of at most NEAR times the best one for so many of the small graphs; so long per job at most."""
+"""Targets: share of small graphs with a weight of at most NEAR times the optimum, and microseconds per job."""
 
 SMALL: Final = {1: range(2, 10), 2: range(2, 7)}
 LARGE: Final = (50, 200, 1000, 2000)
 TIMED: Final = (1, 3, 9, 50, 200, 2000)
-"""Jobs per graph; of the small ones by number of NPUs."""
+"""Jobs per graph; for small graphs, by number of NPUs."""
 
 REPEATS: Final = 5
-"""Timings of one graph, of which the least counts."""
+"""Number of timings of one graph. The minimum counts."""
 
 
 def _near_the_best(graphs: int) -> list[dict[str, Any]]:
-    """Small graphs, by family and number of NPUs."""
+    """Compare small graphs with the optimum, by family and number of NPUs."""
     rows = []
     for devices, family in itertools.product(SMALL, FAMILIES):
         ratios = []
@@ -60,7 +60,7 @@ def _near_the_best(graphs: int) -> list[dict[str, Any]]:
 
 
 def _beside_rules(graphs: int) -> list[dict[str, Any]]:
-    """Large graphs with one NPU, by family: the weight as part of what the rules reach."""
+    """Return the ratio of the weight to that of each rule, for large graphs with one NPU, by family."""
     rows = []
     for family in FAMILIES:
         ratios: list[dict[str, float]] = []
@@ -75,7 +75,7 @@ def _beside_rules(graphs: int) -> list[dict[str, Any]]:
 
 
 def _planning(graphs: int) -> list[dict[str, Any]]:
-    """What finding a placement takes, by number of jobs: microseconds per job."""
+    """Measure the placement time in microseconds per job, by number of jobs."""
     rows = []
     for devices, size in itertools.product(SMALL, TIMED):
         times = []
@@ -99,7 +99,7 @@ def _planning(graphs: int) -> list[dict[str, Any]]:
 
 
 def _seconds(graph: Graph) -> float:
-    # Of this thread, which is the only one that works: others of the machine do not count.
+    # Thread time excludes other load. Placement uses only this thread.
     start = time.thread_time()
     place(*graph)
     return time.thread_time() - start

@@ -1,4 +1,4 @@
-"""Random graphs of jobs for the benchmark of placement: like those of models, and without a pattern."""
+"""Random job graphs for the placement benchmark: model-like ones and unstructured ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SWITCH: Final = 2.6e-3
 BYTES: Final = 2
 SYNC_PER_BYTE: Final = 15e-12
 CONVERSION_PER_ELEMENT: Final = 1e-9
-"""Seconds: priors of NPUs for bfloat16; another form is made by the processor."""
+"""Conversion cost in seconds per element: NPU priors for bfloat16. The processor converts."""
 
 
 class Graph(NamedTuple):
-    """What `place` is asked."""
+    """Arguments of `place`."""
 
     jobs: list[Job]
     overheads: tuple[Overhead, ...]
@@ -27,7 +27,7 @@ class Graph(NamedTuple):
 
 
 class _Machine(NamedTuple):
-    """Rates in elements or multiply-accumulates per second. launches, products: by NPU."""
+    """Rates in elements or multiply-accumulates per second. `launches` and `products` are per NPU."""
 
     launches: tuple[float, ...]
     products: tuple[float, ...]
@@ -37,7 +37,7 @@ class _Machine(NamedTuple):
 
 
 class _Graph:
-    """A random graph that grows job by job. Values are numbered in order; all have about the same size."""
+    """Random graph that grows job by job. Values are numbered in order and have similar sizes."""
 
     def __init__(self, generator: random.Random, devices: int) -> None:
         self.random = generator
@@ -57,7 +57,7 @@ class _Graph:
         self.refused = generator.choice((0.0, 0.1, 0.3))
 
     def leaf(self) -> int:
-        """A value from outside; some lie in the memory of an NPU."""
+        """Add an input value. Some are in the memory of an NPU."""
         value = self._value()
         if self.random.random() < 0.1:
             self.resident[value] = (self.random.randrange(self.devices), self._sync(self.sizes[value]))
@@ -68,7 +68,7 @@ class _Graph:
         return len(self.sizes) - 1
 
     def add(self, kind: str, *inputs: int) -> int:
-        """A job that reads these values and makes one, which is returned."""
+        """Add a job that reads these values. Return its result."""
         output = self._value()
         elements = self.sizes[output]
         streamed = elements + sum(self.sizes[value] for value in inputs)
@@ -148,7 +148,7 @@ def _transformer(graph: _Graph, size: int) -> None:
 
 
 def _scattered(graph: _Graph, size: int) -> None:
-    """Any earlier values."""
+    """Add jobs that read arbitrary earlier values."""
     values = [graph.leaf(), graph.leaf()]
     while len(graph.jobs) < size:
         kind = graph.kind()
@@ -165,7 +165,7 @@ FAMILIES: Final[dict[str, Callable[[_Graph, int], None]]] = {
 
 
 def random_graph(family: str, size: int, seed: int, devices: int = 1) -> Graph:
-    """A graph of `size` jobs; equal arguments give equal graphs."""
+    """Create a graph of `size` jobs. Equal arguments give equal graphs."""
     generator = random.Random(f"{family} {size} {seed} {devices}")
     growing = _Graph(generator, devices)
     FAMILIES[family](growing, size)

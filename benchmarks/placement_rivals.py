@@ -1,4 +1,4 @@
-"""What placements are compared with: the best of all, found by trying every one, and what simple rules find."""
+"""Baselines of placement: the optimum by exhaustive search, and simple rules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["best_weight", "rules"]
 
 
 _State = tuple[int, int, tuple[Hashable, ...], tuple[Hashable, ...], tuple[int, ...]]
-"""Jobs that have run, as bits; the device of the last one; by device the first context, the last one, and how many
-launches: 2 stands for more."""
+"""State of a partial order: completed jobs as bits, device of the last job, and per device the first context, the last
+context and the number of launches, capped at 2."""
 
 
 def best_weight(graph: Graph) -> float:
-    """The least weight of all placements, by trying all."""
+    """Return the minimum weight of all placements by exhaustive search."""
     jobs, overheads, results, resident = graph
     free = [Overhead(0.0)] * len(overheads)
     bounds = []
@@ -51,10 +51,9 @@ def _context(jobs: Sequence[Job], devices: Sequence[int], number: int) -> Hashab
 
 
 def _least_overhead(jobs: Sequence[Job], overheads: Sequence[Overhead], devices: Sequence[int]) -> float:
-    """What launches and switches take in the best of all topological orders.
+    """Return the minimum overhead of launches and switches over all topological orders.
 
-    Orders that have run the same jobs, began and ended with the same contexts on all devices, ended on the same device,
-    and have one launch or several there, continue alike.
+    Orders with the same completed jobs, last device, first and last contexts and (capped) launch counts share a state.
     """
     maker = {value: number for number, job in enumerate(jobs) for value in job.outputs}
     needs = [sum({1 << maker[value] for value in job.inputs if value in maker}) for job in jobs]
@@ -93,8 +92,9 @@ def _least_overhead(jobs: Sequence[Job], overheads: Sequence[Overhead], devices:
 
 
 def rules(graph: Graph) -> dict[str, float]:
-    """The weights that simple rules reach, in the better of two orders: the one of the jobs, and one that switches only
-    when everything left needs it.
+    """Return the weights of simple rules, each with the better of two orders.
+
+    The orders are that of the jobs, and one that switches only if all remaining jobs need it.
     """
     jobs, overheads, results, resident = graph
     npu, greedy = [_first(job) for job in jobs], _greedy(graph)
@@ -113,7 +113,7 @@ def _first(job: Job) -> int:
 
 
 def _greedy(graph: Graph) -> list[int]:
-    """Job after job to where it takes least, with moves and switches, given where those before it went."""
+    """Place each job where it costs least, including moves and switches, given the previous placements."""
     jobs, overheads, _, resident = graph
     left = {value: (device, Movement(back)) for value, (device, back) in resident.items()}
     last: dict[int, Hashable] = {}

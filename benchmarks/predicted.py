@@ -1,4 +1,4 @@
-"""What the cost model says of a workload on an NPU, without one: from host memory and back into it. And on the CPU."""
+"""Predictions of the cost model for a workload on an NPU, from and to host memory, and on the CPU."""
 
 from __future__ import annotations
 
@@ -25,22 +25,26 @@ __all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]
 GENERATIONS: Final = ("npu1", "npu2")
 
 NPU, CPU = 0, 1
-"""Devices as `placement` numbers them."""
+"""Device numbers of `placement`."""
 
 
 class Prediction(NamedTuple):
-    """Seconds of one run. note: how many of its kernels run on the NPU."""
+    """Predicted seconds of one run. `note` gives the number of kernels on the NPU."""
 
     seconds: float
     note: str
 
 
 def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Prediction | str:
-    """Of computing a pending tensor on an NPU, or why that would be no figure of one.
+    """Predict the time of a pending tensor on an NPU, or return why the figure would not describe an NPU.
 
-    Every op that has a kernel runs on the NPU, the others on the CPU, as it is predicted. In every run the operands
-    `fresh` are copied from the host's memory and the result back into it; other operands stay on the NPU. The NPU must
-    do half of the work or more: of matrix products, if there are any.
+    Ops with a kernel run on the NPU, the others on the CPU. The NPU must do at least half of the work; of the matrix
+    products, if there are any.
+
+    Args:
+        generation: Generation of the NPU.
+        result: Pending tensor.
+        fresh: Operands that are copied from host memory in every run. Other operands stay on the NPU.
     """
     array = SIMULATED[generation]
     device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)
@@ -68,12 +72,12 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
 
 
 def predicted_on_cpu(result: nt.Tensor) -> float:
-    """Seconds of computing a pending tensor on this machine's processor."""
+    """Predict the seconds of a pending tensor on this machine's processor."""
     tasks = cut(structure_of([result._node]), host_devices()[0].fusion).tasks
     return sum(host_kernel(task).cost.expense.seconds for task in tasks)
 
 
 def _work(tasks: Sequence[Task]) -> list[int]:
-    """Of each task the multiplications of matrix products, or elements times ops if there are no products at all."""
+    """Return the work of each task: MACs of matrix products, or elements times ops if no task has products."""
     products = [task.macs for task in tasks]
     return products if any(products) else [math.prod(task.shape) * len(task.ops) for task in tasks]

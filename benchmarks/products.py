@@ -1,7 +1,7 @@
-"""python -m benchmarks.products --json FILE: matrix products and convolutions beside the best of the peers, row by row.
+"""Matrix products and convolutions beside the best peer of each row: python -m benchmarks.products --json FILE.
 
-npu_tensor inside nt.jit, NumPy in float32, PyTorch and, where it is installed, JAX compute from operands that are there
-before, and take turns in one session; times are medians.
+npu_tensor inside nt.jit, NumPy in float32, PyTorch and, if installed, JAX compute from existing operands, interleaved
+in one session. Times are medians.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ __all__ = ["GROUPS", "main", "rows_of", "summary"]
 PEERS: Final = ("numpy", "torch", "jax")
 
 LARGE: Final = 1 << 35
-"""Flops from which on a call takes so long that fewer of them say as much: between 2048 and 4096 square."""
+"""Flops above which fewer calls suffice: between 2048 and 4096 square."""
 
 FULL_AMOUNT: Final = QUICK_AMOUNT._replace(effort=FULL_EFFORT, slowest=10.0)
 LARGE_AMOUNT: Final = FULL_AMOUNT._replace(effort=FULL_EFFORT._replace(rounds=5))
 
 
 def _convolution(name: str, stride: int = 1) -> Workload:
-    """Of (batch, channels, height, width) with (outputs, channels per group, height, width), padded by half of it."""
+    """Create a convolution of (batch, channels, height, width) with (outputs, channels per group, height, width).
+
+    It is padded by half of the kernel.
+    """
 
     def compute(library: Library, x: Any, weights: Any) -> Any:
         groups = x.shape[1] // weights.shape[1]
@@ -97,7 +100,7 @@ ASKED_MEAN, ASKED_SMALLEST = 1.1, 0.9
 
 
 def rows_of(found: Iterable[Row]) -> list[dict[str, Any]]:
-    """A row per product that npu_tensor computed; without peers that did, its comparison is None. Microseconds."""
+    """Return a row per product of npu_tensor, in microseconds. Without a peer, the comparison is None."""
     products: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in found:
         shape = " ".join(size_name(tuple(extents)) for extents in row.shapes)
@@ -125,7 +128,7 @@ def rows_of(found: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Geometric mean and least of the speedups, of all rows and by dtype; goals are those of the former."""
+    """Return geometric mean and minimum of the speedups, of all rows and by dtype, and whether the targets are met."""
     speedups: dict[str, list[float]] = {}
     for row in rows:
         for key in ("all", row["dtype"]) if row["speedup"] else ():

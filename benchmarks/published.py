@@ -1,12 +1,12 @@
-"""python -m benchmarks.published: the cost model beside kernels that others have measured on NPUs.
+"""Comparison of the cost model with published measurements of NPU kernels: python -m benchmarks.published.
 
-published.json has the measurements: what was computed, on how many columns, what the source says, how it was timed.
-Every one is predicted with the rates of npu_tensor/dataflow/array.py. Where a source gives the tiles of its product,
-the model is asked about those; elsewhere about the design that the kernel families make. A source may say how its
-kernel differs from that design: `cores` that compute and `channels` that read in a column, whether its buffers lie in
-`banks` of their own, and `cycles`, by which its code is slower or faster than ours (one number for all its rows).
+published.json contains the measurements: computation, columns, published time and timing method. Each is predicted with
+the rates of npu_tensor/dataflow/array.py. The prediction uses the tiles of the source if it gives them, else the design
+of the kernel families. A source may describe differences of its kernel: `cores` that compute and `channels` that read
+in a column, `banks` for buffers in separate banks, and `cycles`, the ratio of its code's cycles to ours (one number for
+all its rows).
 
-A row that a constant was fitted to, of the model or of its source, is marked with `fit`; the others were kept out.
+Rows to which a constant of the model or of the source was fitted are marked with `fit`. The others are held out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .report import Outcome, Table, benchmark, table
 __all__ = ["Busy", "Measurement", "compared", "main", "measurements", "predicted", "summary"]
 
 DIFFERENT: Final = 1.5
-"""Two rows whose times differ by this factor are a pair that the model has to rank."""
+"""Minimum ratio of the times of two rows that the model must rank."""
 
 SIZES: Final = {"int8": 1, "int16": 2, "int32": 4, "bfloat16": 2, "bfp16": 2, "float32": 4}
 OPERANDS: Final = {"add": 2, "mul": 2, "silu_mul": 2}
@@ -58,7 +58,13 @@ OPS: Final[Mapping[str, Any]] = {
 
 
 class Tile(NamedTuple):
-    """Of a published product. core: its m, k, n. herd: cores along M and N. runs: elements of A and B in a row."""
+    """Tile of a published product.
+
+    Attributes:
+        core: m, k and n of a core.
+        herd: Cores along M and N.
+        runs: Consecutive elements of A and B.
+    """
 
     core: tuple[int, int, int]
     herd: tuple[int, int]
@@ -66,7 +72,7 @@ class Tile(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One row of published.json. work: kind, dtypes and extents, M x K x N of a product. source: its record."""
+    """One row of published.json. `source` is the record of its source; `extents` are M, K and N for a product."""
 
     name: str
     source: Mapping[str, Any]
@@ -81,7 +87,7 @@ class Measurement(NamedTuple):
 
     @property
     def array(self) -> Array:
-        """Where it was measured."""
+        """Array of the measurement."""
         return SIMULATED[self.source["array"]]
 
     @property
@@ -91,17 +97,17 @@ class Measurement(NamedTuple):
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of a product; 0 of anything else."""
+        """Multiply-accumulates of a product; 0 for other kinds."""
         return math.prod(self.extents) if self.kind in ("matmul", "linear", "matvec") else 0
 
     @property
     def nbytes(self) -> int:
-        """Of the operands of a product of a matrix and a vector, and of its result."""
+        """Bytes of the operands and the result of a matrix-vector product."""
         return (math.prod(self.extents) + sum(self.extents)) * SIZES[self.operand]
 
 
 class Busy(NamedTuple):
-    """Seconds that each resource of the array works."""
+    """Busy seconds of each resource of the array."""
 
     compute: float
     stream: float
@@ -110,7 +116,7 @@ class Busy(NamedTuple):
 
 @cache
 def measurements() -> tuple[Measurement, ...]:
-    """All of published.json."""
+    """Return all rows of published.json."""
     content = json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))
     return tuple(_measurement(row, content["sources"]) for row in content["rows"])
 
@@ -136,21 +142,21 @@ def _measurement(row: Mapping[str, Any], sources: Mapping[str, Any]) -> Measurem
 
 
 def predicted(row: Measurement, like_ours: bool = False) -> float:
-    """Seconds of a row, as its source has timed it: with the launch that the source states, without ours.
+    """Predict the seconds of a row by the timing method of its source, with the launch overhead of the source.
 
-    like_ours: with code as fast as ours, whatever the source's is.
+    With `like_ours`, the code is assumed to be as fast as ours.
     """
     return float(row.source["launch_us"]) * 1e-6 + max(busy(row, like_ours))
 
 
 def busy(row: Measurement, like_ours: bool = False) -> Busy:
-    """What the model says of the array."""
+    """Predict the busy times of the array."""
     result = _of_designs(row) if row.tile is None else _of_tile(row, row.tile)
     return result if like_ours else result._replace(compute=result.compute * row.source.get("cycles", 1))
 
 
 def _of_designs(row: Measurement) -> Busy:
-    """Of the designs that the kernel families make, one after another; with the published cores and channels."""
+    """Sum the busy times of the kernel families' designs, with the published cores and channels."""
     total = Busy(0.0, 0.0, 0.0)
     for design in _designs(row.kind, row.operand, row.result, row.extents, row.source["array"], row.columns):
         counters = count(design)
@@ -191,7 +197,7 @@ def _computed(kind: str, operand: str, result: str, extents: tuple[int, ...]) ->
 
 
 def _of_tile(row: Measurement, tile: Tile) -> Busy:
-    """Of a product on the published tiles."""
+    """Predict the busy times of a product with the published tiles."""
     array, size, result_size = row.array, SIZES[row.operand], SIZES[row.result]
     (m, k, n), (rows, columns) = tile.core, tile.herd
     full_m, full_k, full_n = row.extents
@@ -209,9 +215,9 @@ def _of_tile(row: Measurement, tile: Tile) -> Busy:
 
 
 def kernel_cycles(row: Measurement, tile: Tile) -> float:
-    """Of one m x k x n product, as kernels.gemm.tiling.multiply_cycles counts them.
+    """Return the cycles of one m x k x n product, as counted by kernels.gemm.tiling.multiply_cycles.
 
-    Kernels with buffers in banks of their own, those of arXiv 2512.13282, also keep sums in the dtype of the result.
+    Kernels with buffers in separate banks (arXiv 2512.13282) also keep sums in the dtype of the result.
     """
     array = row.array
     r, s, t, rows, columns = array.blocks[row.operand]
@@ -226,7 +232,7 @@ def kernel_cycles(row: Measurement, tile: Tile) -> float:
 
 
 def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
-    """Per row what was measured and predicted, and what limits the model."""
+    """Yield the measured and the predicted time of each row, and the limiting resource of the model."""
     for row in rows:
         result = busy(row)
         seconds = predicted(row)
@@ -248,7 +254,7 @@ def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Median and 90 % error, share within 25 % and 50 %, and share of different pairs ranked right."""
+    """Return median and 90 % error, shares within 25 % and 50 %, and the share of correctly ranked pairs."""
     errors = [abs(row["error"]) for row in rows]
     pairs = [
         (a["published_us"] < b["published_us"]) == (a["predicted_us"] < b["predicted_us"])
@@ -267,7 +273,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of the rows kept out, with and without the factors of sources, of the others, and of those kept out by source."""
+    """Summarize held-out rows with and without the sources' factors, fitted rows, and held-out rows by source."""
     kept = [row for row in rows if not row["fit"]]
     ours = [
         row | {"predicted_us": row["like_ours_us"], "error": row["like_ours_us"] / row["published_us"] - 1}

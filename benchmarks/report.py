@@ -1,4 +1,4 @@
-"""What all benchmarks share: the options of the command, the description of the machine, tables, a JSON file."""
+"""Shared parts of the benchmarks: command options, machine description, tables and JSON output."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from npu_tensor.runtime.devices.system import processor_name
 
 __all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "table", "verdict"]
 
-# Cores. An idle system needs less; a process of somebody else that computes needs a whole one.
+# Load by other processes, in cores, above which a warning is shown. An idle system is below it; a busy process uses 1.
 MUCH = 0.1
 
-# In a line of /proc/stat: the fields that count idle time.
+# Fields of idle time in a line of /proc/stat.
 IDLE_FIELDS = slice(3, 5)
 
 PACKAGES = ("npu-tensor", "numpy", "ml_dtypes", "llvmlite", "torch", "jax", "jaxlib", "tinygrad", "ggml-python")
@@ -36,7 +36,7 @@ SYSTEM = Path("/sys")
 
 
 def others_seconds() -> float | None:
-    """Processor seconds of everybody but this process and its ended children since the system started."""
+    """Return the processor seconds of other processes since boot, without this process and its ended children."""
     statistics = Path("/proc/stat")
     if not statistics.exists():
         return None
@@ -46,14 +46,14 @@ def others_seconds() -> float | None:
 
 
 class Session:
-    """The time from its creation to `machine()`."""
+    """Period from its creation to `machine()`."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._others = others_seconds()
 
     def machine(self) -> dict[str, Any]:
-        """What the figures depend on. `others`: cores that other processes used meanwhile, if known."""
+        """Describe the machine. `others` is the number of cores used by other processes, if known."""
         others = None
         now = others_seconds()
         if self._others is not None and now is not None:
@@ -83,7 +83,7 @@ def _memory() -> int | None:
 
 
 def _npus() -> list[dict[str, Any]]:
-    """Of every NPU: name and columns, versions of XRT, driver and firmware, power mode."""
+    """Describe every NPU: name, columns, versions of XRT, driver and firmware, power mode."""
     if "npu" not in {device.uri for device in nt.list_devices()}:
         return []
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
@@ -97,7 +97,7 @@ def _npus() -> list[dict[str, Any]]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that this file belongs to, with "+" if files differ; None if it is installed."""
+    """Return the commit of the checkout, with "+" if files differ; None for an installed package."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
@@ -117,7 +117,7 @@ def _line(file: Path) -> str | None:
 
 
 def _power() -> str | None:
-    """What the machine runs on, where the system says so."""
+    """Return the power supply of the machine, if known."""
     online = [_line(supply / "online") for supply in (SYSTEM / "class/power_supply").glob("*")]
     if "1" in online:
         return "mains"
@@ -132,12 +132,12 @@ def _version(package: str) -> str | None:
 
 
 def verdict(met: bool | None) -> Text:
-    """One word of a table: whether what is asked was reached; empty where nothing is asked."""
+    """Return a table cell that tells if a target was met; empty without a target."""
     return {None: Text(), True: Text("yes", "green"), False: Text("no", "bold red")}[met]
 
 
 def headline(machine: Mapping[str, Any], timed: bool = True) -> str:
-    """One line on the machine, with a warning when others were using it while something was timed."""
+    """Describe the machine in one line, with a warning if other processes used it during timing."""
     line = f"{machine['processor']}, {machine['threads']} of {machine['cores']} cores, {machine['date']}"
     if timed and (machine["others"] or 0) > MUCH:
         line += f"\nOther processes used {machine['others']:.2f} cores meanwhile: these figures say little."
@@ -145,12 +145,12 @@ def headline(machine: Mapping[str, Any], timed: bool = True) -> str:
 
 
 def show(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; all columns but the first are numbers."""
+    """Print a table. All columns except the first are numbers."""
     print_table(title, headings, rows, figures=headings[1:])
 
 
 class Table(NamedTuple):
-    """What `show` prints."""
+    """Arguments of `show`."""
 
     title: str
     headings: Sequence[str]
@@ -158,9 +158,12 @@ class Table(NamedTuple):
 
 
 def table(title: str, rows: Iterable[Mapping[str, Any]], *columns: str) -> Table:
-    """A table of rows by key. columns: "heading = key:format", with the key as heading if there is no other.
+    """Create a table of rows by key. A missing value or None gives an empty cell, a boolean a verdict.
 
-    What a row does not have, or has as None, is an empty cell; a truth value is a verdict.
+    Args:
+        title: Title of the table.
+        rows: Values by key.
+        columns: Columns as "heading = key:format". The heading defaults to the key.
     """
     headings = [column.partition(" = ")[0].partition(":")[0] for column in columns]
     fields = [column.rpartition(" = ")[2].partition(":") for column in columns]
@@ -174,9 +177,12 @@ def _cell(value: Any, form: str) -> object:
 
 
 class Outcome(NamedTuple):
-    """What a benchmark has found.
+    """Result of a benchmark.
 
-    content: of the JSON file, which describes the machine as well. remarks: lines below the tables.
+    Attributes:
+        content: Content of the JSON file, without the machine description.
+        tables: Tables to print.
+        remarks: Lines below the tables.
     """
 
     content: Mapping[str, Any]
@@ -185,11 +191,14 @@ class Outcome(NamedTuple):
 
 
 def benchmark(quick: str, timed: bool = True) -> Callable[[Callable[..., Outcome]], click.Command]:
-    """A decorator that makes a command of a function that takes `quick` and returns an `Outcome`.
+    """Create a decorator that turns a function from `quick` to an `Outcome` into a command.
 
-    The command has the options --json and --quick, and those that are declared below the decorator; it prints the
-    machine, the tables and the remarks. quick: what --quick does. timed: whether the figures are times of this machine,
-    which other processes disturb.
+    The command has the options --json and --quick, and those declared below the decorator. It prints the machine, the
+    tables and the remarks.
+
+    Args:
+        quick: Help text of --quick.
+        timed: True if the figures are times of this machine, which other processes disturb.
     """
 
     def command(measure: Callable[..., Outcome]) -> click.Command:

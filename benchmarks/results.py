@@ -1,4 +1,4 @@
-"""The file of a session: rows, what was left out, and the machine. Written and read against schema.json."""
+"""Result file of a session: rows, omissions and the machine. Validated against schema.json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = Literal["measured", "simulated", "predicted", "published"]
 
 
 class Row(NamedTuple):
-    """One figure; schema.json says what the fields mean. Seconds, of one run."""
+    """One figure, in seconds per run. schema.json defines the fields."""
 
     suite: str
     case: str
@@ -42,9 +42,9 @@ class Row(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What has no row, and why. An empty string stands for all.
+    """Missing rows and the reason. An empty string matches all.
 
-    failed: npu_tensor itself raised, or computed something else than NumPy.
+    `failed` is True if npu_tensor itself raised or its result differs from NumPy's.
     """
 
     reason: str
@@ -58,11 +58,11 @@ class LeftOut(NamedTuple):
 
 
 class ResultsError(Exception):
-    """A file does not hold results of this format."""
+    """Error for a file without results in this format."""
 
 
 def validate(content: object) -> None:
-    """Raises ResultsError, naming the place, for what the schema does not allow."""
+    """Check content against the schema. Raises ResultsError with the invalid place."""
     import jsonschema
 
     schema = json.loads(SCHEMA.read_text("utf-8"))
@@ -72,7 +72,7 @@ def validate(content: object) -> None:
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write results that the schema allows. Raises ResultsError for others."""
+    """Write results. Raises ResultsError if they violate the schema."""
     validate(content)
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
@@ -82,7 +82,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What `save` wrote. Raises ResultsError."""
+    """Read the results written by `save`. Raises ResultsError."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A session: every suite that is asked for, its tables, its file, its page."""
+"""A session: the selected suites, their tables, the result file and the report page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Options", "run"]
 
 
 class Options(NamedTuple):
-    """What was asked for on the command line; see `command.bench`."""
+    """Command line options; see `command.bench`."""
 
     suites: tuple[str, ...]
     only: tuple[str, ...]
@@ -49,9 +49,7 @@ class Options(NamedTuple):
 
 
 def run(options: Options) -> bool:
-    """Measure, write and show. Whether nothing of npu_tensor has failed or become slower than in the file to compare
-    with.
-    """
+    """Measure, write and show. Return True without failures of npu_tensor and without regressions."""
     chosen = _suites(options)
     _require("jsonschema", "threadpoolctl", *(("jinja2", "plotly") if options.report else ()))
     before = None if options.compare is None else _loaded(options.compare)
@@ -80,13 +78,13 @@ def run(options: Options) -> bool:
 
 
 def _require(*modules: str) -> None:
-    """Before anything is measured. Raises ClickException for a module that is not there."""
+    """Check the modules before the measurement. Raises ClickException for a missing one."""
     if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
         raise click.ClickException(f"this needs {', '.join(missing)}: {install_command(*missing)}")
 
 
 def _made(directory: Path, option: str) -> None:
-    """Before anything is measured. Raises click.BadParameter for a directory in which nothing can be written."""
+    """Create a directory before the measurement. Raises click.BadParameter if it is not writable."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -97,7 +95,7 @@ def _made(directory: Path, option: str) -> None:
 
 @contextmanager
 def _empty_cache() -> Iterator[None]:
-    """A cache directory with nothing but what `npu-tensor calibrate` has measured, and devices that use it."""
+    """Use a cache directory that contains only the rates of `npu-tensor calibrate`."""
     with tempfile.TemporaryDirectory() as empty:
         for directory in readable(nt.config.cache_dir):
             calibration = rates.calibration_path("", {}).parent
@@ -112,7 +110,7 @@ def _empty_cache() -> Iterator[None]:
 
 
 def _suites(options: Options) -> list[str]:
-    """Raises click.BadParameter for a workload that none of them has."""
+    """Return the selected suites. Raises click.BadParameter for an unknown workload."""
     chosen = [name for name in SUITES if name in options.suites]
     if unknown := set(options.only) - {workload for name in chosen for workload in SUITES[name].workloads}:
         known = dict.fromkeys(workload for name in chosen for workload in SUITES[name].workloads)
@@ -123,7 +121,7 @@ def _suites(options: Options) -> list[str]:
 
 
 def measured(chosen: Sequence[str], options: Options) -> dict[str, Any]:
-    """The results, as schema.json has them."""
+    """Measure the results in the format of schema.json."""
     session = Session()
     libraries, simulators, absent = _contenders(options)
     amount = QUICK_AMOUNT if options.quick else FULL_AMOUNT
@@ -134,7 +132,7 @@ def measured(chosen: Sequence[str], options: Options) -> dict[str, Any]:
         try:
             for entry in _announced(name, SUITES[name], task):
                 (rows if isinstance(entry, Row) else left_out).append(entry)  # type: ignore[arg-type]
-        except nt.NpuTensorError as error:  # What was measured before is kept, and the other suites run.
+        except nt.NpuTensorError as error:  # Earlier results are kept, and the other suites run.
             left_out.append(LeftOut(f"the suite ended early: {error}", name, contender=NAME, failed=True))
     content = {
         "format": FORMAT,
@@ -155,7 +153,7 @@ def _announced(name: str, suite: Suite, task: Task) -> Iterator[Row | LeftOut]:
 
 
 def _contenders(options: Options) -> tuple[list[Library], tuple[str, ...], dict[str, str]]:
-    """The contenders, the simulated NPUs, and why peers are missing."""
+    """Return the contenders, the simulated NPUs, and the reasons for missing peers."""
     devices = options.devices or ("cpu", *({"npu"} & {device.uri for device in nt.list_devices()}))
     for uri in devices:
         try:
@@ -166,7 +164,7 @@ def _contenders(options: Options) -> tuple[list[Library], tuple[str, ...], dict[
     simulators = tuple(uri for uri in devices if uri.startswith("sim:"))
     timed = [uri for uri in devices if uri not in simulators]
     ours = [library(uri) for uri in timed for library in (NpuTensor, Jitted)]
-    peers = [name for name in options.peers if name != "none"]  # On the processor, wherever npu_tensor computes.
+    peers = [name for name in options.peers if name != "none"]  # Peers run on the processor.
     present, absent = peer_modules.load(peers, nt.get_num_threads())
     return [*ours, *present], simulators, absent
 
@@ -187,7 +185,7 @@ def _show(suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line per figure, with the median over those of npu_tensor that were measured on the CPU."""
+    """Return a line per figure, with the ratio of its median to npu_tensor's on the CPU."""
     here = [row for row in rows if (row["device"], row["kind"]) == ("cpu", "measured")]
     ours, jitted = ({_contest(row): row["p50"] for row in here if row["contender"] == contender} for contender in OURS)
     return [
@@ -215,7 +213,7 @@ def _microseconds(seconds: float | None) -> str:
 
 
 def _show_left_out(left_out: Sequence[Mapping[str, Any]]) -> None:
-    """Reasons, and of how many figures; the file names every one. Every one of those that have failed."""
+    """Print the failures of npu_tensor, and the reasons of omissions with their counts. The file lists every one."""
     for entry in left_out:
         if entry["failed"]:
             what = " ".join(entry[name] for name in ("contender", "device", "case", "dtype", "size"))

@@ -1,4 +1,4 @@
-"""One case, all contenders, in turns: cold, warm and after a pause."""
+"""Interleaved measurement of one case on all contenders: cold, warm and after a pause."""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ __all__ = [
 
 
 class Amount(NamedTuple):
-    """What a session measures of every contest.
+    """Amount of measurements per contest.
 
-    effort: of warm calls. slowest: seconds of a call; a peer that takes longer is left out. pause,
-    npu_pause: seconds, `pauses` times, before a call of a contender on the processor and on another device.
+    Attributes:
+        effort: Effort of warm calls.
+        slowest: Upper bound on the seconds of a peer's call. Slower peers are left out.
+        pause: Seconds before a call after a pause, on the processor.
+        npu_pause: Seconds before a call after a pause, on another device.
+        pauses: Number of calls after a pause.
     """
 
     effort: Effort
@@ -52,16 +56,16 @@ FULL_AMOUNT: Final = Amount(Effort(rounds=30, block_seconds=20e-6, blocks=4), 3.
 QUICK_AMOUNT: Final = Amount(Effort(rounds=10, block_seconds=20e-6, blocks=3), 0.05, pause=0.0, npu_pause=0.0, pauses=0)
 
 LONGEST_SIMULATION: Final = 1 << 28
-"""Flops. The simulator runs every call of every core on one thread of this machine."""
+"""Upper bound on the flops of a simulated contest. The simulator runs all cores on one thread of this machine."""
 
 Found = Row | LeftOut
 
 Contest = Case | ModelCase
-"""What contenders are compared at."""
+"""Workload on which contenders are compared."""
 
 
 class Failed(Lacking):
-    """npu_tensor itself raises, or computes something else than NumPy: a defect, not a matter of taste."""
+    """Defect of npu_tensor: it raises, or its result differs from NumPy's."""
 
 
 class _Entrant(NamedTuple):
@@ -73,7 +77,7 @@ class _Entrant(NamedTuple):
 
 
 def measured(contest: Contest, libraries: Sequence[Library], amount: Amount) -> Iterator[Found]:
-    """A row for every library that takes part, and why the others do not."""
+    """Yield a row for every participating library, and the reasons for omissions."""
     expected = contest.expected()
     entrants: dict[str, _Entrant] = {}
     for library in libraries:
@@ -85,7 +89,7 @@ def measured(contest: Contest, libraries: Sequence[Library], amount: Amount) -> 
         try:
             warm, pauses, idle = _timed(entrants, amount)
             break
-        except CallFailed as failed:  # Without the one that raised, the others are timed again.
+        except CallFailed as failed:  # The others are timed again without the one that raised.
             library = entrants.pop(failed.name).library
             yield left_out(contest, _reason(library, failed.__cause__), library.device, library.name)
     for key, entrant in entrants.items():
@@ -109,7 +113,7 @@ FOUND_COMPILED: Final = f"cold: the kernels were compiled by {NAME} just before"
 def _timed(
     entrants: Mapping[str, _Entrant], amount: Amount
 ) -> tuple[dict[str, list[float]], dict[str, float], dict[str, float]]:
-    """Warm samples, the length of the pauses and seconds after them, by contender. Raises CallFailed."""
+    """Measure warm samples, the length of the pauses and seconds after them, by contender. Raises CallFailed."""
     calls = {key: entrant.call for key, entrant in entrants.items()}
     around = {key: entrant.library.around for key, entrant in entrants.items()}
     pauses = {
@@ -124,7 +128,7 @@ def _key(library: Library) -> str:
 
 
 def _entrant(contest: Contest, library: Library, expected: np.ndarray, slowest: float) -> _Entrant:
-    """Raises Lacking, of which npu_tensor's own defects are Failed."""
+    """Prepare an entrant. Raises Lacking, or Failed for a defect of npu_tensor."""
     if contest.dtype not in library.dtypes:
         raise Lacking(f"does not compute in {contest.dtype} here")
     try:
@@ -137,31 +141,31 @@ def _entrant(contest: Contest, library: Library, expected: np.ndarray, slowest: 
             difference = disagreement(library.values(result), expected)
             _agree(library, difference, TOLERANCE[contest.dtype])
             note = "" if library.device == "cpu" else _on_device(call)
-            # Ours has a row however long it takes: leaving it out would hide that it has become slower.
+            # npu_tensor always has a row. Leaving it out would hide a regression.
             if not isinstance(library, NpuTensor) and (seconds := _least(call, slowest)) > slowest:
                 raise Lacking(f"one call takes {seconds:.2g} s, more than {slowest:g} s")
     except Lacking:
         raise
-    except Exception as error:  # Whatever a library raises for an op or a dtype, the others are measured.
+    except Exception as error:  # A library may raise any exception. The other libraries are measured.
         raise _reason(library, error) from error
     return _Entrant(library, call, cold, difference, note)
 
 
 def _reason(library: Library, error: BaseException | None) -> Lacking:
-    """Why a library that has raised is left out."""
+    """Return why a library that has raised is left out."""
     said = f"{type(error).__name__}: {first_line(error)}"
     return Failed(said) if isinstance(library, NpuTensor) else Lacking(said)
 
 
 def _agree(library: Library, difference: float, tolerance: float) -> None:
-    """Raises Lacking, or Failed for npu_tensor, for a result that is not the reference's."""
+    """Check a result against the reference. Raises Lacking, or Failed for npu_tensor, if they differ."""
     if difference > tolerance:
         said = f"results differ by {difference:.1e}, more than {tolerance:.0e}"
         raise Failed(said) if isinstance(library, NpuTensor) else Lacking(said)
 
 
 def _on_device(call: Call) -> str:
-    """How much of a call runs on an accelerator. Raises Lacking if nothing does: it would time the processor."""
+    """Describe the share of a call on an accelerator. Raises Lacking if all of it runs on the processor."""
     ran: list[str] = []
 
     def note(event: events.Event) -> None:
@@ -177,7 +181,7 @@ def _on_device(call: Call) -> str:
 
 
 def _least(call: Call, enough: float) -> float:
-    """Seconds of the first call that takes no longer than `enough`, or the least of TRIES."""
+    """Return the seconds of the first call that takes at most `enough`, or the minimum of TRIES."""
     fastest = math.inf
     for _ in range(TRIES):
         start = time.perf_counter()
@@ -189,11 +193,11 @@ def _least(call: Call, enough: float) -> float:
 
 
 TRIES: Final = 3
-"""Another process may stop a call for a tenth of a second."""
+"""Number of attempts. Another process may delay a call by a tenth of a second."""
 
 
 def simulated(contest: Contest, uri: str) -> Found:
-    """What the cost model makes of what the simulator counted. It says nothing about the time of the simulation."""
+    """Return the cost model's prediction from the counters of the simulator. The simulation time is not included."""
     library = Jitted(uri)
     if contest.flops > LONGEST_SIMULATION:
         return left_out(contest, Lacking("takes long to simulate"), uri, library.name)
@@ -223,11 +227,11 @@ def simulated(contest: Contest, uri: str) -> Found:
 KERNELS_ONLY: Final = "kernels only: no copies, no context switches, nothing of the CPU"
 
 SIMULATED_TOLERANCE: Final = 3e-2
-"""The NPU rounds to bfloat16 between the kernels of a graph, and its functions are approximations."""
+"""Tolerance of simulated results. The NPU rounds to bfloat16 between kernels, and its functions are approximations."""
 
 
 def row(contest: Contest, device: str, contender: str, kind: Kind, p50: float) -> Row:
-    """A row of a contest of which no more than the median is known."""
+    """Create a row of a contest with a median only."""
     return Row(
         contest.suite,
         contest.title,
@@ -244,7 +248,7 @@ def row(contest: Contest, device: str, contender: str, kind: Kind, p50: float) -
 
 
 def left_out(contest: Contest, reason: Lacking, device: str, contender: str) -> LeftOut:
-    """What a contest has no row of."""
+    """Create the entry for a missing row of a contest."""
     return LeftOut(
         str(reason),
         contest.suite,

@@ -1,6 +1,6 @@
-"""python -m benchmarks.simulator: how long the simulated NPU takes on this machine.
+"""Run time of the simulated NPU on this machine: python -m benchmarks.simulator.
 
-Seconds of host time per run, which say nothing about a real NPU; beside them what the cost model predicts for one.
+Times are host seconds per run and say nothing about a real NPU. The prediction for a real one is listed beside them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _normal(*shape: int) -> nt.Tensor:
 
 
 def workloads() -> dict[str, tuple[Callable[[], nt.Tensor], float | None]]:
-    """Name -> a function that records it anew, and the seconds that are asked for."""
+    """Return the recording function and the target in seconds of each workload, by name."""
     x, y = _normal(1 << 20), _normal(1 << 20)
     a, b = _normal(512, 512), _normal(512, 512)
     rows = _normal(1024, 1024)
@@ -39,7 +39,7 @@ def workloads() -> dict[str, tuple[Callable[[], nt.Tensor], float | None]]:
 
 
 def measure(uri: str, runs: int) -> list[dict[str, Any]]:
-    """Seconds of the first run, which compiles unless the cache has it, and the median of the others."""
+    """Measure the seconds of the first run, which may compile, and the median of the others."""
     rows = []
     for name, (compute, asked) in workloads().items():
         with nt.default_device(uri):

@@ -1,4 +1,4 @@
-"""The suites: what each measures on which contenders, and the rows that come of it."""
+"""Suites: workloads, contenders and the resulting rows."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ __all__ = ["SUITES", "Suite", "Task"]
 
 
 class Task(NamedTuple):
-    """What is asked of a suite.
+    """Options of a suite.
 
-    libraries: contenders that are timed. simulators: URIs of simulated NPUs. only: workloads; empty for all.
+    Attributes:
+        libraries: Contenders that are timed.
+        simulators: URIs of simulated NPUs.
+        amount: Amount of measurements.
+        quick: True for a quick run.
+        only: Selected workloads; empty for all.
     """
 
     libraries: list[Library]
@@ -38,7 +43,7 @@ class Task(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """workloads: names that --only takes. run: rows and what was left out, as they come."""
+    """A suite. `workloads` are the names for --only; `run` yields rows and omissions."""
 
     what: str
     workloads: tuple[str, ...]
@@ -46,7 +51,7 @@ class Suite(NamedTuple):
 
 
 def _contests(contests: Callable[[Task], Iterable[Contest]], for_npus: bool, task: Task) -> Iterator[Found]:
-    """Every contest on all contenders; predicted and simulated if it is something for an NPU."""
+    """Measure every contest on all contenders. Contests for NPUs are also predicted and simulated."""
     for contest in contests(task):
         yield from measured(contest, task.libraries, task.amount)
         if for_npus:
@@ -55,7 +60,10 @@ def _contests(contests: Callable[[Task], Iterable[Contest]], for_npus: bool, tas
 
 
 def _predictions(contest: Contest) -> Iterator[Found]:
-    """For every generation of NPUs, and for the processor if one of them takes it: like is compared with like."""
+    """Predict a contest for every generation of NPUs, and for the processor if an NPU supports it.
+
+    NPU predictions are then compared with a CPU prediction.
+    """
     try:
         recorded = contest.recorded()
         answers = {generation: predicted(generation, *recorded) for generation in GENERATIONS}
@@ -94,7 +102,7 @@ QUICK_LOOKUPS: Final = 30
 
 
 def _cache(task: Task) -> Iterator[Found]:
-    """How long it takes to find a kernel, by place. Kernels are compiled for the simulator, so it needs a compiler."""
+    """Measure the lookup time of a kernel in each location. Kernels for the simulator need a compiler."""
     from npu_tensor.runtime.sim import host_compiler
 
     if reason := host_compiler.reason():
@@ -120,7 +128,7 @@ def _title(row: published.Measurement) -> str:
 
 
 def _kernel_model(task: Task) -> Iterator[Found]:
-    """The cost model beside published times of matrix products whose tiles are known."""
+    """Compare the cost model with published times of matrix products with known tiles."""
     for product in PRODUCTS:
         title = _title(product)
         if task.only and title not in task.only:
@@ -138,7 +146,7 @@ def _kernel_model(task: Task) -> Iterator[Found]:
 
 
 PRODUCTS: Final = tuple(row for row in published.measurements() if row.tile is not None and row.name.startswith("taka"))
-"""Of arXiv 2512.13282: one kernel per dtype and array."""
+"""Products of arXiv 2512.13282: one kernel per dtype and array."""
 
 SUITES: Final = {
     "dispatch": _cases("dispatch", "what calls cost on 16 and 1,024 elements", for_npus=False),

@@ -1,4 +1,4 @@
-"""Interleaved timing: what is compared takes turns, so that a slow moment of the machine meets everybody."""
+"""Interleaved timing of contenders, so that a slow phase of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 Call = Callable[[], Any]
 
 Around = Mapping[str, Callable[[], AbstractContextManager[Any]]]
-"""What calls of a contender run inside of, if anything, by contender. Entered and left outside the clock."""
+"""Context managers around the calls, by contender. Entering and leaving is not timed."""
 
 
 class CallFailed(Exception):
-    """A call of the contender `name` has raised, which is the cause of this."""
+    """Error in a call of the contender `name`, with its exception as the cause."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -40,7 +40,7 @@ class CallFailed(Exception):
 
 
 class Effort(NamedTuple):
-    """How warm calls are timed: turns of every contender, blocks in each of them, and the least length of a block."""
+    """Effort of timing warm calls: rounds, blocks per round and minimum block duration in seconds."""
 
     rounds: int
     block_seconds: float
@@ -50,12 +50,12 @@ class Effort(NamedTuple):
 FULL_EFFORT = Effort(rounds=15, block_seconds=400e-6)
 QUICK_EFFORT = Effort(rounds=3, block_seconds=50e-6)
 
-# Idle threads watch for work and take a core meanwhile: OpenMP's after a call of PyTorch for 8 ms of processor time,
-# OpenBLAS's after one of NumPy for 0.11 s. Before a block, the calling thread sleeps until they have given up. Then
-# untimed calls bring the contender's own threads, caches and clock to where a loop of the user's would find them.
+# Idle worker threads poll for work and occupy a core: OpenMP's for 8 ms of processor time after a call of PyTorch,
+# OpenBLAS's for 0.11 s after a call of NumPy. Before a block, the calling thread sleeps until they stop polling.
+# Untimed calls then bring threads, caches and clock of the contender to the state of a user's loop.
 REST_SECONDS = 12e-3
 MOST_RESTS = 40
-IDLE = 0.1  # Of a rest: what this process may compute meanwhile.
+IDLE = 0.1  # Upper bound on this process's load during a rest.
 WARM_UP_SECONDS = 3e-3
 
 
@@ -72,7 +72,7 @@ def _settle(call: Call) -> None:
 
 @contextmanager
 def _turn(name: str, around: Around | None) -> Iterator[None]:
-    """Whatever a call of a contender raises comes out as CallFailed."""
+    """Convert any exception of a contender's call to CallFailed."""
     try:
         with (around or {}).get(name, nullcontext)():
             yield
@@ -81,7 +81,7 @@ def _turn(name: str, around: Around | None) -> Iterator[None]:
 
 
 def interleaved(contenders: Mapping[str, Call], effort: Effort, around: Around | None = None) -> dict[str, list[float]]:
-    """Seconds per call in every block of every contender; every other round takes them in reverse order.
+    """Measure seconds per call in every block of every contender. The order alternates between rounds.
 
     Raises CallFailed.
     """
@@ -103,16 +103,23 @@ def interleaved(contenders: Mapping[str, Call], effort: Effort, around: Around |
 
 
 def medians(contenders: Mapping[str, Call], effort: Effort, around: Around | None = None) -> dict[str, float]:
-    """Median seconds per call of every contender, interleaved. Raises CallFailed."""
+    """Measure the median seconds per call of every contender, interleaved. Raises CallFailed."""
     return {name: statistics.median(times) for name, times in interleaved(contenders, effort, around).items()}
 
 
 def after_pauses(
     contenders: Mapping[str, Call], pauses: Mapping[str, float], times: int, around: Around | None = None
 ) -> dict[str, float]:
-    """Median seconds of one call after so many seconds in which nothing ran, by contender; none if `times` is 0.
+    """Measure the median seconds of one call after an idle pause, by contender; none if `times` is 0.
 
-    Raises CallFailed.
+    Args:
+        contenders: Calls by contender.
+        pauses: Length of the pause in seconds, by contender.
+        times: Number of timed calls.
+        around: Context managers around the calls.
+
+    Raises:
+        CallFailed: A call raised.
     """
     if not times:
         return {}
@@ -127,7 +134,7 @@ def after_pauses(
 
 
 class Percentiles(NamedTuple):
-    """Of all samples, in their unit; between two samples they are interpolated."""
+    """Percentiles of samples in their unit, interpolated between samples."""
 
     p50: float
     p95: float
@@ -135,5 +142,5 @@ class Percentiles(NamedTuple):
 
 
 def percentiles(samples: list[float]) -> Percentiles:
-    """The three figures of a distribution."""
+    """Return the percentiles of samples."""
     return Percentiles(*map(float, np.percentile(samples, (50, 95, 99))))

@@ -1,4 +1,4 @@
-"""The models of the suite as users of PyTorch write them: eager, for inference."""
+"""Idiomatic PyTorch versions of the suite's models: eager, for inference."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ROPE_BASE = 10000.0
 
 
 class TorchBlock:
-    """The twin of `transformer_block.Block`: (tokens, DIM) to (tokens, DIM).
+    """PyTorch version of `transformer_block.Block`: (tokens, DIM) to (tokens, DIM).
 
-    Tables of sines and cosines for `tokens` positions are made once, as implementations of Llama for PyTorch do.
+    Tables of sines and cosines for `tokens` positions are created once, as in PyTorch implementations of Llama.
     """
 
     def __init__(self, weights: Mapping[str, np.ndarray], tokens: int, dtype: str) -> None:
@@ -38,7 +38,7 @@ class TorchBlock:
         return functional.rms_norm(x, (DIM,), self.weights[name], EPSILON)
 
     def rotate(self, x: torch.Tensor) -> torch.Tensor:
-        """(heads, tokens, features) turned by the angles of their positions."""
+        """Rotate (heads, tokens, features) by the angles of the positions."""
         first, second = x.chunk(2, -1)
         return x * self.cosines + torch.cat((-second, first), -1) * self.sines
 
@@ -58,7 +58,7 @@ class TorchBlock:
 
 
 class TorchMlp:
-    """The twin of `models.Mlp`: (images, 784) to (images, 10)."""
+    """PyTorch version of `models.Mlp`: (images, 784) to (images, 10)."""
 
     def __init__(self, weights: Sequence[tuple[np.ndarray, np.ndarray]], dtype: str) -> None:
         stored = getattr(torch, dtype)

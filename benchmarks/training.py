@@ -1,7 +1,7 @@
-"""python -m benchmarks.training --peer torch --json FILE: steps of training beside PyTorch eager.
+"""Training steps beside PyTorch eager: python -m benchmarks.training --peer torch --json FILE.
 
 A step is forward, backward and Adam, in float32, from equal parameters on equal data. npu_tensor captures it with
-nt.jit; both read the loss of each step and take turns in one session. Then memory is looked at over many steps.
+nt.jit. Both libraries read the loss of each step, interleaved in one session. Memory is then measured over many steps.
 """
 
 from __future__ import annotations
@@ -30,13 +30,19 @@ __all__ = ["WORKLOADS", "Workload", "main", "memory", "rows_of"]
 PEERS: Final = ("torch",)
 ASKED_MEAN, ASKED_SMALLEST = 1.5, 1.0
 TOLERANCE: Final = 1e-3
-"""Relative difference of the losses of the first steps."""
+"""Tolerance of the losses of the first steps, relative."""
 
 CLASSES: Final = 10
 
 
 class Workload(NamedTuple):
-    """model: made of the `nn` of either library. shape: of the input. Labels without classes have its shape."""
+    """A training workload.
+
+    Attributes:
+        model: Function that creates the model from the `nn` module of a library.
+        shape: Shape of the input.
+        has_classes: True if labels are classes. Other labels have the shape of the input.
+    """
 
     model: Callable[[Any], Any]
     shape: tuple[int, ...]
@@ -70,7 +76,7 @@ WORKLOADS: Final = {
 
 
 def _step(library: Any, workload: Workload, state: Mapping[str, np.ndarray] | None = None) -> tuple[Any, Call]:
-    """A model, with the parameters in `state` if they are given, and a call that makes a step and returns the loss."""
+    """Create a model, optionally with the parameters in `state`, and a call that makes a step and returns the loss."""
     model = workload.model(library.nn)
     if state is not None:
         model.load_state_dict({name: library.from_numpy(value) for name, value in state.items()})
@@ -97,7 +103,7 @@ def _step(library: Any, workload: Workload, state: Mapping[str, np.ndarray] | No
 def rows_of(
     libraries: Mapping[str, Any], workloads: Mapping[str, Workload], effort: Effort
 ) -> Iterator[dict[str, Any]]:
-    """A row per workload. libraries: ours, and the peer if it is there; without it there are no speedups."""
+    """Yield a row per workload. `libraries` holds ours and the peer, if available. Speedups need the peer."""
     for what, workload in track(workloads.items(), "measuring"):
         calls: dict[str, Call] = {}
         state, losses = None, []
@@ -115,13 +121,13 @@ def rows_of(
 
 
 def _resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the resident memory of this process in bytes."""
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * 4096
 
 
 def memory(steps: int) -> dict[str, Any]:
-    """Bytes that the process has gained, and that tensors occupy more, from a tenth of the steps on."""
+    """Measure the growth of process memory and of tensor memory, in bytes, after the first tenth of the steps."""
     _, call = _step(nt, Workload(_mlp, (8, 784)))
     before = (0, 0)
     for number in track(range(steps), "steps"):

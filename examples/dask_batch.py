@@ -1,10 +1,10 @@
-"""A model over a dask.array: every worker is a process with one device, one runtime and the model, which it gets once.
+"""A model over a dask.array. Every worker is a process with one device, one runtime and its own copy of the model.
 
     python dask_batch.py                                   # two workers that share this machine's cores
     python dask_batch.py --devices npu:0,npu:1             # one worker per NPU
     python dask_batch.py --scheduler tcp://10.0.0.5:8786   # the workers of a cluster
 
-Needs Dask: pip install "dask[array]" distributed. How to size it: docs/beyond_one_machine.md.
+Needs Dask: pip install "dask[array]" distributed. Sizing: docs/beyond_one_machine.md.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ import npu_tensor as nt
 from npu_tensor.examples.train_digits import load, trained_layers
 
 ROWS = 128
-"""Images in a chunk. All chunks but the last have one shape, so a worker plans twice."""
+"""Images per chunk. All chunks except the last have the same shape, so a worker plans at most twice."""
 
 
 class Classifier:
-    """The network of `npu-tensor demo`. layers: weight and bias of each, as NumPy arrays."""
+    """Network of `npu-tensor demo`. `layers` holds weight and bias of each layer as NumPy arrays."""
 
     def __init__(self, layers: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
         self.layers = [(nt.from_numpy(weight), nt.from_numpy(bias)) for weight, bias in layers]
 
     @nt.jit
     def scores(self, pixels: nt.Tensor) -> nt.Tensor:
-        """How much each image looks like each digit, (images, 10), for pixels (images, 64)."""
+        """Return the scores of the digits, (images, 10), for pixels (images, 64)."""
         *hidden, last = self.layers
         for weight, bias in hidden:
             pixels = nt.linear(pixels, weight, bias).relu()
         return nt.linear(pixels, *last)
 
     def __call__(self, pixels: np.ndarray) -> np.ndarray:
-        """`scores` from and to NumPy."""
+        """Apply `scores` to NumPy arrays."""
         return self.scores(nt.from_numpy(pixels)).numpy()
 
 
 class Runtime(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
-    """What a worker process has for all of its tasks: a device, threads for the CPU's part, and the model.
+    """Shared state of all tasks in a worker process: a device, CPU threads and the model.
 
-    devices: that of worker number i is the i-th; workers with names of their own take the first, of the NPUs that
-    NPU_VISIBLE_DEVICES leaves them. threads: 0 = all cores.
+    Worker number i uses device i. Named workers use the first one, among the NPUs visible by NPU_VISIBLE_DEVICES.
+    `threads` is 0 for all cores.
     """
 
     name = "npu-tensor"
@@ -64,20 +64,20 @@ class Runtime(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
         self.threads = threads
 
     def setup(self, worker: Worker) -> None:
-        """Called once in every worker, also in those that come later. What it raises, the worker reports."""
+        """Set up a worker. Called once in every worker, including later ones, which report its exceptions."""
         number = worker.name if isinstance(worker.name, int) else 0
         nt.set_default_device(self.devices[number % len(self.devices)])
         nt.set_num_threads(self.threads)
 
 
 def predict(pixels: np.ndarray) -> np.ndarray:
-    """The scores of one chunk, by the model of the worker that this runs in."""
+    """Compute the scores of one chunk with the worker's model."""
     scores: np.ndarray = get_worker().plugins[Runtime.name].model(pixels)
     return scores
 
 
 def classify(client: Client, runtime: Runtime, pixels: da.Array) -> da.Array:
-    """The scores of all images, lazily, in chunks as those of `pixels`, whose rows must be whole."""
+    """Compute the scores of all images lazily, in the chunks of `pixels`, which must contain whole rows."""
     client.register_plugin(runtime)
     return pixels.map_blocks(
         predict, chunks=(pixels.chunks[0], (10,)), dtype=np.float32, meta=np.empty((0, 10), np.float32)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.scheduler:
             cluster, threads = given.scheduler, 0
         else:
-            # One task at a time in each: a device has one queue, and the CPU's kernels have threads of their own.
+            # One task per worker: a device has one queue, and CPU kernels use their own threads.
             cluster = stack.enter_context(
                 LocalCluster(
                     n_workers=len(devices), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"

@@ -1,9 +1,9 @@
-"""Sentences as vectors, by an encoder of the BERT class such as all-MiniLM-L6-v2.
+"""Sentence embeddings with a BERT-class encoder such as all-MiniLM-L6-v2.
 
     python embeddings.py DIRECTORY "a sentence" "another one" ...
 
-prints how similar they are: 1 for the same meaning, about 0 for nothing in common. The directory has config.json,
-model.safetensors and tokenizer.json, as Hugging Face's `transformers` writes them.
+prints the similarities: 1 for the same meaning, about 0 for unrelated sentences. The directory contains config.json,
+model.safetensors and tokenizer.json, as written by Hugging Face's `transformers`.
 Needs tokenizers: pip install tokenizers.
 """
 
@@ -21,11 +21,11 @@ from npu_tensor.models import Encoder
 __all__ = ["embeddings"]
 
 MULTIPLE = 16
-"""Texts are filled up to a multiple of so many tokens, so that few lengths have to be captured."""
+"""Granularity of padded text lengths, in tokens. Few lengths then need a capture."""
 
 
 def embeddings(directory: str | Path, texts: Sequence[str]) -> nt.Tensor:
-    """(texts, features), each of length 1. Texts are cut off where the encoder's positions end."""
+    """Return unit vectors (texts, features). Texts are truncated to the encoder's number of positions."""
     from tokenizers import Tokenizer
 
     encoder = Encoder.load(directory)

@@ -1,9 +1,9 @@
-"""Made-up language models in GGUF files: small, of two layers, with random weights from a seed.
+"""Made-up language models in GGUF files: small, two layers, with seeded random weights.
 
     python made_up_model.py
 
-writes data/made_up_model.gguf, for `npu-tensor generate` and tests without a download. Its tokens are bytes and the
-pairs of letters that are frequent in English.
+writes data/made_up_model.gguf, for `npu-tensor generate` and tests without a download. Its tokens are bytes and letter
+pairs that are frequent in English.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEMPLATE = (
 
 
 def byte_letters() -> list[str]:
-    """What GPT-2 writes for each byte: itself if it is printable, else the next letter from U+0100 on."""
+    """Return GPT-2's character for each byte: itself if printable, else the next one from U+0100."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return [chr(byte) for byte in printable] + [chr(256 + number) for number in range(len(others))]
@@ -39,7 +39,7 @@ TOKENS = [*CONTROL_TOKENS, *byte_letters(), *(pair.replace(" ", "") for pair in 
 
 
 def metadata(architecture: str = "llama") -> dict[str, Any]:
-    """What a file says of such a model."""
+    """Return the GGUF metadata of a model."""
     return {
         "general.architecture": architecture,
         "general.name": "made up, with random weights",
@@ -64,7 +64,7 @@ def metadata(architecture: str = "llama") -> dict[str, Any]:
 
 
 def weights(architecture: str = "llama", has_head: bool = False, seed: int = 0) -> dict[str, np.ndarray]:
-    """Float32 weights by GGUF's names, with what the architecture has besides those of Llama."""
+    """Return float32 weights by GGUF name, including those that the architecture adds to Llama's."""
     random = np.random.default_rng(seed)
 
     def matrix(outputs: int, inputs: int) -> np.ndarray:
@@ -75,7 +75,7 @@ def weights(architecture: str = "llama", has_head: bool = False, seed: int = 0) 
 
     width, kv_width = HEADS * HEAD_FEATURES, KV_HEADS * HEAD_FEATURES
     tensors = {"token_embd.weight": matrix(len(TOKENS), FEATURES)}
-    if not has_head:  # Other tokens than letters get small logits.
+    if not has_head:  # Tokens other than letters get small logits.
         are_letters = np.array([text.strip("\u0120").isascii() and text.strip("\u0120").isalpha() for text in TOKENS])
         tensors["token_embd.weight"][~are_letters] /= 4
     for layer in range(LAYERS):

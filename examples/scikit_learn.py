@@ -1,4 +1,4 @@
-"""scikit-learn and SciPy on tensors, by the array API standard: they compute with npu_tensor's functions.
+"""scikit-learn and SciPy on tensors through the array API standard, which uses npu_tensor's functions.
 
 Example:
     pip install scikit-learn scipy
@@ -31,7 +31,7 @@ __all__ = ["analyse"]
 
 
 def analyse(samples: nt.Tensor, values: nt.Tensor) -> dict[str, nt.Tensor]:
-    """What several estimators find in two groups of samples (count, features) with a value each."""
+    """Apply several estimators to two groups of samples (count, features) with one value each."""
     with sklearn.config_context(array_api_dispatch=True):
         scaled = StandardScaler().fit_transform(samples)
         mixture = GaussianMixture(2, random_state=0, init_params="random").fit(samples)

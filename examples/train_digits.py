@@ -1,10 +1,10 @@
-"""Train networks that read handwritten digits: a multilayer perceptron and a small convolutional network.
+"""Train networks on handwritten digits: a multilayer perceptron and a small convolutional network.
 
-A step, which is forward, backward and the optimizer, is one plan that `nt.jit` replays. Every random number is seeded.
-500 images are held out. `npu-tensor demo` reads them; `npu-tensor demo --train` shows where a step runs.
+A step with forward, backward and optimizer is one plan that `nt.jit` replays. All random numbers are seeded. 500 images
+are held out. `npu-tensor demo` classifies them; `npu-tensor demo --train` shows the placement of a step.
 
     python train_digits.py           # both networks: loss and accuracy
-    python train_digits.py --write   # also writes the weights of the first one to data/digits_weights.npz
+    python train_digits.py --write   # also writes the weights of the first network to data/digits_weights.npz
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ DATA: Final = Path(__file__).resolve().parent / "data"
 WEIGHTS: Final = DATA / "digits_weights.npz"
 SEED: Final = 0
 BATCH_SIZE: Final = 32
-# Of five pairs that were tried, with three seeds each: the MLP reads 98.4 to 98.6 % of the images that are held out.
+# One of five tried pairs, with three seeds each: the MLP reads 98.4 to 98.6 % of the held-out images.
 LEARNING_RATE: Final = 5e-3
 WEIGHT_DECAY: Final = 0.3
 
 
 class Digits(NamedTuple):
-    """images: float32 (count, 1, 8, 8), from 0 to 1. labels: int64 (count,)."""
+    """Images, float32 (count, 1, 8, 8) from 0 to 1, with labels, int64 (count,)."""
 
     images: np.ndarray
     labels: np.ndarray
 
 
 def mlp() -> nn.Module:
-    """The network of `npu-tensor demo`: two hidden layers."""
+    """Create the network of `npu-tensor demo`, with two hidden layers."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 def cnn() -> nn.Module:
-    """Two convolutions, which keep the extents, each with a pool that halves them."""
+    """Create a network with two convolutions that keep the extents, each followed by a pool that halves them."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -52,7 +52,7 @@ def cnn() -> nn.Module:
 
 
 class Network(NamedTuple):
-    """How a network is made, and how often it sees every image."""
+    """Constructor of a network and number of epochs."""
 
     make: Callable[[], nn.Module]
     epochs: int
@@ -62,7 +62,7 @@ NETWORKS: Final = {"MLP": Network(mlp, 30), "CNN": Network(cnn, 15)}
 
 
 def load() -> tuple[Digits, Digits]:
-    """The images for training, and those that are held out."""
+    """Load the training images and the held-out images."""
     with np.load(DATA / "digits.npz") as digits, np.load(WEIGHTS) as weights:
         images = digits["images"][:, None].astype(np.float32) / np.float32(16)
         labels, held_out = digits["labels"].astype(np.int64), weights["held_out"]
@@ -71,15 +71,15 @@ def load() -> tuple[Digits, Digits]:
 
 
 def trained_layers() -> list[tuple[np.ndarray, np.ndarray]]:
-    """Weight and bias of the layers of the MLP, float32, as this program has written them."""
+    """Load the float32 weight and bias of each MLP layer, as written by this program."""
     with np.load(WEIGHTS) as weights:
         return [(weights[f"weight{layer}"], weights[f"bias{layer}"]) for layer in (1, 2, 3)]
 
 
 class Trainer:
-    """Trains a network with AdamW, whose learning rate falls to zero along half a cosine.
+    """Training with AdamW and a learning rate that falls to zero along half a cosine.
 
-    dtype: of the parameters, and of what is computed from them. epoch, steps: how many steps are in one, and in all.
+    `dtype` applies to parameters and computations. `epoch` and `steps` are the steps per epoch and in total.
     """
 
     def __init__(self, network: Network, data: Digits, dtype: str = "float32") -> None:
@@ -94,7 +94,7 @@ class Trainer:
 
     @nt.jit
     def step(self, images: nt.Tensor, labels: nt.Tensor) -> nt.Tensor:
-        """Change the parameters once; the loss before that."""
+        """Update the parameters once. Return the loss before the update."""
         self.optimizer.zero_grad()
         loss = nt.cross_entropy(self.model(images), labels)
         loss.backward()
@@ -102,7 +102,7 @@ class Trainer:
         return loss.detach()
 
     def batches(self) -> Iterator[tuple[nt.Tensor, nt.Tensor]]:
-        """The operands of every step: all images in another order in each epoch, but for the rest of a batch."""
+        """Yield the operands of every step: the images of each epoch in a new order, without an incomplete batch."""
         generator = np.random.default_rng(SEED)
         count = len(self.data.labels)
         for _ in range(self.steps // self.epoch):
@@ -113,13 +113,13 @@ class Trainer:
                 yield images, nt.from_numpy(self.data.labels[chosen])
 
     def losses(self) -> Iterator[float]:
-        """Train; the loss of every step as it is made."""
+        """Train and yield the loss of every step."""
         for images, labels in self.batches():
             yield self.step(images, labels).item()
             self.schedule.step()
 
     def accuracy(self, data: Digits) -> float:
-        """The share of images whose highest score is that of their label."""
+        """Return the share of images whose highest score belongs to their label."""
         with nt.no_grad():
             scores = self.model(nt.from_numpy(data.images).to(self.dtype))
         return float(np.mean(scores.argmax(-1).numpy() == data.labels))
@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def write(model: nn.Module) -> None:
-    """Put the parameters of an MLP in the place of those that `trained_layers` reads."""
+    """Replace the parameters that `trained_layers` reads by those of an MLP."""
     weights, biases = ([each.numpy() for each in tuple(model.parameters())[kind::2]] for kind in (0, 1))
     with np.load(WEIGHTS) as before:
         arrays: dict[str, Any] = {"held_out": before["held_out"]}

@@ -1,8 +1,8 @@
-"""A transformer block, as in Llama models: normalised attention and a gated feed-forward network, each with a residual.
+"""Transformer block of Llama models: normalised attention and a gated feed-forward network, each with a residual.
 
     python transformer_block.py
 
-prints where every op ran, and how far bfloat16 is from float32. The numbers of the network are random, from a seed.
+prints the device of every op, and the difference between bfloat16 and float32. The parameters are random, with a seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EPSILON = 1e-5
 
 
 def random_weights(seed: int = 0) -> dict[str, np.ndarray]:
-    """Float32 parameters by name. Rows of a matrix are outputs, as in torch.nn.Linear."""
+    """Return float32 parameters by name. Rows of a matrix are outputs, as in torch.nn.Linear."""
     random = np.random.default_rng(seed)
 
     def matrix(outputs: int, inputs: int) -> np.ndarray:
@@ -47,12 +47,12 @@ def random_weights(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def random_tokens(seed: int = 0, tokens: int = TOKENS) -> np.ndarray:
-    """A float32 sequence (tokens, DIM) for the block."""
+    """Return a float32 sequence (tokens, DIM) for the block."""
     return np.random.default_rng(seed).standard_normal((tokens, DIM), np.float32)
 
 
 class Block:
-    """The block with its parameters in `dtype`; by default those of `random_weights(seed)`."""
+    """Block with parameters in `dtype`; by default those of `random_weights(seed)`."""
 
     def __init__(self, dtype: str = "float32", seed: int = 0, weights: Mapping[str, np.ndarray] | None = None) -> None:
         values = random_weights(seed) if weights is None else weights
@@ -61,20 +61,20 @@ class Block:
 
     @nt.jit
     def __call__(self, x: nt.Tensor) -> nt.Tensor:
-        """`forward`, recorded once per number of tokens."""
+        """Apply `forward`, which is captured once per number of tokens."""
         return self.forward(x)
 
     def forward(self, x: nt.Tensor) -> nt.Tensor:
-        """(tokens, DIM) to (tokens, DIM). Token i sees tokens 0 to i."""
+        """Map (tokens, DIM) to (tokens, DIM). Token i sees tokens 0 to i."""
         x = x + self.attention(self.norm(x, "attention_norm"))
         return x + self.feed_forward(self.norm(x, "feed_forward_norm"))
 
     def norm(self, x: nt.Tensor, name: str) -> nt.Tensor:
-        """Root mean square normalisation of every token."""
+        """Normalise every token by its root mean square."""
         return nt.rms_norm(x, DIM, self.weights[name], EPSILON)
 
     def attention(self, x: nt.Tensor) -> nt.Tensor:
-        """Causal attention in HEADS heads, with rotary position embedding."""
+        """Compute causal attention in HEADS heads, with rotary position embedding."""
         tokens = x.shape[0]
         positions = nt.arange(tokens)
         query, key, value = (
@@ -86,7 +86,7 @@ class Block:
         return nt.linear(mixed.transpose(0, 1).reshape(tokens, DIM), self.weights["output"])
 
     def feed_forward(self, x: nt.Tensor) -> nt.Tensor:
-        """SwiGLU: what one matrix makes of a token opens the gate for what another one makes."""
+        """Compute SwiGLU: the projection by one matrix gates the projection by another one."""
         gate, up = nt.linear(x, self.weights["gate"]), nt.linear(x, self.weights["up"])
         return nt.linear(gate.silu() * up, self.weights["down"])
 

@@ -1,12 +1,12 @@
-"""Settings: typed, read from the environment when first used, changeable for the length of a with block.
+"""Typed settings, read from the environment on first use. A `with` block can change them temporarily.
 
     with config.scope(eager=True):
         y = x + 1
 
-An assignment holds for the whole process, a scope for its context: this thread, or this asyncio task.
+An assignment affects the whole process. A scope affects its context: this thread or asyncio task.
 """
 
-# ruff: noqa: RUF009 - `_setting` makes a new field at each call
+# ruff: noqa: RUF009 - `_setting` creates a new field at each call
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Building = Literal["wait", "background", "off"]
 KernelFormat = Literal["xclbin", "elf"]
 
 CACHE_CLEARED: Final = "NPU_TENSOR_CACHE_CLEARED"
-"""Not a setting: it tells child processes which caches are cleared already, as NPU_TENSOR_CACHE_CLEAR clears once per
-program and not again in each of its workers."""
+"""Internal variable, not a setting. It lists cleared caches for child processes, because NPU_TENSOR_CACHE_CLEAR clears
+once per program and not in each of its workers."""
 
 _PREFIX: Final = "NPU_TENSOR_"
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
@@ -46,13 +46,18 @@ _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 
 
 class Kind(NamedTuple):
-    """The values a setting takes. convert: raises ValueError or TypeError for all others. allowed: in words."""
+    """Allowed values of a setting.
+
+    Attributes:
+        convert: Conversion function. It raises ValueError or TypeError for values that are not allowed.
+        allowed: Description of the allowed values.
+    """
 
     convert: Callable[[Any], Any]
     allowed: str
 
     def read(self, source: str, value: Any) -> Any:
-        """The typed value of a text or of an assigned value. source: named in the ArgumentError."""
+        """Convert a text or an assigned value. The ArgumentError for an invalid value names `source`."""
         try:
             return self.convert(value)
         except (ValueError, TypeError):
@@ -60,13 +65,13 @@ class Kind(NamedTuple):
 
 
 class GgmlSwitch(NamedTuple):
-    """A truth value of ggml-hsa, for which every unknown word means off. on, off: the values of our setting."""
+    """Boolean variable of ggml-hsa, where unknown words mean off. `on` and `off` are the values of the setting."""
 
     on: Any = True
     off: Any = False
 
     def read(self, source: str, value: Any) -> Any:
-        """As `Kind.read`, with a warning in place of the error."""
+        """Convert a value like `Kind.read`, with a warning instead of the error."""
         try:
             return self.on if _truth(value) else self.off
         except ValueError:
@@ -86,7 +91,7 @@ def _paths(value: str | Iterable[str | Path]) -> tuple[Path, ...]:
 
 
 def as_text(value: Any) -> str:
-    """A value as it would stand in the environment."""
+    """Format a value as in the environment."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, tuple):
@@ -95,7 +100,7 @@ def as_text(value: Any) -> str:
 
 
 def integer(least: int, most: int | None = None) -> Kind:
-    """Integers from `least` up, or to `most`, both included."""
+    """Create the kind of integers from `least` to `most`, both included; None for no upper bound."""
 
     def convert(value: Any) -> int:
         number = int(value) if isinstance(value, str) else operator.index(value)
@@ -107,7 +112,7 @@ def integer(least: int, most: int | None = None) -> Kind:
 
 
 def one_of(literal: Any, switch: bool = False) -> Kind:
-    """One word of a Literal. switch: also a truth value or a word for one, which mean the first and the last word."""
+    """Create the kind of the words of a Literal. With `switch`, booleans mean the first and the last word."""
     *words, last = get_args(literal)
 
     def convert(value: object) -> object:
@@ -122,7 +127,7 @@ def one_of(literal: Any, switch: bool = False) -> Kind:
 
 
 def words_like(pattern: str, allowed: str) -> Kind:
-    """Words that match a regular expression, separated by commas; a program may also assign a tuple of them."""
+    """Create the kind of comma-separated words that match a regular expression. Programs may assign a tuple."""
 
     def convert(value: Any) -> tuple[str, ...]:
         words = tuple(str(part).strip() for part in (value.split(",") if isinstance(value, str) else value))
@@ -136,7 +141,7 @@ def words_like(pattern: str, allowed: str) -> Kind:
 
 
 def _compilers(value: str) -> str:
-    """ggml-hsa's order of compilers as the value of our `jit`, which has one of them."""
+    """Convert ggml-hsa's order of compilers to a value of `jit`, which supports only "iron"."""
     words = {word.strip().lower() for word in value.split(",")} - {""}
     if words - {"iron", "triton"}:
         raise ValueError
@@ -155,7 +160,7 @@ KINDS: Final = {
     str: Kind(os.fspath, "text"),
     tuple: Kind(_paths, f"paths separated by {os.pathsep!r}"),
 }
-"""The kind of a setting that names none, by the type of its default."""
+"""Default kinds of settings, by the type of the default value."""
 
 PATHS: Final = KINDS[tuple]
 VISIBLE_DEVICES: Final = words_like(r"-?\d+|[A-Z]{3}-[0-9A-Z]+", "numbers or identifiers such as AIE-0123456789abcdef")
@@ -163,7 +168,7 @@ GGML_SWITCH: Final = GgmlSwitch()
 
 
 class Setting(NamedTuple):
-    """A setting. readers: the kind of each environment variable, in the order in which they are looked for."""
+    """A setting. `readers` maps environment variables to kinds, in order of precedence."""
 
     readers: Mapping[str, Kind | GgmlSwitch]
     default: Any
@@ -171,15 +176,15 @@ class Setting(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """Our own variable; the others are those of related programs."""
+        """Name of the package's own variable. The other ones belong to related programs."""
         return next(iter(self.readers))
 
     def given(self) -> str | None:
-        """The variable that the environment sets and that wins."""
+        """Return the first variable that the environment sets, or None."""
         return next((variable for variable in self.readers if variable in os.environ), None)
 
     def from_environment(self) -> tuple[Any, str]:
-        """The value if no program sets it, and its origin: a variable or "default"."""
+        """Return the value from the environment and its origin: a variable or "default"."""
         variable = self.given()
         if variable is None:
             return self.default, "default"
@@ -187,7 +192,15 @@ class Setting(NamedTuple):
 
 
 def _setting(default: Any, doc: str, kind: Kind | None = None, variable: str = "", **aliases: Kind | GgmlSwitch) -> Any:
-    """A field of Config. variable: by default NPU_TENSOR_ and the name. aliases: further variables, in order."""
+    """Create a field of Config.
+
+    Args:
+        default: Default value.
+        doc: Meaning, for the documentation.
+        kind: Allowed values; None for the kind of the default's type.
+        variable: Environment variable; empty for NPU_TENSOR_ and the name.
+        aliases: Further variables in order of precedence, with their kinds.
+    """
     return field(metadata={"setting": (variable, kind or KINDS[type(default)], aliases, default, doc)})
 
 
@@ -195,13 +208,13 @@ def _setting(default: Any, doc: str, kind: Kind | None = None, variable: str = "
 class Config:
     """All settings.
 
-    A value that is not allowed raises ArgumentError, which names the variable, when the setting is read. The slot of a
-    setting is filled when it is first read, and is empty while a scope of any context changes the setting.
+    Reading a setting with an invalid value raises ArgumentError, which names the variable. The slot of a setting is
+    filled on first use, and empty while a scope of any context changes the setting.
     """
 
-    _values: dict[str, tuple[Any, str]]  # Process-wide, of the settings that were read or assigned, with the origin.
+    _values: dict[str, tuple[Any, str]]  # Process-wide values and origins of settings that were read or assigned.
     _scoped: ContextVar[tuple[tuple[object, Mapping[str, Any]], ...]]
-    _scopes: dict[str, list[Any]]  # The values of the open scopes of all contexts.
+    _scopes: dict[str, list[Any]]  # Values of the open scopes of all contexts.
     _followers: dict[str, list[Callable[[], object]]]
     _lock: RLock
 
@@ -350,7 +363,7 @@ class Config:
         for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
-    if not TYPE_CHECKING:  # which would otherwise take every name for a setting
+    if not TYPE_CHECKING:  # A type checker would accept every name as a setting.
 
         def __getattr__(self, name: str) -> Any:
             """Read a setting whose slot is empty."""
@@ -360,14 +373,14 @@ class Config:
             setting = _known(name)
             _warn_of_unknown_variables()
             with self._lock:
-                if name not in self._values:  # Settings of the environment keep the value of the first use.
+                if name not in self._values:  # Environment values are kept from first use.
                     self._values[name] = setting.from_environment()
                 self._refill(name)
                 return self._values[name][0]
 
     def __setattr__(self, name: str, value: Any) -> None:
         value = self._read(name, value)
-        if self._in_scope(name):  # The scope ends for this value too.
+        if self._in_scope(name):  # The scope also restores this value.
             scopes = self._scoped.get()
             own = max(number for number, (_, scoped) in enumerate(scopes) if name in scoped)
             scope, scoped = scopes[own]
@@ -379,7 +392,7 @@ class Config:
         self._tell(name)
 
     def __repr__(self) -> str:
-        """The settings that are not at their defaults. Keeps no value of the environment."""
+        """Show the settings that differ from their defaults, without caching environment values."""
         changed = []
         for name, setting in SETTINGS.items():
             try:
@@ -398,7 +411,7 @@ class Config:
         return any(name in scoped for _, scoped in self._scoped.get())
 
     def _peek(self, name: str) -> Any:
-        """The value, without keeping that of the environment and without its warnings."""
+        """Return the value without caching it and without warnings."""
         if self._in_scope(name) or name in self._values:
             return getattr(self, name)
         with warnings.catch_warnings():
@@ -425,20 +438,20 @@ class Config:
             follower()
 
     def in_use(self, name: str) -> bool:
-        """Whether the setting is other than its default in any context."""
+        """Return True if the setting differs from its default in any context."""
         values = list(self._scopes[name])
-        with suppress(ArgumentError):  # The first use will raise it.
+        with suppress(ArgumentError):  # The first use raises it again.
             values.append(self._peek(name))
         return any(value != SETTINGS[name].default for value in values)
 
     def read_followed(self) -> None:
-        """Read the settings that are followed. Raises ArgumentError for a value that is not allowed."""
+        """Read the settings with followers. Raises ArgumentError for an invalid value."""
         for name, followers in self._followers.items():
             if followers:
                 getattr(self, name)
 
     def reset(self, *names: str) -> None:
-        """Forget the values of settings, of all by default, so that the environment is read again, also in a scope."""
+        """Forget the values of settings, by default of all. The next use reads the environment, also in a scope."""
         names = names or tuple(SETTINGS)
         self._scoped.set(
             tuple(
@@ -453,16 +466,16 @@ class Config:
         self._tell(*names)
 
     def origin(self, name: str) -> str:
-        """Where the value of a setting comes from: "default", the variable, or "config.NAME" if a program set it."""
+        """Return the origin of a value: "default", the variable, or "config.NAME" if the program has set it."""
         if self._in_scope(name):
             return f"config.{name}"
         return self._values[name][1] if name in self._values else SETTINGS[name].given() or "default"
 
     @contextmanager
     def scope(self, **settings: Any) -> Iterator[None]:
-        """Change settings for a with block, in this context: other threads and asyncio tasks keep theirs.
+        """Change settings in a `with` block. Other threads and asyncio tasks keep theirs.
 
-        Threads that this package starts for the block use the settings of the block.
+        Threads that this package starts for the block use its settings.
         """
         values = {name: self._read(name, value) for name, value in settings.items()}
         own = object()
@@ -471,7 +484,7 @@ class Config:
             self._change_scopes(list.append, values)
             yield
         finally:
-            # Generators may end their scopes in any order, and in another context.
+            # Generators may close their scopes in any order and in another context.
             self._scoped.set(tuple(each for each in self._scoped.get() if each[0] is not own))
             self._change_scopes(list.remove, values)
 
@@ -489,7 +502,7 @@ class Config:
         The setting, else $XDG_CACHE_HOME/npu_tensor, else $HOME/.cache/npu_tensor, else `user_temporary_path`.
         """
         if self.cache_path:
-            return Path(os.path.expanduser(self.cache_path))  # leaves "~nobody" as it is
+            return Path(os.path.expanduser(self.cache_path))  # keeps the name of an unknown user
         if os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME"):
             import_whole("platformdirs")
             from platformdirs import user_cache_path
@@ -498,7 +511,7 @@ class Config:
         return user_temporary_path()
 
     def ready_kernel_dirs(self) -> tuple[Path, ...]:
-        """`kernel_dirs`, which must all be there: a wrong path would quietly mean that everything is compiled.
+        """Return `kernel_dirs` after checking that all exist. With a wrong path, every kernel would be compiled.
 
         Raises ArgumentError, which names the variable and the path.
         """
@@ -510,12 +523,12 @@ class Config:
 
 
 def user_temporary_path() -> Path:
-    """The directory of this user below that for temporary files. Not created here."""
+    """Return this user's directory for temporary files. Does not create it."""
     try:
         import tempfile
 
         place = tempfile.gettempdir()
-    except FileNotFoundError:  # No directory is writable: the error comes when a file is written there.
+    except FileNotFoundError:  # No directory is writable. Writing a file there raises the error.
         place = "/tmp"
     return Path(place, f"npu_tensor-{os.getuid()}")
 
@@ -539,7 +552,7 @@ def _known(name: str) -> Setting:
 
 @cache
 def _warn_of_unknown_variables() -> None:
-    """A misspelt variable would quietly do nothing. Once per process; those of the tests are theirs."""
+    """Warn about misspelt variables, once per process. Variables of the tests are exempt."""
     known = {CACHE_CLEARED, *(variable for setting in SETTINGS.values() for variable in setting.readers)}
     for variable in sorted(os.environ.keys() - known):
         if variable.startswith(_PREFIX) and not variable.startswith(f"{_PREFIX}TEST_"):

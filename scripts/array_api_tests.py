@@ -1,12 +1,12 @@
-"""Runs the public test suite of the array API standard on `npu_tensor.array_api`.
+"""Run the public test suite of the array API standard on `npu_tensor.array_api`.
 
-The suite is no package. Get it once, with its submodule, and name the checkout:
+The suite is not a package. Clone it once with its submodule, and pass the checkout:
 
     git clone --recurse-submodules --branch 2026.02.26 https://github.com/data-apis/array-api-tests
     python scripts/array_api_tests.py array-api-tests
 
-Options behind the path are pytest's and the suite's, such as `--max-examples 100` or `-k add`. It needs hypothesis and
-ndindex (`python -m pip install hypothesis ndindex pytest`).
+Options after the path are passed to pytest and the suite, such as `--max-examples 100` or `-k add`. The suite needs
+hypothesis and ndindex (`python -m pip install hypothesis ndindex pytest`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LEFT_OUT: Final = ROOT / "tests" / "array_api" / "left_out.txt"
-"""Patterns of the names of tests that are not run, with reasons; the first is of those that need complex numbers."""
+"""Name patterns of excluded tests, with reasons. The first pattern matches tests that need complex numbers."""
 
 
 class Chosen:
-    """A plug-in of pytest that leaves tests out and counts."""
+    """Plug-in for pytest that excludes and counts tests."""
 
     def __init__(self) -> None:
         lines = LEFT_OUT.read_text("utf-8").splitlines()
@@ -34,7 +34,7 @@ class Chosen:
         self.real = 0
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Keep the others."""
+        """Remove the excluded tests."""
         real = [item for item in items if not self.needs_complex.search(item.nodeid)]
         self.real = len(real)
         kept = [item for item in real if not self.others.search(item.nodeid)]
@@ -42,7 +42,7 @@ class Chosen:
         items[:] = kept
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the share of tests that pass, without those that the suite skips."""
+        """Print the share of passing tests, without those that the suite skips."""
         passed, skipped = (len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "skipped"))
         total = self.real - skipped
         if total > 0:
@@ -55,13 +55,13 @@ def main() -> int:
         print(__doc__)
         return 2
     suite, *options = sys.argv[1:]
-    # The suite's own way of leaving dtypes out: those that there are no tensors of.
+    # The suite's variable for excluded dtypes. No tensors exist for these.
     os.environ["ARRAY_API_TESTS_SKIP_DTYPES"] = "uint16,uint32,uint64,complex64,complex128"
     os.environ["ARRAY_API_TESTS_MODULE"] = "npu_tensor.array_api"
     os.chdir(suite)
     sys.path[:0] = [".", str(ROOT)]
     tests = [] if any("::" in option or option.endswith(".py") for option in options) else ["array_api_tests"]
-    # The first example of a test compiles its kernels, which takes longer than the suite's deadline.
+    # The first example of a test compiles its kernels, which exceeds the suite's deadline.
     own = ["-c", "pytest.ini", "-p", "no:cacheprovider", "--disable-deadline", "-q"]
     return int(pytest.main([*own, *tests, *options], plugins=[Chosen()]))
 

@@ -1,4 +1,4 @@
-"""The pages docs/functions/NAME.md, one for each public function: text of `help`, an example, and where it can run."""
+"""Pages docs/functions/NAME.md, one per public function: text of `help`, an example, and supported devices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Weights hold for the whole text of a page, so they are no larger than tests/brow
 
 
 def _way_back(name: str) -> str:
-    """Return links to the list of ops and to the function's group there. No menu has the pages of all functions."""
+    """Return links to the list of ops and to the function's group there. No menu lists the pages of all functions."""
     group = OPS[name].module.capitalize() if name in OPS else COMPOSITES
     return f"[Functions and ops](../ops.md): [{group}](../ops.md#{group.lower().replace(' ', '-')})"
 

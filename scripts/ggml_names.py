@@ -9,16 +9,16 @@ import ctypes
 import importlib.util
 from pathlib import Path
 
-from npu_tensor import functions  # noqa: F401 - enters them in the registry
+from npu_tensor import functions  # noqa: F401 - registers them
 from npu_tensor._util.extras import install_command
 from npu_tensor.ops import OPS, registry
 
 NO_COMPUTATION = {"NONE", "UNARY", "GLU", "MAP_CUSTOM1", "MAP_CUSTOM2", "MAP_CUSTOM3", "CUSTOM"}
-"""Entries of the enumeration that stand for nothing, for several ops, or for functions of the caller."""
+"""Entries of the enumeration for no op, for groups of ops, or for functions of the caller."""
 
 
 def names_of_the_library() -> list[str]:
-    """The ops of `enum ggml_op`, in order. SystemExit if the library is not installed."""
+    """Return the ops of `enum ggml_op` in order. Raises SystemExit if the library is not installed."""
     package = importlib.util.find_spec("ggml")
     if package is None or not package.submodule_search_locations:
         raise SystemExit(f"ggml is missing: {install_command('ggml-python')}")
@@ -31,13 +31,13 @@ def names_of_the_library() -> list[str]:
 
 
 def names_here() -> set[str]:
-    """The GGML names of ops and functions."""
+    """Return the GGML names of ops and functions."""
     texts = [op.ggml for op in OPS.values()] + [entry.ggml for entry in registry.PUBLIC.values()]
     return {name for text in texts for name in text.split(", ")}
 
 
 def main() -> None:
-    """Print the count, and the names that are missing."""
+    """Print the count and the missing names."""
     there, known = names_here(), names_of_the_library()
     missing = [name for name in known if name not in there]
     gradients = [name for name in missing if name.endswith("_BACK") or name.startswith("OPT_STEP")]

@@ -1,4 +1,4 @@
-"""The page docs/interface.md: signature and docstring of every public name that is not an op."""
+"""Page docs/interface.md: signature and docstring of every public name that is not an op."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_PLACE: Final = tuple(name for name, entry in registry.PUBLIC.items() if entry
 __all__ = ["as_markdown", "interface_page", "without_html"]
 
 SHOWN: Final = 6
-"""Names of a section in the overview."""
+"""Maximum number of names per section in the overview."""
 
 SHORT_FORMS: Final = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"})
 """Methods of Tensor that are `to(dtype)`."""
@@ -184,7 +184,7 @@ def _signature(item: Any) -> str:
         text = f"{item.__name__}{inspect.signature(item)}"
     except ValueError:  # a class implemented in C
         return ""
-    # Annotations are text in quotes of either kind; those of named tuples have a ForwardRef around them.
+    # Annotations are text in quotes of either kind. Those of named tuples are wrapped in a ForwardRef.
     text = re.sub(r"""ForwardRef\(('[^']*'|"[^"]*")\)""", r"\1", text)
     return re.sub(r"""(: |-> )(?:'([^']*)'|"([^"]*)")""", r"\1\2\3", text)
 

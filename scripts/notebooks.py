@@ -1,4 +1,4 @@
-"""The notebooks of examples/ as pages of the site, with the results of a run while the site is built."""
+"""Notebooks of examples/ as pages of the site, with results of a run during the build."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from nbclient import NotebookClient
 __all__ = ["page"]
 
 SECONDS = 300
-"""For one cell, so that a cell that hangs ends the build."""
+"""Time limit of a cell in seconds. A hanging cell then ends the build."""
 
 HTML = ("image/svg+xml", "text/html")
-"""Forms of a result that a page shows as they are; otherwise it shows the text."""
+"""MIME types of results that a page embeds. Other results are shown as text."""
 
 
 def page(path: Path, run: bool) -> str:
-    """The Markdown of a notebook, with the results of running it or without any.
+    """Convert a notebook to Markdown, with the results of a run if `run` is set.
 
-    Raises CellExecutionError for a cell that fails.
+    Raises:
+        CellExecutionError: A cell failed.
     """
     notebook = nbformat.read(path, as_version=4)
     if run:
@@ -41,7 +42,7 @@ def page(path: Path, run: bool) -> str:
 
 
 def _run(notebook: Any) -> None:
-    # Without directories of kernels there is only the one of this interpreter.
+    # Without kernel directories, only the kernel of this interpreter is available.
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     with TemporaryDirectory() as place:
         where = {"metadata": {"path": place}}
@@ -50,14 +51,14 @@ def _run(notebook: Any) -> None:
 
 
 def _parts(cell: Any) -> list[str]:
-    """The Markdown of a cell, and that of its results."""
+    """Return the Markdown of a cell and of its results."""
     if cell.cell_type != "code":
         return [cell.source]
     return [f"```python\n{cell.source}\n```", *map(_shown, cell.outputs)]
 
 
 def _shown(output: Any) -> str:
-    """A result as HTML in one line, which is what Markdown leaves alone."""
+    """Return a result as HTML in one line, which Markdown does not change."""
     data = output.get("data", {})
     found = next((data[form] for form in HTML if form in data), None)
     if found is None:

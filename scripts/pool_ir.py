@@ -1,7 +1,7 @@
-"""python scripts/pool_ir.py [CLANG]: writes the LLVM IR of runtime/cpu/pool.c beside it, for each architecture.
+"""Generate the LLVM IR of runtime/cpu/pool.c beside it, for each architecture: python scripts/pool_ir.py [CLANG].
 
-Only a change of pool.c needs clang, version 15 to 20. Attributes, metadata and target lines are left out: they depend
-on clang's version, or would tie the code to one processor.
+Only a change of pool.c needs clang, version 15 to 20. Attributes, metadata and target lines are removed: they depend on
+clang's version or would tie the code to one processor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ATTRIBUTES = re.compile(
 
 
 def generated(architecture: str, clang: str = "clang") -> str:
-    """The module, as text that all LLVM versions since 15 read."""
+    """Return the module as text for all LLVM versions since 15."""
     command = [clang, f"--target={architecture}-linux-gnu", *OPTIONS, "-S", "-emit-llvm", "-o", "-", str(SOURCE)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     text = ATTRIBUTES.sub("", DROPPED.sub("", text))

@@ -1,7 +1,7 @@
-"""Prints which share of PyTorch's names npu_tensor has, and the names that are missing.
+"""Print the share of PyTorch's names that npu_tensor has, and the missing names.
 
-The names are those that PyTorch itself lists as public functions and methods of tensors (`torch.overrides`), and its
-modules' functions that make tensors, without what npu_tensor leaves out by intention: see LEFT_OUT.
+The names are PyTorch's own list of public functions and methods of tensors (`torch.overrides`) and its functions that
+create tensors, without the intentional omissions in LEFT_OUT.
 
     python scripts/pytorch_names.py            # the shares
     python scripts/pytorch_names.py --missing  # and the names
@@ -45,9 +45,9 @@ LEFT_OUT: Final = {
         r"|^(ldl_\w+|householder_product|lu_factor)$|_ex$"
     ),
 }
-"""What has no place here, as patterns of names by reason."""
+"""Name patterns of intentional omissions, by reason."""
 
-# What makes tensors, and tells of dtypes, does not take tensors, and so is not in the list of what can be overridden.
+# Functions that create tensors or describe dtypes take no tensors, so `torch.overrides` does not list them.
 MAKERS: Final = (
     "arange as_tensor asarray bartlett_window blackman_window can_cast device dtype empty eye finfo from_numpy full "
     "get_default_dtype hamming_window hann_window iinfo is_grad_enabled is_tensor kaiser_window linspace logspace "
@@ -57,7 +57,7 @@ MAKERS: Final = (
 
 
 def names() -> dict[str, tuple[Any, list[str]]]:
-    """What npu_tensor has for each of PyTorch's namespaces, and the names that are to be in it."""
+    """Return npu_tensor's counterpart of each PyTorch namespace, and the expected names."""
     listed: dict[str, set[str]] = {"torch": set(MAKERS.split())}
     for owner, functions in torch.overrides.get_overridable_functions().items():
         where = getattr(owner, "__name__", "Tensor")

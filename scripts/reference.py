@@ -1,4 +1,4 @@
-"""The reference pages and tables of the documentation, generated from the code when the site is built."""
+"""Reference pages and tables of the documentation, generated from the code when the site is built."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from npu_tensor.runtime.devices.device_uri import KINDS
 PAGE_HEADINGS = ("op", "meaning", "GGML name", "dtypes", "runs")
 
 RECORDED = {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "convert"}
-"""Examples of functions that record an op of another name."""
+"""Functions that record an op of another name, with that op."""
 
 
 def markdown_row(cells: Iterable[str]) -> str:

@@ -1,7 +1,6 @@
-"""What the site needs besides docs/, as a hook of mkdocs: CONTRIBUTING.md, the notebooks and the reference as pages,
-and links that lead somewhere.
+"""Hook of mkdocs that adds CONTRIBUTING.md, the notebooks and the reference as pages, and adapts links.
 
-On the site, links to files of the source tree become their text: it has pages only.
+The site has only pages, so links to source files become plain text.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?!https?://|#)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 CONTRIBUTING = "docs/contributing.md"
 
-notebook_page = cache(notebooks.page)  # `mkdocs serve` builds the site again and again
+notebook_page = cache(notebooks.page)  # `mkdocs serve` rebuilds the site often
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages."""
+    """Add the generated pages."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     page = LINK.sub(lambda link: f"[{link['text']}](../{link['target']}{link['anchor'] or ''})", text)
     files.append(File.generated(config, "contributing.md", content=page))
@@ -37,7 +36,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Mend the links of a page, and fill in its tables."""
+    """Adapt the links of a page and insert its tables."""
     here = f"docs/{page.file.src_uri}"
 
     def mended(link: re.Match[str]) -> str:

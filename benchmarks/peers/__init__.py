@@ -1,4 +1,4 @@
-"""What is measured beside npu_tensor: one module per library, loaded only if it is asked for."""
+"""Peers of npu_tensor: one module per library, loaded only if selected."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PEERS: Final[Mapping[str, str]] = {
     "tinygrad": "TinyGrad",
     "ggml": "GGML",
 }
-"""Modules of this package, which are called as what they import, and the classes in them."""
+"""Classes of the peers by module. Each module has the name of the library that it imports."""
 
 
 def load(names: Iterable[str], threads: int) -> tuple[list[Library], dict[str, str]]:
-    """The peers that can be had, on so many threads, and why the others cannot, by name."""
-    # Libraries read these once, when they are loaded: JAX and tinygrad.
+    """Load the peers for a number of threads. Return them, and the reasons for missing ones by name."""
+    # JAX and tinygrad read these variables once, when they are loaded.
     os.environ.update(NPROC=str(threads), NUM_CPU_THREADS=str(threads))
     libraries: list[Library] = []
     missing: dict[str, str] = {}
@@ -31,13 +31,13 @@ def load(names: Iterable[str], threads: int) -> tuple[list[Library], dict[str, s
         try:
             module = importlib.import_module(f".{name}", __package__)
             libraries.append(getattr(module, PEERS[name])(threads))
-        except Exception as error:  # A library may fail in any way when it is loaded; the others are measured.
+        except Exception as error:  # Loading a library may raise any exception. The others are measured.
             missing[name] = f"{type(error).__name__}: {first_line(error)}"
     return libraries, missing
 
 
 def first_line(error: BaseException | None) -> str:
-    """The first line of an error's message, or as much of it as a table has room for."""
+    """Return the first line of an error's message, truncated for a table."""
     return str(error).partition("\n")[0][:MOST_CHARACTERS]
 
 

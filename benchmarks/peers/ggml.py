@@ -1,4 +1,4 @@
-"""GGML through the package ggml-python: graphs that are recorded once and computed by its processor back end."""
+"""GGML through the package ggml-python: graphs recorded once and computed by its CPU back end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .library import Library
 __all__ = ["GGML"]
 
 NODES = 2048
-"""Of a graph, at most."""
+"""Maximum number of nodes in a graph."""
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A tensor, and the context in which what is computed from it is recorded."""
+    """A tensor and the context that records the ops on it."""
 
     tensor: Any
     graph: Any
@@ -44,16 +44,13 @@ class _Node:
 
 
 class _Held:
-    """A tensor, and the memory it needs, which is given back when nobody holds this any more.
-
-    needs: what must live as long.
-    """
+    """A tensor and its memory, which is freed with this object. `needs` are objects that must live as long."""
 
     def __init__(self, tensor: Any, needs: tuple[Any, ...], *frees: Callable[[], Any]) -> None:
         self.tensor = tensor
         self.needs = needs
         for free in frees:
-            # Not at the end of the process, when ggml may be gone.
+            # ggml may be unloaded at the end of the process.
             weakref.finalize(self, free).atexit = False
 
 
@@ -63,13 +60,13 @@ def _unary(name: str) -> Any:
 
 
 def _context() -> Any:
-    """Memory for the descriptions of tensors, not for their elements."""
+    """Create a context with memory for tensor descriptions, not for elements."""
     size = NODES * ggml.ggml_tensor_overhead() + ggml.ggml_graph_overhead_custom(NODES, False)
     return ggml.ggml_init(ggml.ggml_init_params(mem_size=size, mem_buffer=None, no_alloc=True))
 
 
 class GGML(Library):
-    """float32 only: results are always float32, and its own functions take nothing else."""
+    """GGML in float32 only. Results are always float32, and its custom functions support nothing else."""
 
     name = "ggml"
     version = metadata.version("ggml-python")

@@ -17,7 +17,7 @@ __all__ = ["JAX"]
 
 
 class JAX(Library):
-    """Every workload is one jitted function. The number of threads is set by `load`, before this is imported."""
+    """JAX with one jitted function per workload. `load` sets the number of threads before the import."""
 
     name = "jax"
     version = jax.__version__

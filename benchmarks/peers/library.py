@@ -1,4 +1,4 @@
-"""What a workload asks of a library: tensors with + - *, and a few functions, called as in PyTorch."""
+"""Interface of libraries for workloads: tensors with + - *, and a few functions with PyTorch's conventions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ __all__ = ["Lacking", "Library"]
 
 
 class Lacking(Exception):
-    """A library does not have what a workload needs."""
+    """Error for a library that lacks a feature of a workload."""
 
 
 class Library(ABC):
-    """A contender. What a subclass does not define, it lacks, and workloads that need it leave it out.
-
-    name: as in the results. dtypes: element types it computes in. device: where, as in the results.
+    """A contender. Workloads that need a function which a subclass does not define leave it out.
 
     Functions of one tensor: exp, tanh, gelu (with tanh), gelu_erf, relu, silu, softmax(x) and rms_norm(x, epsilon) of
-    the last dimension, to(x, dtype), swapped(x, axis, axis). Of several: matmul; linear(x, weights), whose weights have
-    a row per output, and linear(x, weights, bias); linear_int8, the former from int8 to int32; concatenated along the
-    last dimension; conv2d(x, weights, stride=, padding=, groups=).
+    the last dimension, to(x, dtype), swapped(x, axis, axis). Functions of several tensors: matmul; linear(x, weights)
+    and linear(x, weights, bias), with one row of weights per output; linear_int8, from int8 to int32; concatenated
+    along the last dimension; conv2d(x, weights, stride=, padding=, groups=).
+
+    Attributes:
+        name: Name in the results.
+        dtypes: Supported element types.
+        device: Device in the results.
     """
 
     name: ClassVar[str]
@@ -39,17 +42,17 @@ class Library(ABC):
         raise Lacking(f"{type(self).__name__} has no {name}")
 
     def around(self) -> AbstractContextManager[Any]:
-        """What calls are made inside of, which is entered once for many of them."""
+        """Return a context manager around calls, entered once for many of them."""
         return nullcontext()
 
     @abstractmethod
     def operand(self, values: np.ndarray, dtype: str) -> Any:
-        """A tensor of that dtype, in memory, from float32 values, or from int8 values if that is the dtype."""
+        """Create a tensor in memory from float32 values, or from int8 values if that is the dtype."""
 
     @abstractmethod
     def values(self, result: Any) -> np.ndarray:
-        """The numbers of a result: float32, or integers as they are."""
+        """Return the values of a result: floats as float32, integers unchanged."""
 
     def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
-        """A function that computes anew and returns when the result is there. compute: takes library and operands."""
+        """Return a call that computes the result and waits for it. `compute` takes the library and the operands."""
         return partial(compute, self, *operands)

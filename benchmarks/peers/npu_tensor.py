@@ -1,4 +1,4 @@
-"""npu_tensor itself: recorded and realized at every call, and captured once by nt.jit."""
+"""npu_tensor itself, recorded and realized at every call, or captured once by nt.jit."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["JITTED", "NAME", "OURS", "Jitted", "NpuTensor"]
 NAME: Final = "npu_tensor"
 JITTED: Final = "npu_tensor jit"
 OURS: Final = (NAME, JITTED)
-"""Contenders of npu_tensor; all others are peers."""
+"""Contenders of npu_tensor. All others are peers."""
 
 
 class NpuTensor(Library):
-    """Every call records the ops and realizes the result, as a script does."""
+    """npu_tensor as in a script: every call records the ops and realizes the result."""
 
     name = NAME
     version = nt.__version__
     dtypes = frozenset({"float32", "bfloat16", "float16", "int8"})
 
     def __init__(self, device: str = "cpu") -> None:
-        """device: a URI. Inside `around`, calls run there as far as it has kernels, whatever the CPU takes."""
+        """Create a contender for a device URI. Inside `around`, all ops with a kernel run there, regardless of cost."""
         self.device = device
 
     exp = staticmethod(nt.exp)
@@ -72,7 +72,7 @@ class NpuTensor(Library):
 
 
 class Jitted(NpuTensor):
-    """The same inside nt.jit, as a model is run."""
+    """npu_tensor inside nt.jit, as models run."""
 
     name = JITTED
 

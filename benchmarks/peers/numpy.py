@@ -1,4 +1,4 @@
-"""NumPy: float32 with its own BLAS. It is also the reference, computed in float64."""
+"""NumPy in float32 with its own BLAS. In float64, it is the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NumPy", "Reference"]
 
 
 class NumPy(Library):
-    """Widened 16-bit elements would measure the conversion (ml_dtypes has one per op), so float32 only."""
+    """NumPy in float32 only. With 16-bit elements, the conversions of ml_dtypes in each op would dominate."""
 
     name = "numpy"
     version = np.__version__
@@ -25,7 +25,7 @@ class NumPy(Library):
     matmul = staticmethod(np.matmul)
 
     def __init__(self, threads: int) -> None:
-        from threadpoolctl import threadpool_limits  # Here: the reference, which nobody times, does without it.
+        from threadpoolctl import threadpool_limits  # The reference does not need it.
 
         self._limits = threadpool_limits(threads, user_api="blas")
 
@@ -68,12 +68,12 @@ class NumPy(Library):
 
 
 class Reference(NumPy):
-    """What every contender is compared with: NumPy in float64, on operands as they were rounded to the dtype."""
+    """Reference of all contenders: NumPy in float64, on operands rounded to the dtype."""
 
     name = "reference"
 
     def __init__(self) -> None:
-        """Nothing is timed, so any number of threads will do."""
+        """Create a reference. It is not timed, so the number of threads does not matter."""
 
     gelu_erf = staticmethod(lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
@@ -97,5 +97,5 @@ class Reference(NumPy):
 
 
 def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """In float64."""
+    """Round values to a dtype and return them in float64."""
     return values.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).astype(np.float64)

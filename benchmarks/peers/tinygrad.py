@@ -1,4 +1,4 @@
-"""tinygrad on the processor, for which it needs clang."""
+"""tinygrad on the processor, which needs clang."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVICE = "CPU"
 
 
 def _compiles_bfloat16() -> bool:
-    """Clang has this type since version 15."""
+    """Return True if clang supports bfloat16, which needs version 15."""
     try:
         Tensor([1.0], device=DEVICE).cast(dtypes.bfloat16).realize()
     except subprocess.CalledProcessError:
@@ -30,7 +30,7 @@ def _compiles_bfloat16() -> bool:
 
 
 class TinyGrad(Library):
-    """Every workload is one TinyJit. The number of threads is set by `load`, before this is imported."""
+    """tinygrad with one TinyJit per workload. `load` sets the number of threads before the import."""
 
     name = "tinygrad"
     version = metadata.version("tinygrad")
@@ -44,7 +44,7 @@ class TinyGrad(Library):
     matmul = staticmethod(Tensor.matmul)
 
     def __init__(self, threads: int) -> None:
-        (Tensor([1.0], device=DEVICE) + 1).realize()  # Fails here, once, where there is no compiler.
+        (Tensor([1.0], device=DEVICE) + 1).realize()  # Raises here, once, without a compiler.
         if not _compiles_bfloat16():
             self.dtypes = self.dtypes - {"bfloat16"}
 

@@ -1,4 +1,4 @@
-"""PyTorch, eager."""
+"""PyTorch in eager mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PyTorch"]
 
 
 class PyTorch(Library):
-    """Every op runs when it is called, without gradients."""
+    """PyTorch in eager mode, without gradients."""
 
     name = "torch"
     version = torch.__version__
@@ -46,7 +46,7 @@ class PyTorch(Library):
 
     @staticmethod
     def linear_int8(x: Any, weights: Any) -> Any:
-        return torch._int_mm(x, weights.t())  # the only product of int8 that it has
+        return torch._int_mm(x, weights.t())  # PyTorch's only int8 product
 
     @staticmethod
     def to(x: Any, dtype: str) -> Any:

@@ -1,8 +1,8 @@
-"""The results of a session as one HTML page, which opens in a browser without a network.
+"""Report page: the results of a session as one HTML page, which needs no network.
 
     write_report(results, Path("out"))  # writes out/index.html
 
-Plots are drawn by plotly.js, which is inside the page once. The page forbids the browser to load anything else.
+The page contains plotly.js once, which draws the plots. It forbids the browser to load anything else.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ __all__ = ["write_report"]
 def write_report(
     results: Mapping[str, Any], directory: Path, before: Mapping[str, Any] | None = None, threshold: float = 1.25
 ) -> Path:
-    """Write `index.html` into a directory, which is made if it is not there; returns its path.
+    """Write `index.html` into a directory, which is created if necessary. Return its path.
 
-    results, before: as schema.json describes them, of this session and of one to compare with. threshold: what is
-    more than that many times slower than before is a regression.
+    Args:
+        results: Results of this session, in the format of schema.json.
+        directory: Output directory.
+        before: Results to compare with.
+        threshold: Slowdown above which a row is a regression.
     """
     import jinja2
     import plotly.offline
@@ -54,7 +57,7 @@ def write_report(
 
 
 def content(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template shows of one session."""
+    """Return the template variables of one session."""
     measurements = rows.read(results)
     pairs = rows.pairs(measurements)
     on_roof = roofline.points(measurements)
@@ -89,7 +92,7 @@ def content(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparison(results: Mapping[str, Any], before: Mapping[str, Any] | None, threshold: float) -> dict[str, Any]:
-    """What the template shows of two sessions."""
+    """Return the template variables that compare two sessions."""
     if before is None:
         return {"before": None}
     figures = list(changes(before, results))
@@ -105,5 +108,5 @@ def comparison(results: Mapping[str, Any], before: Mapping[str, Any] | None, thr
 
 
 def kinds(rows: list[Row]) -> list[str]:
-    """How the figures of the rows came about, each word once."""
+    """Return the distinct kinds of figures in the rows."""
     return list(dict.fromkeys(row.kind for row in rows))

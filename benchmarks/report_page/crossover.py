@@ -1,4 +1,4 @@
-"""Crossover: time of square matrix products over their size, and the size from which an NPU is faster than the CPU."""
+"""Crossover plot: time of square matrix products over size, and the size above which an NPU beats the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .style import DASHES, GREY, HOLLOW, colour, one_legend, panels, place
 __all__ = ["SWEEP", "Crossing", "crossings", "plot", "points", "without_npu"]
 
 SWEEP: Final = "matmul"
-"""The suite of the sweep over sizes."""
+"""Suite of the sweep over sizes."""
 
 SYMBOLS: Final = {
     NAME: "circle",
@@ -30,9 +30,16 @@ SYMBOLS: Final = {
 
 
 class Crossing(NamedTuple):
-    """From which size on `contender` on `device`, whose times are of `kind`, is faster than `cpu` on the CPU.
+    """Size above which a contender on a device is faster than one on the CPU.
 
-    cpu: the contender whose measured times are taken. seconds: of both, at that size.
+    Attributes:
+        dtype: Dtype of the products.
+        contender: Contender on the device.
+        device: Device.
+        kind: Kind of the device's times.
+        cpu: Contender with the measured CPU times.
+        size: Crossover size.
+        seconds: Time of both at that size.
     """
 
     dtype: str
@@ -45,7 +52,7 @@ class Crossing(NamedTuple):
 
 
 def points(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the sweep: of products of n x n by n x n."""
+    """Return the rows of the sweep: products of n x n by n x n."""
     return [row for row in rows if row.suite == SWEEP and len({n for shape in row.shapes for n in shape}) == 1]
 
 
@@ -54,10 +61,13 @@ def _size(row: Row) -> int:
 
 
 def crossings(rows: Sequence[Row]) -> list[Crossing]:
-    """Where each NPU overtakes npu_tensor on the CPU as it was measured, by dtype. rows: as from `points`.
+    """Find the size above which each NPU beats npu_tensor's measured CPU times, by dtype.
 
-    What was measured is compared with the same contender. What was not has no recording in it, nor have the calls
-    of `jit`, which are taken where they were measured.
+    Measured times are compared with the same contender. Other times do not include recording, so they are compared with
+    the calls of `jit` if those were measured.
+
+    Args:
+        rows: Result of `points`.
     """
     times: dict[tuple[str, str, str, str], dict[int, float]] = {}
     for row in rows:
@@ -75,7 +85,7 @@ def crossings(rows: Sequence[Row]) -> list[Crossing]:
 
 
 def without_npu(left_out: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str], str]]:
-    """Dtype, devices and reason of what the sweep has on no NPU. left_out: as in schema.json."""
+    """Return dtype, devices and reason of the sweep's omissions on NPUs. `left_out` is that of schema.json."""
     reasons: dict[tuple[str, str], dict[str, None]] = {}
     for entry in left_out:
         if entry["suite"] == SWEEP and entry["device"] not in ("", "cpu"):
@@ -84,9 +94,10 @@ def without_npu(left_out: Sequence[Mapping[str, str]]) -> list[tuple[str, list[s
 
 
 def overtakes(slower: Mapping[int, float], faster: Mapping[int, float]) -> tuple[float, float] | None:
-    """The size from which `faster` stays below `slower`, and the seconds there; None if not between two sizes.
+    """Return the size above which `faster` stays below `slower`, and the seconds there.
 
-    Both: seconds by size. Between two sizes, a time is taken to be a power of the size.
+    None if they do not cross between two sizes. Both hold seconds by size. Times are interpolated as powers of the
+    size.
     """
     sizes = sorted(slower.keys() & faster.keys())
     lead = {size: math.log(slower[size] / faster[size]) for size in sizes}
@@ -100,7 +111,7 @@ def overtakes(slower: Mapping[int, float], faster: Mapping[int, float]) -> tuple
 
 
 def plot(rows: Sequence[Row], stars: Sequence[Crossing]) -> go.Figure:
-    """A panel per dtype. rows: as from `points`. stars: their `crossings`, each marked with a star."""
+    """Plot a panel per dtype. `rows` come from `points`; their `crossings` are marked with stars."""
     dtypes = list(dict.fromkeys(row.dtype for row in rows))
     lines: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in sorted(rows, key=_size):
@@ -132,7 +143,7 @@ def _line(contender: str, device: str, kind: str, rows: Sequence[Row]) -> go.Sca
 
 
 def _star(crossing: Crossing) -> go.Scatter:
-    """Without a number beside it: stars of several devices lie close together, and the page lists them."""
+    """Create a star without a number: stars of several devices are close together, and the page lists the sizes."""
     name = f"{crossing.contender} on {crossing.device}, {crossing.kind}"
     return go.Scatter(
         x=[crossing.size],

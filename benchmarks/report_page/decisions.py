@@ -1,4 +1,4 @@
-"""Decision map: for every workload and size, whether the cost model expects the NPU or the CPU to take less time."""
+"""Decision map: the faster device by the cost model, NPU or CPU, for every workload and size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEVICES: Final = ("CPU", "NPU")
 
 
 class Decision(NamedTuple):
-    """npu: predicted. cpu: predicted as well, or measured where nobody predicted it."""
+    """Rows of one workload: predicted on the NPU; on the CPU predicted, or measured without a prediction."""
 
     npu: Row
     cpu: Row
@@ -34,7 +34,7 @@ class Decision(NamedTuple):
 
     @property
     def lead(self) -> float:
-        """How many times the time of the chosen device the other one takes."""
+        """Ratio of the time of the other device to that of the chosen one."""
         return math.exp(abs(math.log(self.npu.p50 / self.cpu.p50)))
 
     @property
@@ -43,8 +43,8 @@ class Decision(NamedTuple):
 
 
 def decisions(rows: Sequence[Row]) -> dict[str, list[Decision]]:
-    """By generation of NPUs, in the order of the rows."""
-    # Predictions have no recording in them, and what `jit` has captured has none either.
+    """Return the decisions by generation of NPUs, in row order."""
+    # Predictions do not include recording. Neither do calls captured by `jit`.
     preference = [("predicted", NAME), ("predicted", JITTED), ("measured", JITTED), ("measured", NAME)]
     cpu: dict[object, Row] = {}
     for kind, contender in preference:
@@ -63,7 +63,7 @@ def _work(row: Row) -> object:
 
 
 def plot(rows: Sequence[Decision]) -> go.Figure:
-    """Workloads from top to bottom, sizes of the first operand from left to right. rows: of one generation."""
+    """Plot workloads from top to bottom and sizes of the first operand from left to right, for one generation."""
     workloads = list(dict.fromkeys(decision.workload for decision in rows))
     sizes = list(dict.fromkeys(decision.npu.size for decision in sorted(rows, key=_elements)))
     at = {(decision.workload, decision.npu.size): decision for decision in rows}

@@ -1,4 +1,4 @@
-"""Roofline: achieved GFLOP/s over arithmetic intensity, beside what `ceilings` knows of the devices.
+"""Roofline: achieved GFLOP/s over arithmetic intensity, with the ceilings of the devices.
 
 S. Williams, A. Waterman, D. Patterson, "Roofline: An Insightful Visual Performance Model" (2009).
 """
@@ -19,12 +19,17 @@ __all__ = ["plot", "points"]
 
 
 def points(rows: Sequence[Row]) -> list[Row]:
-    """What has a place in the plot: the rows of npu_tensor whose operations and bytes are known."""
+    """Return the rows to plot: those of npu_tensor with known operations and bytes."""
     return [row for row in rows if row.contender in OURS and intensity(row)]
 
 
 def plot(rows: Sequence[Row], ceilings: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """A panel per dtype. rows: as from `points`; hollow where not measured. ceilings: as in schema.json."""
+    """Plot a panel per dtype. Markers of unmeasured rows are hollow.
+
+    Args:
+        rows: Result of `points`.
+        ceilings: Ceilings in the format of schema.json.
+    """
     dtypes = list(dict.fromkeys(row.dtype for row in rows))
     lines = [ceiling for ceiling in ceilings if ceiling["dtype"] in dtypes]
     x = log_range([intensity(row) or 0.0 for row in rows], 2)
@@ -44,7 +49,7 @@ def plot(rows: Sequence[Row], ceilings: Sequence[Mapping[str, Any]]) -> go.Figur
 
 
 def _rate(row: Row) -> float:
-    """GFLOP/s."""
+    """Return the rate of a row in GFLOP/s."""
     return (row.flops or 0) / row.p50 / 1e9
 
 
@@ -67,7 +72,7 @@ def _points(device: str, contender: str, kind: str, rows: Sequence[Row]) -> go.S
 
 
 def _ceiling(ceiling: Mapping[str, Any], low: float, high: float) -> go.Scatter:
-    """From `low` to `high` FLOP per byte: up to the ridge the memory is the limit, then the arithmetic."""
+    """Draw a ceiling from `low` to `high` FLOP per byte: memory-bound up to the ridge, then compute-bound."""
     name = f"{ceiling['device']}: {'best seen here' if ceiling['device'] == 'cpu' else 'peak of the array'}"
     peak, bandwidth = ceiling["flops_per_second"], ceiling["bytes_per_second"]
     ridge = peak / bandwidth

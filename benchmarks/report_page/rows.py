@@ -1,4 +1,4 @@
-"""The rows of a session as the plots need them."""
+"""Rows of a session in the form for the plots."""
 
 from __future__ import annotations
 
@@ -12,60 +12,60 @@ __all__ = ["NOISY", "Pair", "device_name", "entrant", "intensity", "label", "pai
 
 
 def read(results: Mapping[str, Any]) -> list[Row]:
-    """The rows of what schema.json describes."""
+    """Return the rows of results in the format of schema.json."""
     return [Row(**row) for row in results["rows"]]
 
 
 def label(row: Row) -> str:
-    """What was computed, on what."""
+    """Return case, size and dtype of a row."""
     return " ".join(filter(None, (row.case, row.size, row.dtype)))
 
 
 def entrant(row: Row) -> str:
-    """Who computed it, and where."""
+    """Return contender and device of a row."""
     return f"{row.contender} on {row.device}"
 
 
 def intensity(row: Row) -> float | None:
-    """Operations per byte; None if either is unknown or zero."""
+    """Return the operations per byte; None if either is unknown or zero."""
     return row.flops / row.bytes if row.flops and row.bytes else None
 
 
 def device_name(device: str) -> str:
-    """As a reader knows it. Predictions are for a generation of NPUs, by its name."""
+    """Return a device name for readers. Predictions name a generation of NPUs."""
     return {"cpu": "CPU", "npu1": "NPU, first generation (npu1)", "npu2": "NPU, second generation (npu2)"}.get(
         device, device
     )
 
 
 NOISY: Final = 2.0
-"""How many times its median the 95th percentile of a row must be for the row to say little."""
+"""Upper bound on the ratio of 95th percentile to median of a reliable row."""
 
 
 def is_noise(row: Row) -> bool:
-    """Whether the runs of a row differ so much that its median may be another one in the next session."""
+    """Return True if the runs of a row differ too much for a reproducible median."""
     return row.p95 is not None and row.p95 > NOISY * row.p50
 
 
 class Pair(NamedTuple):
-    """A row of npu_tensor and one of a peer that computed the same in the same session, both measured."""
+    """Measured rows of npu_tensor and of a peer with the same work in the same session."""
 
     ours: Row
     peer: Row
 
     @property
     def ratio(self) -> float:
-        """How many times as fast ours is, by medians."""
+        """Speedup of npu_tensor over the peer, by medians."""
         return self.peer.p50 / self.ours.p50
 
     @property
     def is_noise(self) -> bool:
-        """Whether one of the two rows is."""
+        """True if one of the two rows is noise."""
         return is_noise(self.ours) or is_noise(self.peer)
 
 
 def pairs(rows: Iterable[Row]) -> list[Pair]:
-    """Every measured row of npu_tensor with every measured row of a peer on the same work."""
+    """Pair every measured row of npu_tensor with every measured row of a peer on the same work."""
     by_work: dict[object, list[Row]] = {}
     for row in rows:
         if row.kind == "measured":

@@ -1,4 +1,4 @@
-"""Bars: how many times as fast as each peer npu_tensor is, case by case, on each device where it was measured."""
+"""Bar chart of npu_tensor's speedup over each peer, by case and measured device."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["Mean", "means", "plot"]
 
 BAR_PIXELS: Final = 11
 REST_PIXELS: Final = 165
-"""Legend and titles above, axes below."""
+"""Height of legend, titles and axes in pixels."""
 
 NUMBER_PIXELS: Final = 34
-"""Width of a number at the end of a bar or below an axis."""
+"""Width of a number at the end of a bar or below an axis, in pixels."""
 
 PAGE_PIXELS: Final = 1000
 LETTER_PIXELS: Final = 7
-"""About the width of all columns and the names of the cases together, and of a letter in a name."""
+"""Approximate widths in pixels: of all columns with the names of the cases, and of a letter in a name."""
 
 COLOURS: Final = {"cpu": (BLUE, GREEN), "npu": (VERMILION, PURPLE)}
-"""Recorded at every call, and captured once."""
+"""Colours of recording at every call and of capturing once, by device."""
 
 
 def plot(pairs: Sequence[Pair]) -> go.Figure:
-    """A column for every peer, a group of bars for every case, all on one logarithmic scale. Bars begin at 1.
+    """Plot a column per peer and a group of bars per case, on one logarithmic scale. Bars begin at 1.
 
-    A group has a bar for every contender of ours on every device.
+    A group has a bar for every npu_tensor contender on every device.
     """
     peers = list(dict.fromkeys(pair.peer.contender for pair in pairs))
     ours = {entrant(pair.ours): _colour(pair.ours) for pair in pairs}
@@ -52,7 +52,7 @@ def plot(pairs: Sequence[Pair]) -> go.Figure:
         horizontal_spacing=0.02,
         figure=blank(round((len(ours) + 0.8) * BAR_PIXELS * len(labels)) + REST_PIXELS),
     )
-    for name, colour in ours.items():  # a plain mark in the legend, whether or not the first bar is hatched
+    for name, colour in ours.items():  # The legend shows a plain mark even if the first bar is hatched.
         figure.add_bar(x=[None], y=labels[:1], name=name, legendgroup=name, offsetgroup=name, marker={"color": colour})
     for column, peer in enumerate(peers, 1):
         here = [pair for pair in pairs if pair.peer.contender == peer]
@@ -70,7 +70,7 @@ def plot(pairs: Sequence[Pair]) -> go.Figure:
 
 
 def _limits(ratios: Sequence[float], width: float) -> list[float]:
-    """The range of a column, as plotly takes it: with room for the numbers at the ends of the bars."""
+    """Return the axis range of a column for plotly, with space for the numbers at the ends of the bars."""
     low, high = log_range([*ratios, 0.8, 1.25])
     room = NUMBER_PIXELS / width
     left, right = (room if min(ratios) < 1 else 0), room
@@ -113,9 +113,15 @@ def _bars(name: str, colour: str, pairs: Sequence[Pair]) -> go.Bar:
 
 
 class Mean(NamedTuple):
-    """What a contender of ours is beside a peer, over all cases but those that are noise.
+    """Mean speedup of an npu_tensor contender over a peer, without noisy cases.
 
-    geometric, least: None if there is no other case. cases: how many count. noise: how many do not.
+    Attributes:
+        ours: Contender of npu_tensor with its device.
+        peer: Peer.
+        geometric: Geometric mean; None without cases.
+        least: Minimum; None without cases.
+        cases: Number of cases.
+        noise: Number of excluded noisy cases.
     """
 
     ours: str
@@ -127,7 +133,7 @@ class Mean(NamedTuple):
 
 
 def means(pairs: Sequence[Pair]) -> list[Mean]:
-    """One for each contender of ours with its device, and peer."""
+    """Return a mean for each pair of npu_tensor contender with device, and peer."""
     groups: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
         groups.setdefault((entrant(pair.ours), pair.peer.contender), []).append(pair)

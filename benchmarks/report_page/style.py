@@ -1,6 +1,6 @@
-"""How every plot looks: colours, fonts, axes.
+"""Common style of the plots: colours, fonts, axes.
 
-Ink and grid get their colours from page.css, which knows whether the page is shown light, dark or on paper.
+Ink and grid get their colours from page.css, which distinguishes light, dark and print.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
     "place",
 ]
 
-# From the palette of M. Okabe, K. Ito, "Color Universal Design" (2008), which people with any kind of colour vision
-# tell apart. All but blue are darkened: they stand out from a white and from a dark page by 3 to 1, as WCAG 2.2 asks
-# of graphics (1.4.11), and white text on blue and vermilion by 4.5 to 1 (1.4.3).
+# Palette of M. Okabe, K. Ito, "Color Universal Design" (2008), distinguishable with any kind of colour vision. All but
+# blue are darkened to reach the contrasts of WCAG 2.2: 3 to 1 on white and dark pages (1.4.11, graphics), and 4.5 to 1
+# for white text on blue and vermilion (1.4.3).
 BLUE: Final = "#0072b2"
 VERMILION: Final = "#c44f00"
 GREEN: Final = "#00875f"
@@ -44,10 +44,10 @@ DEVICES: Final = {"cpu": BLUE, "npu1": PURPLE, "npu2": VERMILION}
 DASHES: Final = {"measured": "solid", "simulated": "dashdot", "predicted": "dash", "published": "dot"}
 
 HOLLOW: Final = {"simulated": "diamond-open", "predicted": "circle-open", "published": "cross-open"}
-"""Markers of what was not measured."""
+"""Markers of figures that were not measured."""
 
 HATCH: Final = "/"
-"""What is slower than its peer."""
+"""Pattern of bars that are slower than the peer."""
 
 PANELS_PER_ROW: Final = 2
 LEGEND_PIXELS: Final = 70
@@ -55,12 +55,12 @@ TITLE_PIXELS: Final = 26
 
 
 def colour(device: str) -> str:
-    """Of a device: "cpu", "npu1" for a generation, "sim:npu2", "npu:0"."""
+    """Return the colour of a device: "cpu", "npu1" for a generation, "sim:npu2", "npu:0"."""
     return next((DEVICES[part] for part in reversed(device.split(":")) if part in DEVICES), VERMILION)
 
 
 def blank(height: int) -> go.Figure:
-    """A figure with nothing in it, `height` pixels high and as wide as its place."""
+    """Create an empty figure, `height` pixels high and as wide as its container."""
     axis = {"automargin": True, "zeroline": False, "ticks": "outside", "title": {"standoff": 10}}
     return go.Figure(
         layout={
@@ -69,7 +69,7 @@ def blank(height: int) -> go.Figure:
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"family": "system-ui, sans-serif", "size": 13},
-            "margin": {"l": 10, "r": 40, "t": 20, "b": 10},  # right: the buttons
+            "margin": {"l": 10, "r": 40, "t": 20, "b": 10},  # The right margin holds the buttons.
             "modebar": {"orientation": "v"},
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.01, "xanchor": "left", "x": 0},
             "hoverlabel": {"align": "left"},
@@ -79,7 +79,7 @@ def blank(height: int) -> go.Figure:
 
 
 def panels(titles: Sequence[str], height: int) -> go.Figure:
-    """A figure with a plot per title, each `height` pixels high, on equal axes. `place` says where they are."""
+    """Create a figure with a plot per title, each `height` pixels high, on equal axes. See `place`."""
     rows = math.ceil(len(titles) / PANELS_PER_ROW)
     figure = make_subplots(
         rows,
@@ -99,12 +99,12 @@ def panels(titles: Sequence[str], height: int) -> go.Figure:
 
 
 def place(number: int) -> tuple[int, int]:
-    """Row and column of a plot of `panels`, both from 1."""
+    """Return row and column of a plot of `panels`, counted from 1."""
     return number // PANELS_PER_ROW + 1, number % PANELS_PER_ROW + 1
 
 
 def one_legend(figure: go.Figure) -> None:
-    """Traces of one name, in several panels, share an entry of the legend and are hidden together."""
+    """Make traces of one name in several panels share a legend entry, which hides them together."""
     seen: set[str] = set()
     for trace in figure.data:
         trace.update(legendgroup=trace.name, showlegend=trace.name not in seen)
@@ -112,13 +112,13 @@ def one_legend(figure: go.Figure) -> None:
 
 
 def log_range(values: Iterable[float], margin: float = 1.15) -> list[float]:
-    """The range of a logarithmic axis around positive values, as plotly takes it: exponents of ten."""
+    """Return the range of a logarithmic axis around positive values for plotly, as exponents of ten."""
     numbers = list(values)
     return [math.log10(min(numbers) / margin), math.log10(max(numbers) * margin)]
 
 
 def octaves(smallest: float, largest: float, most: int) -> list[float]:
-    """Marks of a logarithmic axis: powers of 2, or of 4, 8, ..., at most so many, with 1 among them if inside."""
+    """Return at most `most` tick marks of a logarithmic axis: powers of 2, 4, 8, ..., including 1 if inside."""
     low, high, step = math.ceil(math.log2(smallest)), math.floor(math.log2(largest)), 1
     while high // step + -low // step + 1 > most:
         step += 1

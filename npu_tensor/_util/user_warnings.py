@@ -24,7 +24,7 @@ _PROGRAMS: Final = tuple(
 
 
 class _Files(dict[str, bool]):
-    """True by file name if the file, or generated code, belongs to the package."""
+    """Cache by file name; True if the file, or generated code, belongs to the package."""
 
     def __missing__(self, path: str) -> bool:
         internal = path.startswith((_PACKAGE, "<npu_tensor.")) and not path.startswith(_PROGRAMS)

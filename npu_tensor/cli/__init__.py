@@ -1,7 +1,7 @@
-"""The command `npu-tensor`. What needs more than a few lines has a module of its own here.
+"""Command `npu-tensor`. Subcommands of more than a few lines have their own modules.
 
-Every use of it, also for `--help`, imports all these modules. So they import what only running a command needs, such as
-rich, llvmlite or the parts of the package that `import npu_tensor` leaves out, in the function of the command.
+Every use, including `--help`, imports all these modules. Dependencies of a running command, such as rich, llvmlite or
+parts of the package that `import npu_tensor` omits, are therefore imported inside its function.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["main"]
 
 
 class _Commands(CommandGroup):
-    """Shows errors of the package as errors of the command, without a traceback."""
+    """Command group that reports errors of the package as errors of the command, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -51,11 +51,11 @@ class _Commands(CommandGroup):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Lazy tensors, planned as a graph and compiled for the device."""
-    if context.invoked_subcommand != "profile":  # Which runs a program, whose warnings are about its lines.
-        # The file and the line are of the package and mean nothing to a user of the command.
+    if context.invoked_subcommand != "profile":  # Warnings of a profiled program refer to its lines.
+        # File and line lie in the package and mean nothing to a user of the command.
         warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # Paths may hold what the locale cannot write.
+        sys.stdout.reconfigure(errors="backslashreplace")  # Paths may contain characters outside the locale.
     try:
         config.read_followed()
     except nt.ArgumentError as error:  # `npu-tensor config` shows it among the other settings.

@@ -1,4 +1,4 @@
-"""The command `npu-tensor cache`: lists, verifies and clears the cache of compiled kernels."""
+"""Command `npu-tensor cache`: lists, verifies and clears the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _row(item: StoredItem) -> dict[str, Any]:
         "kind": "object" if _is_object(item) else "kernel",
         "key": description.get("key"),
         "bytes": item.bytes,
-        "created": _time(min(modified for _, modified in item.files.values())),  # A use touches the description only.
+        "created": _time(min(modified for _, modified in item.files.values())),  # A use updates only the description.
         "used": _time(item.used or 0.0),
         "files": [str(path) for path in sorted(item.files)],
     }
@@ -85,7 +85,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one row for all objects, which have the same name."""
+    """Return one row for all objects of the CPU device."""
     return {
         **rows[-1],
         "name": f"objects of the CPU device: {len(rows)}",
@@ -102,7 +102,7 @@ def cache() -> None:
 @cache.command()
 def path() -> None:
     """Print the cache directory."""
-    click.echo(os.fsencode(config.cache_dir.absolute()))  # its very bytes, for programs that use the path
+    click.echo(os.fsencode(config.cache_dir.absolute()))  # raw bytes, for programs that use the path
 
 
 @cache.command("ls")

@@ -1,4 +1,4 @@
-"""The command `npu-tensor calibrate`: measure this machine, so that costs are predicted from its own rates."""
+"""Command `npu-tensor calibrate`: measures the rates of this machine for the cost model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 BUSY: Final = 0.5
-"""Load average from which on something else takes so much of the machine that rates come out too low."""
+"""Upper bound on the load average. Above it, other load makes the measured rates too low."""
 
 UNITS: Final = {
     "seconds_per_byte": "s/B",
@@ -33,10 +33,10 @@ UNITS: Final = {
     "flops": "FLOP/s",
     "watts": "W",
 }
-"""By a part of the name of a rate, the first that it has."""
+"""Units of rates by part of their names. The first match counts."""
 
 UNLIMITED: Final = 1e18
-"""What the priors give for the size of main memory."""
+"""Size of main memory in the priors, in bytes."""
 
 
 @click.command()
@@ -79,7 +79,7 @@ def calibrate(device: str, quick: bool, force: bool, json_file: Path | None) -> 
 
 
 def _in_units(name: str, value: float | None) -> str:
-    """The value of a figure as people read it."""
+    """Format the value of a figure with its unit."""
     if value is None:
         return "none"
     if value >= UNLIMITED:

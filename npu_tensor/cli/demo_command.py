@@ -1,4 +1,4 @@
-"""The command `npu-tensor demo`: handwritten digits are read by a small network, or networks are trained on them."""
+"""Command `npu-tensor demo`: classifies handwritten digits with a small network, or trains networks on them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def demo(dtype: str, train: bool, steps: int | None, device: str) -> None:
 
 
 def _read(dtypes: Sequence[str], device: str) -> list[str]:
-    """Read the digits with the weights that are there; what is wrong."""
+    """Classify the digits with the trained weights. Return the problems."""
     from npu_tensor.tools import demo as digits_demo
 
     digits = digits_demo.load()
@@ -77,7 +77,7 @@ def _read(dtypes: Sequence[str], device: str) -> list[str]:
 
 
 def _train(dtypes: Sequence[str], device: str, steps: int | None) -> list[str]:
-    """Train every network in every dtype; what is wrong."""
+    """Train every network in every dtype. Return the problems."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""The command `npu-tensor doctor`: what keeps this machine from using an NPU, and how to fix it."""
+"""Command `npu-tensor doctor`: diagnoses problems that keep this machine from using an NPU."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _described(finding: Finding, followers: Sequence[Finding], indent: int) -> s
     if finding.why:
         lines += beside("        why:", finding.why, 14)
     if finding.fix:
-        lines.append(f"        fix:  {finding.fix}")  # In one line, so that a command can be copied.
+        lines.append(f"        fix:  {finding.fix}")  # One line, so that a command can be copied.
     if followers:
         lines.append("        to fix after it, if they remain:")
     for follower in followers:

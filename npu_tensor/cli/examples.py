@@ -1,4 +1,4 @@
-"""The command `npu-tensor examples`: copies the notebooks and example programs with their data from the package."""
+"""Command `npu-tensor examples`: copies notebooks and example programs with their data from the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npu_tensor.cli.output import failures
 __all__ = ["examples"]
 
 COPIED: Final = {"": (".ipynb", ".md", ".py"), "data": (".gguf", ".md", ".npz")}
-"""Suffixes of the copied files by folder. The programs look for data beside themselves."""
+"""Suffixes of the copied files, by folder. The programs expect their data beside them."""
 
 
 def _not_empty(context: click.Context, parameter: click.Parameter, path: str) -> Path:

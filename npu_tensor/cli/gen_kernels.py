@@ -1,4 +1,4 @@
-"""The command `npu-tensor gen-kernels`, also installed as `ggml-hsa-gen-kernels`: kernels made in advance.
+"""Command `npu-tensor gen-kernels`, also installed as `ggml-hsa-gen-kernels`: builds kernels in advance.
 
 Example:
     npu-tensor gen-kernels my-kernels.json --output-dir ./precompiled --verbose
@@ -159,7 +159,7 @@ def gen_kernels(
                 number = _generate(entries, output_dir, target, executor, jobs, force)
                 logger.info("Generated %d/%d kernel(s) successfully", number, len(entries) + len(problems))
         except BuildError as error:
-            # The words of ggml-hsa's tool, which imports its compiler; ours say how to install it.
+            # The prefix matches ggml-hsa's tool, which imports its compiler. Our message adds the install command.
             logger.error("Failed to import kernel build module: %s", str(error).removeprefix("no compiler: "))
             raise SystemExit(1) from None
         except (NpuTensorError, OSError) as error:
@@ -170,9 +170,9 @@ def gen_kernels(
 
 
 def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
-    """Load the kernels of a configuration for these arrays, or for all, and log the problems of the others.
+    """Load the kernels of a configuration for some arrays, or for all, and log problems of the others.
 
-    Raises ArgumentError if there is nothing for these arrays.
+    Raises ArgumentError if no kernel is for these arrays.
     """
     from npu_tensor.ggml_hsa.config_file import find, load_for
 

@@ -1,4 +1,4 @@
-"""The command `npu-tensor generate`: continues a text with a language model."""
+"""Command `npu-tensor generate`: continues a text with a language model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["generate"]
 
 ROUNDED = 64
-"""The cache is made for a multiple of so many tokens, so that prompts of different length share their kernels."""
+"""Granularity of the KV cache in tokens. Prompts of different length then share their kernels."""
 
 
 @click.command()
@@ -80,7 +80,7 @@ def generate(
                 if json_file != STDOUT:
                     click.echo(piece, nl=False)
         except KeyboardInterrupt:
-            interrupted = True  # What is there is worth showing, with its figures.
+            interrupted = True  # The partial text is shown with its figures.
         figures = _figures(run)
         if not put_json(json_file, {"text": "".join(pieces), "stop_reason": run.stop_reason, **figures}):
             click.echo()
@@ -98,7 +98,7 @@ def generate(
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """Ctrl-C ends the command with its exit code."""
+    """End the command with the exit code of Ctrl-C if it is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
@@ -133,7 +133,7 @@ def _said(figures: dict[str, int | float | None], interrupted: bool) -> str:
 
 
 def _places(explanation: Explanation) -> str:
-    """Where each kind of kernel of a step runs, and what a simulated NPU would reach if it were a real one."""
+    """Describe the device of each kind of kernel in a step, and the predicted speed of a simulated NPU."""
     counts = Counter((row.device, row.kernel) for row in explanation if row.nbytes is not None)
     kernels = ", ".join(f"{count} x {kernel} on {device}" for (device, kernel), count in counts.most_common())
     line = f"a token takes {kernels}"

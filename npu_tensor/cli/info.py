@@ -1,4 +1,4 @@
-"""The command `npu-tensor info`: what a bug report needs to say of this machine."""
+"""Command `npu-tensor info`: prints the machine information for a bug report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The command `npu-tensor kernel-source`: kernels as Python programs for mlir-aie's IRON.
+"""Command `npu-tensor kernel-source`: prints kernels as Python programs for mlir-aie's IRON.
 
-They do not import this package. Their C++ includes its headers, which `--all` writes beside them, as it does the
-instruction streams: NAME.insts has the words, little-endian, that mlir-aie 1.4.1 makes of the program.
+The programs do not import this package, but their C++ includes its headers. `--all` writes the headers and the
+instruction streams beside them: NAME.insts has the little-endian words that mlir-aie 1.4.1 generates for the program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["kernel_source"]
 
 NEAREST: Final = 5
 _PARTIAL: Final = re.compile(r"\+|\dn(?=-|$)|-number\b|-[0-9a-f]{16}$")
-"""What makes a canonical name one that stands for several kernels."""
+"""Pattern of canonical names that denote several kernels."""
 _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)")
 
 
@@ -102,7 +102,7 @@ def _arch(asked: str | None) -> Arch:
 
 
 def _entries(arch: str | None, config: Path | None) -> Sequence[Entry]:
-    """The kernels that have names: the representative ones, or those of a configuration, all of which must be right."""
+    """Return the named kernels: the representative ones, or those of a configuration, which must be valid."""
     from npu_tensor.ggml_hsa import config_file, representative
 
     if config is None:
@@ -116,7 +116,7 @@ def _entries(arch: str | None, config: Path | None) -> Sequence[Entry]:
 
 
 def _find(name: str, there: Sequence[Entry], arch: str | None) -> Entry:
-    """The kernel of this name. Raises ArgumentError, with the nearest names."""
+    """Return the kernel with this name. Raises ArgumentError with similar names."""
     match = next((entry for entry in there if entry.exported_name == name), None) or _canonical(name, arch)
     if match is None:
         near = difflib.get_close_matches(name, [entry.exported_name for entry in there], NEAREST, 0.3)
@@ -128,9 +128,10 @@ def _find(name: str, there: Sequence[Entry], arch: str | None) -> Entry:
 
 
 def _canonical(name: str, arch: str | None) -> Entry | None:
-    """The kernel whose canonical name this is, or None if it does not say all: extents, dtypes and a function of ours.
+    """Return the kernel with this canonical name, or None if the name is incomplete.
 
-    Raises ArgumentError if there is no such kernel.
+    A complete name has extents, dtypes and a function of this package. Raises ArgumentError if the kernel does not
+    exist.
     """
     from npu_tensor.ggml_hsa import config_file
     from npu_tensor.ggml_hsa import function_files as kernel_source
@@ -171,7 +172,7 @@ def _program(entry: Entry) -> str:
 
 
 def _write_instructions(entry: Entry, out: Path) -> bool:
-    """Write the instruction stream, or say why its words are not known before the program is compiled."""
+    """Write the instruction stream, or print why its words are unknown before compilation."""
     from npu_tensor.runtime.build.instructions import instructions
     from npu_tensor.runtime.build.placement import predicted
     from npu_tensor.runtime.store.files import write_atomically
@@ -187,10 +188,7 @@ def _write_instructions(entry: Entry, out: Path) -> bool:
 
 
 def _write(entries: Sequence[Entry], out: Path) -> None:
-    """Write the program and the instruction stream of each kernel, and the headers that the C++ includes.
-
-    Says how many, and which not.
-    """
+    """Write programs, instruction streams and the C++ headers. Print the number of files and the omissions."""
     from npu_tensor.runtime.build.iron_worker import HEADERS
     from npu_tensor.runtime.store.files import write_atomically
 

@@ -1,4 +1,4 @@
-"""The command `npu-tensor ops`, and the rows of its tables, which the pages of the documentation have, too."""
+"""Command `npu-tensor ops`, and the rows of its tables, which the documentation shares."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _KEYS: Final = ("ggml", "dtypes", "cpu", "npu")
 _QUOTED: Final = re.compile(r"(: |-> )'([^']*)'")
 
 FAMILIES: Final = {"map": "elementwise", "row": "rowwise", "matmul": "gemm"}
-"""NPU kernel families by kind of op; data ops have some of their own."""
+"""NPU kernel families by kind of op. Data ops have separate families."""
 
 
 def is_internal(op: Op) -> bool:
-    """Whether there is neither a function nor a method of its name: others record it."""
+    """Return True if the op has no public function or method of its name. Other functions record it."""
     return op.name not in registry.PUBLIC
 
 
@@ -47,17 +47,17 @@ def op_row(op: Op) -> tuple[str, ...]:
 
 
 def composites() -> list[str]:
-    """Names of the public functions that are no ops, without the in-place forms of others."""
+    """Return the names of public functions that are not ops, without in-place forms."""
     return sorted(name for name in registry.functions().keys() - OPS.keys() if not is_in_place(name))
 
 
 def is_in_place(name: str) -> bool:
-    """Whether a function is the in-place form of another one."""
+    """Return True if a function is the in-place form of another one."""
     return name.endswith("_") and name[:-1] in registry.PUBLIC
 
 
 def composite_row(name: str) -> tuple[str, str, str]:
-    """The cells of a function that is made of several ops under COMPOSITE_HEADINGS."""
+    """Return the cells under COMPOSITE_HEADINGS for a function of several ops."""
     entry = registry.PUBLIC[name]
     return name, entry.ggml, (entry.function.__doc__ or "").partition("\n")[0]
 
@@ -110,12 +110,12 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """A public function, or what records an internal op."""
+    """Return a public function, or the recorder of an internal op."""
     return registry.functions().get(name) or OPS[name].record
 
 
 def signature(name: str) -> str:
-    """Name and parameters of an op or a function, with types."""
+    """Return name and typed parameters of an op or a function."""
     return name + _QUOTED.sub(r"\1\2", str(inspect.signature(_function(name))))
 
 

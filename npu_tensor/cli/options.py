@@ -1,4 +1,4 @@
-"""Options that several commands share: devices, and search paths of the libraries for NPUs."""
+"""Shared command options: devices, and search paths of the NPU libraries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def device_option(default: str = "cpu") -> Callable[[Command], Command]:
-    """`--device URI`, which may be repeated. The command gets `device`, a list for `nt.set_default_device`.
+    """Create the repeatable option `--device URI`. The command gets `device`, a list for `nt.set_default_device`.
 
-    Every use is a logical device; the preferred one comes first. default: what the command gets without the option.
+    Every use adds a logical device, in order of preference.
+
+    Args:
+        default: Value without the option.
     """
     return click.option(
         "--device",
@@ -35,7 +38,7 @@ def device_option(default: str = "cpu") -> Callable[[Command], Command]:
 
 @contextmanager
 def device_errors() -> Iterator[None]:
-    """Errors inside as those of the command: of `--device`, unless the device exists and cannot be used."""
+    """Turn DeviceError into an error of the command, or of `--device` unless the device exists but is unusable."""
     try:
         yield
     except DeviceError as error:
@@ -55,7 +58,7 @@ def _joined(uris: tuple[str, ...]) -> str:
 
 
 def search_path_options(command: Command) -> Command:
-    """`--xrt-search-path` and `--libhsa-search-path`, first in `config.xrt_path` and `config.libhsa_path`."""
+    """Add `--xrt-search-path` and `--libhsa-search-path`, which precede `config.xrt_path` and `config.libhsa_path`."""
     for setting, what, names in (
         ("libhsa_path", "libhsa-runtime64", ("--libhsa-search-path", "--amdgpu_libhsa_search_path")),
         ("xrt_path", "XRT and pyxrt", ("--xrt-search-path",)),
@@ -67,7 +70,7 @@ def search_path_options(command: Command) -> Command:
             type=click.Path(path_type=Path),
             multiple=True,
             expose_value=False,
-            is_eager=True,  # before the other options, which may look for devices
+            is_eager=True,  # before other options, which may search for devices
             callback=_set,
             help=f"File or directory where {what} is looked for first. Repeatable.",
         )(command)

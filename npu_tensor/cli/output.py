@@ -1,4 +1,4 @@
-"""Commands whose output cannot be written end without a traceback: a full disk, a reader that has gone."""
+"""Commands that end without a traceback if their output cannot be written (disk full, reader closed)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Command", "CommandGroup", "failures"]
 _OF_OUTPUT: Final = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 
 _READER_GONE: Final = 128 + signal.SIGPIPE
-"""Exit code of a command whose reader, such as `head`, has ended: that of a program that SIGPIPE ends."""
+"""Exit code of a command whose reader, such as `head`, has ended. A program killed by SIGPIPE has the same one."""
 
 
 def _discard_output() -> None:
-    """Send the rest of the output nowhere. Python would write it at its end, and fail again."""
+    """Discard the rest of the output. Python would try to write it at exit and fail again."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -34,7 +34,7 @@ def _until_the_reader_ends() -> Iterator[None]:
     try:
         yield
     except (BrokenPipeError, SystemExit) as end:
-        # rich ends the program itself, with another exit code.
+        # rich exits by itself with another exit code.
         if not isinstance(end, BrokenPipeError) and not isinstance(end.__context__, BrokenPipeError):
             raise
         _discard_output()
@@ -42,9 +42,9 @@ def _until_the_reader_ends() -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A command that ends with exit code 1 and one sentence if its output cannot be written.
+    """Command that ends with exit code 1 and one sentence if its output cannot be written.
 
-    If the reader of the output has ended, the exit code is that of SIGPIPE, without a sentence.
+    If the reader of the output has ended, it ends silently with the exit code of SIGPIPE.
     """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
@@ -62,7 +62,7 @@ class Command(click.Command):
                 click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
             sys.exit(1)
 
-    # click handles a broken pipe in `main`, with exit code 1. These run within.
+    # click handles a broken pipe in `main` with exit code 1. These methods run inside it.
 
     def make_context(self, *arguments: Any, **named: Any) -> click.Context:
         with _until_the_reader_ends():
@@ -74,12 +74,12 @@ class Command(click.Command):
 
 
 class CommandGroup(Command, click.Group):
-    """A group of commands that does so."""
+    """Command group with the behaviour of `Command`."""
 
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Errors of the package, of files and missing libraries are errors of the command, without a traceback."""
+    """Turn errors of the package, of files and of missing libraries into errors of the command, without a traceback."""
     try:
         yield
     except BrokenPipeError:  # `Command` ends the command.

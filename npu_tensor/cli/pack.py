@@ -1,4 +1,4 @@
-"""The commands `npu-tensor pack` and `npu-tensor unpack`."""
+"""Commands `npu-tensor pack` and `npu-tensor unpack`."""
 
 from __future__ import annotations
 

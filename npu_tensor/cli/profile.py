@@ -1,4 +1,4 @@
-"""The command `npu-tensor profile`: runs a program and shows where its time went."""
+"""Command `npu-tensor profile`: runs a program and shows its profile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npu_tensor._util.output_files import in_a_directory
 __all__ = ["profile"]
 
 INTERRUPTED = 130
-"""The exit code of what Ctrl-C has ended, as shells have it: 128 and the number of the signal."""
+"""Exit code after Ctrl-C, by the convention of shells: 128 plus the signal number."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -73,7 +73,7 @@ def profile(
 
 
 def _own_part(part: TracebackType | None, script: str) -> TracebackType | None:
-    """The part of a traceback that is the program's; None if it has not begun. What ran it is of no interest."""
+    """Return the program's part of a traceback, without the frames of its runner; None if it has not started."""
     while part is not None and part.tb_frame.f_code.co_filename != script:
         part = part.tb_next
     return part

@@ -1,4 +1,4 @@
-"""The command `npu-tensor selftest`: the kernels of every family on a device, compared with NumPy."""
+"""Command `npu-tensor selftest`: compares the kernels of every family on a device with NumPy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def selftest(
         try:
             _collect(rows, run_cases(device, names), len(names))
         except KeyboardInterrupt:
-            interrupted = True  # Building takes long, and what was found out until now is worth showing.
+            interrupted = True  # Builds take long, so partial results are shown.
     report = Report(device, machine, tuple(rows))
     if json_file != STDOUT:
         print_table("system", ("", ""), machine.items())
@@ -65,7 +65,7 @@ def selftest(
 
 
 def _collect(rows: list[CaseRow], found: Iterable[CaseRow], total: int) -> None:
-    """Add the rows as they come, and say so on stderr: lines, which the bar of the builds leaves alone."""
+    """Collect rows as they arrive and print a line on stderr for each. Lines do not disturb the progress bar."""
     for row in found:
         rows.append(row)
         click.echo(f"{len(rows)}/{total} {row.family}-{row.case}-{row.dtype}: {row.result}", err=True)

@@ -1,4 +1,4 @@
-"""The command `npu-tensor config`: the settings, their values and where those come from."""
+"""Command `npu-tensor config`: prints the settings, their values and their origins."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["config_command", "print_settings", "setting_rows"]
 
 def _check_cpu_features() -> None:
     if not config.cpu_features:
-        return  # Only LLVM knows what else is right, and takes long to load.
-    with suppress(ImportError):  # then there is no CPU device to lower
+        return  # Only LLVM can check other values, and it takes long to load.
+    with suppress(ImportError):  # Without llvmlite, the CPU device compiles nothing.
         from npu_tensor.runtime.cpu.target import host_target
 
         host_target(config.cpu_features)
@@ -36,11 +36,11 @@ _CHECKS: Final[Mapping[str, Callable[[], object]]] = {
     "device": lambda: preferred_uris(config.device),
     "kernel_dirs": config.ready_kernel_dirs,
 }
-"""What raises if the value of a setting cannot be used here, where its type does not say what is allowed."""
+"""Checks of settings whose type does not define the allowed values. They raise if the value is unusable here."""
 
 
 def setting_rows() -> list[dict[str, Any]]:
-    """Every setting for JSON. origin: as in Config.origin. error: why the value cannot be used, or ""."""
+    """Return all settings for JSON. `origin` is that of Config.origin; `error` is empty for a usable value."""
     return [_row(name, setting) for name, setting in SETTINGS.items()]
 
 
@@ -65,7 +65,7 @@ def _row(name: str, setting: Setting) -> dict[str, Any]:
 
 
 def print_settings(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print variable, value or error, and origin; what a setting means is in docs/settings.md and in the JSON."""
+    """Print variable, value or error, and origin. The meaning is in docs/settings.md and in the JSON."""
     print_table(
         "settings",
         ("variable", "value", "from"),
@@ -74,7 +74,7 @@ def print_settings(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _printable(text: str) -> str:
-    """A path may hold bytes that are no text."""
+    """Escape bytes of a path that are not valid text."""
     return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 

@@ -1,1 +1,1 @@
-"""What shows a program to its user: explain, profile, trace, pictures, text."""
+"""Tools that show a program to its user: explain, profile, trace, pictures and text."""

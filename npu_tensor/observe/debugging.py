@@ -1,10 +1,10 @@
-"""What NPU_TENSOR_DEBUG prints, to stderr. Each level includes those below it.
+"""Debug output of NPU_TENSOR_DEBUG, written to stderr. Each level includes the lower ones.
 
-1. plans, the devices that they use, builds, hardware contexts and faults
+1. plans with their devices, builds, hardware contexts and faults
 2. one line per kernel that runs: device, ops, result, time and bandwidth
-3. for every new plan which device runs which ops in which kernel, and why
-4. the generated code: LLVM IR of the processor's kernels, C++ of an NPU's
-5. what the compilers say
+3. device, kernel and reason for every op of a new plan
+4. generated code: LLVM IR of CPU kernels, C++ of NPU kernels
+5. output of the compilers
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from npu_tensor.config import config
 __all__ = ["follow", "show"]
 
 _sources: set[Any] = set()
-"""C++ that was printed; kernels of many shapes share it."""
+"""C++ sources printed so far. Kernels of many shapes share one source."""
 
 
 def show(event: events.Event) -> None:
-    """Print what `config.debug` asks for; `runtime.build.process` prints level 5, the output of compilers."""
+    """Print an event at the level of `config.debug`. `runtime.build.process` prints level 5."""
     level = config.debug
     if level >= 1 and (line := _line(event)):
         _print(line)
@@ -41,11 +41,11 @@ def show(event: events.Event) -> None:
 
 
 _listener = partial(show)
-"""The setting's own, so that it never ends what a program has begun with `show`."""
+"""Listener of the setting. It differs from `show`, so that a program can listen with `show` independently."""
 
 
 def follow() -> None:
-    """Listen while `config.debug` asks for something: also to kernels that only run again."""
+    """Listen while `config.debug` is set, including to warm runs of kernels."""
     events.keep_listening(_listener, config.in_use("debug"))
 
 
@@ -106,7 +106,7 @@ def _placement(plan: Any) -> Iterator[str]:
 
 def _new_sources(plan: Any) -> Iterator[Any]:
     for placed in _placed(plan):
-        request = getattr(placed.kernel, "request", None)  # Kernels of the processor have none.
+        request = getattr(placed.kernel, "request", None)  # CPU kernels have no request.
         for source in dict.fromkeys(function.source for function in request.design.functions) if request else ():
             if source not in _sources:
                 _sources.add(source)

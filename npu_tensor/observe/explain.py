@@ -1,4 +1,4 @@
-"""explain: where every op of a graph will run, in which kernel, and why. Plans and compiles, but computes nothing.
+"""Explain the device, kernel and reason for every op of a graph. Plans and compiles, but computes nothing.
 
 Example:
     y = (x @ w).relu()
@@ -29,7 +29,7 @@ __all__ = ["explain_nodes", "explain_plans"]
 
 
 def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanation:
-    """Where nodes without a value will run and why; see `npu_tensor.explain`."""
+    """Plan pending nodes and explain their placement. See `npu_tensor.explain`."""
     if not nodes:
         return Explanation()
     chosen = selection.current() if device is None else selection.forced(device)
@@ -44,7 +44,7 @@ def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanati
 
 
 def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], chosen: Selection) -> Explanation:
-    """What the plans of a graph's parts say about its ops."""
+    """Combine the plans of a graph's parts into one explanation."""
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
     overheads = {
@@ -88,7 +88,7 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
 def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:
     kernel = placed.kernel
     cost = kernel.cost
-    # The devices at `places` were asked first, then the CPU compiler, which leaves the rest to NumPy.
+    # Refusals are ordered: first the devices at `places`, then the CPU compiler. NumPy computes the rest.
     refusals = [
         _refused(refusal, places[number] if number < len(places) else None)
         for number, refusal in enumerate(placed.refusals)
@@ -104,9 +104,9 @@ def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:
 
 
 def _refused(refusal: Refusal | Declined, place: str | None) -> str:
-    """A reason that begins with what it is a reason for. place: URI of the device; None for compiled code."""
+    """Return a refusal with its subject in front: the device URI `place`, or compiled code if `place` is None."""
     if isinstance(refusal, Declined):
-        return f"not on {refusal.reason}"  # which begins with the URI
+        return f"not on {refusal.reason}"  # The reason starts with the URI.
     if place is None:
         return f"not compiled: {refusal.reason}"
     return f"not {'yet ' if refusal.pending else ''}on {place}: {refusal.reason}"

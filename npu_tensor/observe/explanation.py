@@ -1,4 +1,4 @@
-"""What `explain` has found out about a graph: rows, totals, text, and pictures."""
+"""Result of `explain`: rows, totals, text and pictures of a graph."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ from npu_tensor.runtime.devices.device_uri import parse_uri
 __all__ = ["Explanation", "Overheads", "Row", "Total", "Work"]
 
 NO_DEVICE: Final = "-"
-"""In place of the URI of what needs no kernel."""
+"""Placeholder for the device URI of ops that need no kernel."""
 
 MOST_OPEN: Final = 200
-"""Boxes of the largest picture that a notebook shows without being asked."""
+"""Maximum number of boxes in a picture that a notebook shows unfolded."""
 
 MOST_HTML_ROWS: Final = 200
+"""Maximum number of table rows in a notebook."""
 
 
 class Row(NamedTuple):
     """One op.
 
-    op: its name.
-    out: dtype and shape of its result.
-    device: URI of the device that runs it.
-    kernel: its family, "fused into #N" on all but the last op of a kernel, or "none".
-    origin: of the kernel's code: "precompiled", "cache", "memory" or "built"; "none" if there is no code, and "" on the
-        rows of ops that are fused into the kernel of another row.
-    predicted: seconds of a run; for a simulated device, of the real array.
-    measured: seconds of the latest run in `Explanation.measure`; for a simulated device, of the simulator.
-    nbytes: bytes of main memory that the kernel reads and writes.
-    why: why this kernel, and why none of the devices that are preferred.
-    line: where the op was recorded, as "file.py:12".
-    launch: number of the launch on an NPU that the kernel belongs to, from 1.
+    The fields from `origin` to `why` describe the whole kernel. They are set on the row of its last op.
 
-    From `origin` to `why` the fields are those of the whole kernel, on the row of its last op.
+    Attributes:
+        op: Name of the op.
+        out: Dtype and shape of the result.
+        device: URI of the device that runs the op.
+        kernel: Kernel family, "fused into #N" on all but the last op of a kernel, or "none".
+        origin: Source of the kernel's code: "precompiled", "cache", "memory" or "built". "none" if there is no code,
+            "" if the op is fused into the kernel of another row.
+        predicted: Predicted run time in seconds; for a simulated device, on the real array.
+        measured: Time of the latest run in `Explanation.measure`, in seconds; for a simulated device, of the simulator.
+        nbytes: Main memory traffic of the kernel, in bytes.
+        why: Reason for this kernel and reasons against the preferred devices.
+        line: Source line that recorded the op, such as "file.py:12".
+        launch: Number of the NPU launch that contains the kernel, counted from 1.
     """
 
     op: str
@@ -69,15 +71,18 @@ class Row(NamedTuple):
 class Total(NamedTuple):
     """All kernels on one device.
 
-    device: its URI.
-    kernels: how many.
-    predicted: seconds of a run of all kernels.
-    measured: seconds of the latest run of all kernels; None if one was not measured.
-    nbytes: bytes of main memory that the kernels read and write.
-    copies: predicted seconds of copying operands to the device and results back, unless they can stay there.
-    launches: how many in a run, of an NPU. launching: predicted seconds of these besides their kernels.
-    switches: changes of the configuration in a run. switching: predicted seconds of these.
-    context_switches: changes of the hardware context in a run.
+    Attributes:
+        device: URI of the device.
+        kernels: Number of kernels.
+        predicted: Predicted time of all kernels, in seconds per run.
+        measured: Time of all kernels in the latest run, in seconds; None if one was not measured.
+        nbytes: Main memory traffic of the kernels, in bytes.
+        copies: Predicted time of operand and result transfers, in seconds, unless the data can stay on the device.
+        launches: Number of NPU launches per run.
+        launching: Predicted launch overhead, in seconds per run, without the kernels.
+        switches: Number of configuration changes per run.
+        switching: Predicted cost of the configuration changes, in seconds per run.
+        context_switches: Number of hardware context changes per run.
     """
 
     device: str
@@ -94,14 +99,19 @@ class Total(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of a run, including copies, launches and changes of the configuration."""
+        """Predicted time of a run, in seconds, including copies, launches and configuration changes."""
         return self.predicted + self.copies + self.launching + self.switching
 
 
 class Overheads(NamedTuple):
-    """Of an NPU: predicted seconds of a launch, and of a change of the context between launches and within one.
+    """Predicted overheads of an NPU.
 
-    shared_contexts: how many contexts of a plan can be one in the hardware; 1 if each launch has its own.
+    Attributes:
+        launch: Cost of a launch, in seconds.
+        switch: Cost of a context change between launches, in seconds.
+        change: Cost of a context change within a launch, in seconds; None if a launch has only one context.
+        shared_contexts: Maximum number of contexts of a plan that share a hardware context; 1 if each launch has its
+            own.
     """
 
     launch: float = 0.0
@@ -112,14 +122,15 @@ class Overheads(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
+    """Graph and plans of an Explanation, beside its rows. Keeps no tensor values alive.
 
-    items: of the rows.
-    leaves: boxes of values from outside, by item.
-    edges: between items.
-    members: rows of each kernel, in the order of the plans.
-    plans: one, or one for each part of a long graph.
-    overheads: by NPU.
+    Attributes:
+        items: Item of each row.
+        leaves: Boxes of input values, by item.
+        edges: Edges between items.
+        members: Row numbers of each kernel, in plan order.
+        plans: One plan, or one per part of a long graph.
+        overheads: Overheads by NPU URI.
     """
 
     items: Sequence[int] = ()
@@ -131,7 +142,7 @@ class Work:
 
 
 class Explanation(Sequence[Row]):
-    """The rows of a graph, in the order in which its ops were recorded. Prints as a table."""
+    """Rows of a graph in recording order. Prints as a table."""
 
     def __init__(self, rows: Iterable[Row] = (), work: Work | None = None) -> None:
         self._rows = tuple(rows)
@@ -152,9 +163,9 @@ class Explanation(Sequence[Row]):
 
     @contextmanager
     def measure(self) -> Iterator[None]:
-        """Time the kernels of this graph in a with block, in which its plan may run several times; the latest counts.
+        """Measure the kernels of this graph in a `with` block.
 
-        Devices that compute while the program goes on wait after every kernel.
+        If the plan runs several times, the latest run counts. Asynchronous devices synchronize after every kernel.
         """
         starts = accumulate((len(plan.placed) for plan in self._work.plans), initial=0)
         first = {id(plan): start for plan, start in zip(self._work.plans, starts, strict=False)}
@@ -167,7 +178,7 @@ class Explanation(Sequence[Row]):
             yield
 
     def _now(self) -> tuple[Row, ...]:
-        """The rows with the times measured so far."""
+        """Return the rows with the times measured so far."""
         seconds, steps = self._seconds, self._steps
         return tuple(
             row._replace(measured=seconds[steps[number]]) if number in steps else row
@@ -176,12 +187,12 @@ class Explanation(Sequence[Row]):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dicts, as pandas.DataFrame takes them."""
+        """Rows as dicts, for example for pandas.DataFrame."""
         return [row._asdict() for row in self._now()]
 
     @property
     def totals(self) -> list[Total]:
-        """What all kernels of a device take together, for each device that has any."""
+        """Totals of all kernels, for each device that runs any."""
         placed, seconds = self._placed, self._seconds
         launched = [
             (number, entries[0].kernel.device, [entry.kernel.cost.context for entry in entries])
@@ -223,22 +234,22 @@ class Explanation(Sequence[Row]):
 
     @property
     def predicted(self) -> float:
-        """Predicted seconds of a run on all devices, including copies, launches and changes of the configuration."""
+        """Predicted time of a run on all devices, in seconds, including copies, launches and configuration changes."""
         return sum(total.seconds for total in self.totals)
 
     @property
     def launches(self) -> int:
-        """Of a run, on all NPUs."""
+        """Number of launches per run, on all NPUs."""
         return sum(total.launches for total in self.totals)
 
     @property
     def configuration_changes(self) -> int:
-        """How often the arrays of all NPUs are configured anew in a run, in a launch or between launches."""
+        """Number of configuration changes per run, within and between launches, on all NPUs."""
         return sum(total.switches for total in self.totals)
 
     @property
     def context_switches(self) -> int:
-        """How often a launch of a run follows one of another hardware context, on all NPUs."""
+        """Number of launches per run that follow a launch of another hardware context, on all NPUs."""
         return sum(total.context_switches for total in self.totals)
 
     def __str__(self) -> str:
@@ -251,16 +262,16 @@ class Explanation(Sequence[Row]):
     # --- pictures
 
     def svg(self) -> str:
-        """A picture of the graph as an SVG document: ops in their kernels, coloured by device, with tooltips.
+        """Draw the graph as an SVG document: ops in their kernels, coloured by device, with tooltips.
 
-        Graphs of more than 600 ops and values are drawn with one box per kernel, and of those the last 600.
+        Graphs of more than 600 ops and values get one box per kernel, limited to the last 600 boxes.
         """
         return svg(self._picture())
 
     def mermaid(self) -> str:
-        """The graph as a Mermaid flowchart, for a ```mermaid block in Markdown.
+        """Draw the graph as a Mermaid flowchart, for a ```mermaid block in Markdown.
 
-        It keeps to Mermaid's own limits, 500 edges and 50,000 characters, with one box per kernel if need be.
+        Graphs beyond Mermaid's limits of 500 edges or 50,000 characters get one box per kernel.
         """
         return mermaid(self._picture())
 
@@ -283,7 +294,7 @@ class Explanation(Sequence[Row]):
         return Picture(boxes, work.edges, frames, legend)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the table, and the picture, which is folded up if it is large. Computes nothing."""
+        """Return the table and the picture for notebooks. A large picture is folded. Computes nothing."""
         if not self._rows:
             return page.paragraph(str(self))
         rows, left_out = self._now()[:MOST_HTML_ROWS], len(self) - MOST_HTML_ROWS
@@ -299,9 +310,13 @@ class Explanation(Sequence[Row]):
         return f"{table}{below}{page.details('graph', self.svg(), opened=shown)}"
 
     def save(self, path: str | Path) -> None:
-        """Write a file of the kind that its suffix says: .svg, .html, .mmd or .md (Mermaid), .txt or .json (the rows).
+        """Write a file in the format of its suffix.
 
-        Raises ArgumentError for another suffix.
+        Args:
+            path: File with the suffix .svg, .html, .mmd or .md (Mermaid), .txt, or .json (the rows).
+
+        Raises:
+            ArgumentError: The suffix is unknown.
         """
         path = Path(path)
         write = _FORMATS.get(path.suffix.lower())
@@ -324,9 +339,11 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
 
 
 def _hardware_contexts(launches: Sequence[tuple[int, Sequence[Hashable]]], shared: int) -> list[Hashable]:
-    """What stands for the context that each launch has in the hardware.
+    """Return a key of the hardware context of each launch.
 
-    launches: the number of the plan, and the contexts of the kernels. shared: how many of a plan can be one.
+    Args:
+        launches: Plan number and kernel contexts of each launch.
+        shared: Maximum number of contexts of a plan that share a hardware context.
     """
     of_plan = defaultdict[int, set[Hashable]](set)
     for plan, contexts in launches:
@@ -335,13 +352,13 @@ def _hardware_contexts(launches: Sequence[tuple[int, Sequence[Hashable]]], share
     def context(plan: int, contexts: Sequence[Hashable]) -> Hashable:
         if 1 < len(of_plan[plan]) <= shared:
             return "plan", plan
-        return contexts[0] if len({*contexts}) == 1 else tuple(contexts)  # A full ELF serves one launch.
+        return contexts[0] if len({*contexts}) == 1 else tuple(contexts)  # A full ELF belongs to one launch.
 
     return [context(*launch) for launch in launches]
 
 
 def _changes(used: Sequence[Hashable]) -> int:
-    """How often another one follows, in a plan that is run again and again: the first one follows the last."""
+    """Count the context changes per run of a repeated plan, including the one from the last launch to the first."""
     return sum(one != following for one, following in zip(used, [*used[1:], *used[:1]], strict=True))
 
 
@@ -350,7 +367,7 @@ def _kind(device: str) -> Kind:
 
 
 def _kernel_tip(row: Row) -> str:
-    """What there is to say about a kernel, from the row of its last op."""
+    """Return the tooltip of a kernel from the row of its last op."""
     if row.predicted is None:
         return row.why
     simulated = _kind(row.device) == "sim"
@@ -375,7 +392,7 @@ _FIGURES: Final = ("#", "launch", "predicted", "measured", "bytes")
 
 
 def _columns(rows: Sequence[Row], reasons: Sequence[str]) -> list[tuple[str, ...]]:
-    """The columns of a table, each under its heading, without those that are empty."""
+    """Return the columns of a table with their headings, without empty ones."""
     cells = (_cells(number, row, why) for number, (row, why) in enumerate(zip(rows, reasons, strict=True)))
     return [column for column in zip(_HEADINGS, *cells, strict=True) if any(column[1:])]
 
@@ -391,13 +408,13 @@ def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
 # --- text
 
 MOST_WHY_LINES: Final = 8
-"""Lines of a reason, such as what a compiler says; the rows have all of it."""
+"""Maximum number of printed lines per reason, such as compiler output. The rows keep the full text."""
 
 _CUT: Final = ("op", "out", "device", "kernel", "line")
-"""Columns that may be cut where a table is too wide."""
+"""Columns that are truncated if a table is too wide."""
 
 _DROPPED: Final = ("origin", "bytes", "launch")
-"""Columns that are left out, in this order, where a table is too wide after others were cut."""
+"""Columns that are dropped, in this order, if a table with truncated columns is still too wide."""
 
 _BEFORE_REFUSAL: Final = re.compile("; (?=not on )")
 
@@ -405,8 +422,8 @@ _BEFORE_REFUSAL: Final = re.compile("; (?=not on )")
 def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
     """Return the rows under headings, the reasons below them and the totals.
 
-    Each reason is printed once and marked with a letter. How a kernel works, and why another device does not run it,
-    are separate reasons: the second one is often the same for many kernels.
+    Each reason is printed once and marked with a letter. The reason for a kernel and the refusals of other devices are
+    separate, because many kernels often share a refusal.
     """
     reasons = [_BEFORE_REFUSAL.split(row.why) if row.why else [] for row in rows]
     letters: dict[str, str] = {}
@@ -438,7 +455,7 @@ def _wrapped(words: str, first: str, indent: int, most: int | None) -> list[str]
 
 
 def _letters(number: int) -> str:
-    """a, b, ... z, aa, ab, ..."""
+    """Return the label of a number: a, b, ... z, aa, ab, ..."""
     head, last = divmod(number, 26)
     return (_letters(head - 1) if head else "") + chr(ord("a") + last)
 
@@ -449,7 +466,7 @@ def _short(device: str) -> str:
 
 
 def _total_lines(totals: Sequence[Total]) -> list[str]:
-    """Return a line for each device, which has the options of its URI."""
+    """Return one line per device, with the options of its URI."""
     lines = []
     for total in totals:
         parts = [_legend(total)]

@@ -1,4 +1,4 @@
-"""Long tables of ops, folded: what repeats, as the iterations of a loop do, is shown once, with a count."""
+"""Folding of long op tables. Repeated blocks, such as loop iterations, are shown once with a count."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Final, NamedTuple
 __all__ = ["folded"]
 
 MOST_ROWS: Final = 50
-"""Rows of a table that is shown whole."""
+"""Maximum number of rows in a table that is not folded."""
 
 LEAST_COUNT: Final = 3
-"""How often a part must follow itself to be shown once."""
+"""Minimum number of repetitions before a block is folded."""
 
 MOST_TRIED: Final = 16
-"""Places at which a part may end, that are tried for each beginning: where its first row comes again."""
+"""Maximum number of block lengths tried per start. A block may end where its first row recurs."""
 
 _VARIES: Final = frozenset({"#", "origin", "launch", "measured"})
-"""Columns in which the rows of repeated parts differ."""
+"""Columns that may differ between repetitions of a block."""
 
 _FUSED: Final = re.compile(r"(?<=^fused into )#\d+$")
-"""The number of the last row of a kernel, which differs from one repetition to the next."""
+"""Pattern of the number of a kernel's last row, which differs between repetitions."""
 
 
 class _Repeat(NamedTuple):
@@ -32,9 +32,12 @@ class _Repeat(NamedTuple):
 
 
 def folded(columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The columns of a table, each under its heading, with every repeated part once; below it stands how often.
+    """Fold repeated blocks of a table and add a row with the count below each.
 
-    The first row of a part stands for the same row of all. The table must have the columns "#", "op" and "out".
+    The first repetition represents all. The table must have the columns "#", "op" and "out".
+
+    Args:
+        columns: Columns, each starting with its heading.
     """
     headings = [column[0] for column in columns]
     rows = list(zip(*(column[1:] for column in columns), strict=True))
@@ -47,7 +50,7 @@ def folded(columns: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _fold(keys: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    """The keys with `_Repeat` in the place of what repeats, also of parts that repeat in themselves."""
+    """Replace repeated blocks of keys by `_Repeat`, recursively."""
     places = defaultdict(list)
     for place, key in enumerate(keys):
         places[key].append(place)
@@ -70,7 +73,7 @@ def _fold(keys: Sequence[Hashable]) -> tuple[Hashable, ...]:
 
 
 def _count(keys: Sequence[Hashable], start: int, period: int) -> int:
-    """How often the part of this length is there, one behind the other."""
+    """Count the consecutive repetitions of the block at `start` with length `period`."""
     end = start + period
     while end < len(keys) and keys[end] == keys[end - period]:
         end += 1
@@ -82,7 +85,7 @@ def _length(entry: Hashable) -> int:
 
 
 def _entries(entries: Sequence[Hashable], number: int) -> Iterator[int | tuple[int, int, int]]:
-    """What is shown: numbers of rows, and for what repeats the first and the last row of the part, and how often."""
+    """Yield row numbers, and (first row, last row, count) after each folded block."""
     for entry in entries:
         if isinstance(entry, _Repeat):
             yield from _entries(entry.part, number)

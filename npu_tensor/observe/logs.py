@@ -1,6 +1,6 @@
-"""The logger "npu_tensor": one line per event, if NPU_TENSOR_LOG asks for it.
+"""Logger "npu_tensor" with one line per event, enabled by NPU_TENSOR_LOG.
 
-with events.listen(logs.log):  # whatever the setting
+with events.listen(logs.log):  # independent of the setting
     y.realize()
 """
 
@@ -22,13 +22,13 @@ def log(event: events.Event) -> None:
 
 
 def _listener(event: events.Event) -> None:
-    """The setting's own, so that it never ends what a program has begun with `log`."""
+    """Log an event for the setting. Separate from `log`, so that a program can listen with `log` independently."""
     if config.log:
         log(event)
 
 
 def follow() -> None:
-    """Log all events while `config.log` asks for it; to stderr, unless the program has set up logging."""
+    """Log all events while `config.log` is set. Without handlers of the program, the output goes to stderr."""
     if events.keep_listening(_listener, config.in_use("log")):
         _logger.setLevel(logging.DEBUG)
         if not _logger.hasHandlers():

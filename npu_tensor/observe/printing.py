@@ -1,7 +1,7 @@
-"""Tensors as text: what `repr`, `print` and notebooks show, and `set_printoptions`.
+"""Text of tensors for `repr`, `print` and notebooks, and `set_printoptions`.
 
-The text of `repr` has the values, which are computed for it. Debuggers ask for it at every stop, in any state of the
-program, so `repr` never raises and never waits: where computing could do either, the text has the reason instead.
+`repr` computes the values that it shows. Debuggers call it at every stop, in any state of the program. Therefore it
+never raises and never waits: if a computation could do either, the text gives the reason instead of the values.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
 PREFIX: Final = "Tensor("
 
 LONGEST_ERROR: Final = 300
-"""Characters of an error in the place of a value."""
+"""Maximum length of an error shown instead of a value, in characters."""
 
 
 class _Options(NamedTuple):
-    """As of `set_printoptions`."""
+    """Options of `set_printoptions`."""
 
     precision: int = 4
     threshold: float = 1000
@@ -63,13 +63,21 @@ def set_printoptions(
     *,
     lazy: bool | None = None,
 ) -> None:
-    """How tensors are shown, as `torch.set_printoptions` has it, in this thread or asyncio task; None changes nothing.
+    """Set how tensors are printed in this thread or asyncio task, like `torch.set_printoptions`.
 
-    precision: digits after the point, 4 by default. threshold: elements of the largest tensor that is shown whole,
-    1000. edgeitems: elements at each end of every dimension of larger ones, 3. linewidth: characters of a line, 80.
-    profile: "default", "short" or "full", for these four at once. sci_mode: whether to write 1.0000e+00; None, which
-    every call without it sets, follows the values. lazy: True shows the recorded op and computes nothing. Raises
-    ArgumentError.
+    Options that are None keep their value, except `sci_mode`.
+
+    Args:
+        precision: Digits after the decimal point; initially 4.
+        threshold: Number of elements above which a tensor is abbreviated; initially 1000.
+        edgeitems: Elements shown at each end of an abbreviated dimension; initially 3.
+        linewidth: Characters per line; initially 80.
+        profile: "default", "short" or "full", which sets the four options above. They override it.
+        sci_mode: True for scientific notation, such as 1.0000e+00. None selects the notation by the values.
+        lazy: True to show the recorded op instead of computing the values.
+
+    Raises:
+        ArgumentError: A value is invalid.
     """
     if profile is not None and profile not in _PROFILES:
         raise ArgumentError(f"set_printoptions: profile must be one of {', '.join(_PROFILES)}, not {profile!r}")
@@ -100,7 +108,7 @@ def _count(name: str, value: Any) -> float:
 
 
 class Shown(Protocol):
-    """A Tensor."""
+    """Interface of a Tensor for printing."""
 
     _node: Node
     _alias: tuple[Storage, View] | None
@@ -112,9 +120,9 @@ class Shown(Protocol):
 
 
 def shown(tensor: Shown, caller: FrameType | None) -> str:
-    """The text of `repr`: with the values, or with what is known without them and the reason.
+    """Return the text of `repr`, with the values or the reason why they are missing.
 
-    caller: who asks. Raises nothing, and waits for no lock.
+    Never raises and never waits for a lock. `caller` is the frame that calls `repr`.
     """
     alias = tensor._alias
     if alias is not None and alias[0].has_changed(tensor) and not locks_are_free():
@@ -134,7 +142,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
 
 
 def printed(tensor: Shown, caller: FrameType | None) -> str:
-    """The text of `str`: that of `repr`. It waits for other threads, and raises what computing raises."""
+    """Return the text of `str`. Unlike `shown`, it waits for other threads and passes on errors of the computation."""
     node = tensor._node
     if _options.get().lazy or depends_on_placeholder(node):
         return shown(tensor, caller)
@@ -142,11 +150,11 @@ def printed(tensor: Shown, caller: FrameType | None) -> str:
 
 
 def notebook_bundle(tensor: Shown, caller: FrameType | None) -> dict[str, str]:
-    """What a notebook shows, by MIME type: the value, and in HTML the ops that were recorded for it under it."""
+    """Return the notebook output by MIME type. The HTML shows the recorded ops below the value."""
     from npu_tensor.observe.drawing import card
 
     node = tensor._node
-    graph = card.graph(node) if node.value is None else ""  # Before they are computed, which forgets them.
+    graph = card.graph(node) if node.value is None else ""  # The computation drops the recorded ops.
     text = shown(tensor, caller)
     where = f"{node.spec.nbytes:,} bytes on {_home(node)}" if node.value not in (None, PLACEHOLDER) else ""
     return {"text/html": card.card(text, f"{node.spec}, {where}" if where else "", graph), "text/plain": text}
@@ -159,13 +167,13 @@ class _Brief(reprlib.Repr):
         self.maxstring = self.maxlong = self.maxother = 100
 
     def repr1(self, x: Any, level: int) -> str:
-        if hasattr(x, "_node"):  # a Tensor, or a class of it
+        if hasattr(x, "_node"):  # a Tensor or a subclass
             return str(x._node.spec)
         return f"array {x.dtype}{list(x.shape)}" if isinstance(x, np.ndarray) else super().repr1(x, level)
 
 
 brief: Final[Callable[[Any], str]] = _Brief().repr
-"""An argument in a message: specs in the place of tensors, also in lists. What is long or deep is cut."""
+"""Formatter of arguments in messages. Tensors become specs, also in lists; long or deep values are truncated."""
 
 
 # --- whether to compute
@@ -177,7 +185,7 @@ def _home(node: Node) -> str:
 
 
 def _is_here(node: Node) -> bool:
-    """Whether the processor's memory has the value, so that reading it means neither waiting nor copying."""
+    """Return True if the value is in host memory and can be read without waiting or copying."""
     value = node.value
     if value is None or value is PLACEHOLDER:
         return False
@@ -185,7 +193,7 @@ def _is_here(node: Node) -> bool:
 
 
 def _obstacle(node: Node, caller: FrameType | None) -> str:
-    """Why the value must not be computed or fetched now; nothing where it may."""
+    """Return why the value must not be computed or fetched now, or an empty string."""
     if depends_on_placeholder(node) or current_watch() is not None:
         return "a function is being captured"
     if _is_at_work(caller):
@@ -196,9 +204,9 @@ def _obstacle(node: Node, caller: FrameType | None) -> str:
 
 
 def _is_at_work(frame: FrameType | None) -> bool:
-    """Whether a function of this package is on the stack, which may hold a lock or be half done.
+    """Return True if a function of this package is on the stack. It may hold a lock or be incomplete.
 
-    So it is in listeners of events, in signal handlers, and where a debugger has stopped.
+    This happens in event listeners, in signal handlers and at breakpoints.
     """
     while frame is not None and not INTERNAL[frame.f_code.co_filename]:
         frame = frame.f_back
@@ -228,9 +236,9 @@ def _with_values(tensor: Shown) -> str:
         array,
         separator=", ",
         prefix=PREFIX,
-        threshold=options.threshold,  # type: ignore[arg-type]  # NumPy takes infinity.
+        threshold=options.threshold,  # type: ignore[arg-type]  # NumPy accepts infinity.
         edgeitems=options.edgeitems,
-        # NumPy leaves room for closing brackets. PyTorch does not.
+        # NumPy reserves space for closing brackets, PyTorch does not.
         max_line_width=options.linewidth + max(array.ndim - 1, 0),
         formatter={"all": _float_formatter(array, options)} if spec.dtype.is_floating_point else None,
     )
@@ -240,7 +248,7 @@ def _with_values(tensor: Shown) -> str:
 
 
 def _float_formatter(array: np.ndarray[Any, Any], options: _Options) -> Callable[[Any], str]:
-    """How to write every element: in the form that PyTorch chooses for the elements shown, and of one width."""
+    """Return a formatter with PyTorch's notation for the shown elements and a common width."""
     edge = options.edgeitems
     if array.size > options.threshold:
         for axis, extent in enumerate(array.shape):

@@ -1,4 +1,4 @@
-"""profile: where the time of a block goes, by op, by line of the program and by device.
+"""Profile a block by op, by source line and by device.
 
 Example:
     with nt.profile() as p:
@@ -6,7 +6,7 @@ Example:
             model(batch).realize()
     print(p)                    # by op
     print(p.by("line"))         # by the lines that recorded the ops
-    print(p.by("plan"))         # whole runs, not one kernel
+    print(p.by("plan"))         # whole runs instead of kernels
     p.trace("trace.json")       # for ui.perfetto.dev or chrome://tracing
 """
 
@@ -34,14 +34,29 @@ __all__ = ["Profile", "ProfileRow", "Table", "profile"]
 
 
 class ProfileRow(NamedTuple):
-    """What is known of all runs with one name on one device; times in seconds, of all runs together.
+    """All runs with one name on one device. Times are in seconds and summed over the runs, except percentiles.
 
-    name: op, line, device or plan. start: "cold", of the first run of a plan that was made under this profile, or
-    "warm", of all others. runs: how many, of kernels or of plans. total: with plan and compile. plan: making plans.
-    compile: finding or compiling kernels. convert, sync, dispatch, run: as in `events.Phase`. p50, p95: percentiles of
-    one run without plan and compile. nbytes: read and written in memory. bytes_per_second, operations_per_second:
-    achieved while it ran; operations are multiplications and additions of matrix products. None where something is not
-    known. predicted: for the real array, where it was simulated; the other times are then those of the simulation.
+    Fields are None if their value is not known.
+
+    Attributes:
+        name: Op, source line, device or plan.
+        device: URI of the device.
+        start: "cold" for the first run of a plan that was made during this profile, "warm" for all others.
+        runs: Number of runs of kernels or plans.
+        total: Total time, including `plan` and `compile`.
+        plan: Planning time.
+        compile: Time to look up or compile kernels.
+        convert: Time of this phase; see `events.Phase`.
+        sync: Time of this phase; see `events.Phase`.
+        dispatch: Time of this phase; see `events.Phase`.
+        run: Time of this phase; see `events.Phase`.
+        p50: Median time of one run, without planning and compilation.
+        p95: 95th percentile of the time of one run, without planning and compilation.
+        nbytes: Memory traffic in bytes.
+        bytes_per_second: Achieved memory throughput during `run`.
+        operations_per_second: Achieved rate of multiplications and additions in matrix products during `run`.
+        predicted: Predicted time on the real array if the device was simulated. The other times are then those of the
+            simulation.
     """
 
     name: str
@@ -67,7 +82,7 @@ _PHASES: Final = ("convert", "sync", "dispatch", "run")
 _TIMES: Final = ("total", "plan", "compile", *_PHASES, "p50", "p95", "predicted")
 _RATES: Final = {"bytes_per_second": "GB/s", "operations_per_second": "GFLOP/s"}
 LEAST_RATE: Final = 0.01
-"""The least GB/s or GFLOP/s that is shown: kernels that do less are done with their launch."""
+"""Lower bound on displayed rates, in GB/s or GFLOP/s. Launch overhead dominates below it."""
 _SHOWN: Final = ("name", "device", "start", "runs", *_TIMES, *_RATES)
 _ALWAYS_SHOWN: Final = ("name", "device", "start", "runs", "total")
 _FIGURES: Final = frozenset(("runs", *_TIMES, *_RATES.values()))
@@ -77,11 +92,11 @@ NOTHING: Final = "nothing ran"
 
 
 class Table(tuple[ProfileRow, ...]):
-    """Rows, those that took most first. Prints as a table; `rows` has them as dicts."""
+    """Rows sorted by descending total time. Prints as a table; `rows` has them as dicts."""
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """The rows as dicts, as pandas.DataFrame takes them."""
+        """Rows as dicts, for example for pandas.DataFrame."""
         return [row._asdict() for row in self]
 
     def __str__(self) -> str:
@@ -97,7 +112,7 @@ class Table(tuple[ProfileRow, ...]):
         return page.table(self._columns(), _FIGURES, {}) + "".join(map(page.paragraph, self._notes()))
 
     def _columns(self) -> list[list[str]]:
-        """Headings and cells as text, without the columns in which there is nothing."""
+        """Return headings and cells as text, without empty columns."""
         columns = [(name, [_text(name, getattr(row, name)) for row in self]) for name in _SHOWN]
         return [[_RATES.get(name, name), *cells] for name, cells in columns if any(cells) or name in _ALWAYS_SHOWN]
 
@@ -120,14 +135,14 @@ Key = Callable[[StepRun], str]
 
 _KEYS: Final[dict[str, Key]] = {
     "op": lambda run: run.event.kernel,
-    # One kernel may cover several lines; its time cannot be divided between them.
+    # A kernel may cover several lines. Its time cannot be attributed to one of them.
     "line": lambda run: ", ".join(run.event.lines) or "(not known)",
     "device": lambda run: run.event.device,
 }
 
 
 class Profile:
-    """What `profile` has heard so far. Everything is worked out when it is asked for."""
+    """Events recorded by `profile`. Tables are computed on access."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
@@ -137,14 +152,14 @@ class Profile:
         self._threads: dict[int, str] = {}
 
     def hear(self, event: events.Event) -> None:
-        """Listen, in whichever thread."""
+        """Record an event from any thread."""
         self._heard.append(event)
         if event.thread not in self._threads and event.thread == threading.get_ident():
             self._threads[event.thread] = threading.current_thread().name
 
     @property
     def _spans(self) -> Spans:
-        """What was heard until now."""
+        """Spans of the events so far."""
         if self._sorted[0] != len(self._heard):
             heard = tuple(self._heard)
             self._sorted = len(heard), spans(heard)
@@ -152,14 +167,21 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """How long the block took, or has taken until now."""
+        """Duration of the block so far, in seconds."""
         return (time.perf_counter() if self.end is None else self.end) - self.start
 
     def by(self, what: Literal["op", "line", "device", "plan"]) -> Table:
-        """The times by op (those of one kernel are one), by line that recorded ops, by device, or of whole plans.
+        """Group the times by op, source line, device or plan.
 
-        "(plan)" is what cannot be told apart by step: making plans, and compiling several kernels at once. "(fetch)"
-        is bringing results of other devices to the one who looks at them. Raises ArgumentError.
+        Ops fused into one kernel count as one. The row "(plan)" holds costs that cannot be attributed to a step:
+        planning, and concurrent compilation of several kernels. The row "(fetch)" holds transfers of results from
+        other devices to the reader.
+
+        Args:
+            what: "op", "line" (lines that recorded ops), "device" or "plan" (whole runs).
+
+        Raises:
+            ArgumentError: `what` has another value.
         """
         happened = self._spans
         if what == "plan":
@@ -172,7 +194,7 @@ class Profile:
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """The rows of `by("op")` as dicts, as pandas.DataFrame takes them."""
+        """Rows of `by("op")` as dicts, for example for pandas.DataFrame."""
         return self.by("op").rows
 
     def __str__(self) -> str:
@@ -185,7 +207,7 @@ class Profile:
 
     @property
     def heading(self) -> str:
-        """All times in one line."""
+        """Summary of all times in one line."""
         happened = self._spans
         compiling = sum(built.compile_seconds for built in happened.plans)
         plan = sum(built.seconds for built in happened.plans) - compiling
@@ -198,12 +220,12 @@ class Profile:
         )
 
     def trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ui.perfetto.dev or chrome://tracing, as JSON. See `trace_file.trace_events`."""
+        """Write a JSON trace for ui.perfetto.dev or chrome://tracing. See `trace_file.trace_events`."""
         write_trace(path, self._spans, self._threads, self.start)
 
 
 def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[ProfileRow]:
-    """Of kernels, one row per key, device and start."""
+    """Yield kernel rows, one per key, device and start."""
     groups: defaultdict[tuple[str, str, bool], list[StepRun]] = defaultdict(list)
     for run in runs:
         groups[key(run), run.event.device, run.cold].append(run)
@@ -212,7 +234,7 @@ def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[ProfileRow]:
 
 
 def _planning(plans: Sequence[events.PlanBuilt]) -> Iterator[ProfileRow]:
-    """compile: of kernels, besides what the cold runs of their steps account for."""
+    """Yield the row "(plan)". Its compile time excludes compilations attributed to the cold runs of steps."""
     if plans:
         planning = [built.seconds - built.compile_seconds for built in plans]
         kernels = [sum(kernel.seconds for kernel in built.kernels) for built in plans]
@@ -233,7 +255,7 @@ def _fetching(fetches: Sequence[events.Phase]) -> Iterator[ProfileRow]:
 
 
 def _plans(happened: Spans) -> Iterator[ProfileRow]:
-    """Of whole runs, one row per plan and start. What is between the kernels is in the total only."""
+    """Yield rows of whole runs, one per plan and start. Time between kernels counts only for the total."""
     built = {id(each.plan): each for each in happened.plans}
     steps: defaultdict[tuple[int, bool], list[StepRun]] = defaultdict(list)
     for run in happened.runs:
@@ -258,7 +280,7 @@ def _plans(happened: Spans) -> Iterator[ProfileRow]:
 
 
 def _empty(name: str, device: str, start: Literal["cold", "warm"], each: Sequence[float]) -> ProfileRow:
-    """A row without phases of what took `each` seconds."""
+    """Create a row without phases from the seconds of each run."""
     p50, p95 = np.percentile(each, (50, 95)).tolist()
     return ProfileRow(name, device, start, len(each), sum(each), 0, 0, 0, 0, 0, 0, p50, p95, None, None, None, None)
 
@@ -281,7 +303,7 @@ def _row(name: str, device: str, cold: bool, runs: Sequence[StepRun]) -> Profile
 
 
 def _rate(runs: Sequence[StepRun], amount: Callable[[StepRun], int | None]) -> float | None:
-    """What was done per second while it ran; None where an array was simulated, which takes any time."""
+    """Return the amount per second of the phase "run". None for simulated arrays, whose run time means nothing."""
     runs = [run for run in runs if run.event.simulated is None]
     seconds = sum(run.event.phase("run") for run in runs)
     return sum(amount(run) or 0 for run in runs) / seconds if seconds else None
@@ -289,11 +311,13 @@ def _rate(runs: Sequence[StepRun], amount: Callable[[StepRun], int | None]) -> f
 
 @contextmanager
 def profile(tiles: bool = True) -> Iterator[Profile]:
-    """Note where the time of a with block goes, in all threads. Asynchronous devices are waited for step by step.
+    """Profile a `with` block, in all threads. Profiles may overlap.
 
-    tiles: whether the first run of every design on a simulated array also records what each tile does when, for
-    `Profile.trace`; simulating that run then takes two to four times as long. Profiles may overlap. Every event is
-    kept until the profile is dropped, some hundred bytes per kernel that runs.
+    Asynchronous devices synchronize after every step. The profile keeps every event, some hundred bytes per kernel run.
+
+    Args:
+        tiles: True to record the activity of each tile for `Profile.trace`, in the first run of every design on a
+            simulated array. Simulating that run takes two to four times as long.
     """
     result = Profile()
     with recorded() if tiles else nullcontext(), events.listen(result.hear):

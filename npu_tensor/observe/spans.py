@@ -1,4 +1,4 @@
-"""A stream of events as spans: which steps ran, which plans were made and run, which kernels were built."""
+"""Spans of a stream of events: runs of steps, plans and their runs, builds of kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["Spans", "StepRun", "spans"]
 class StepRun(NamedTuple):
     """One run of a step.
 
-    compile_seconds: of its kernel, if this is the first run of a plan that was made under observation; else None.
+    Attributes:
+        event: Event of the run.
+        compile_seconds: Compile time of the kernel in the first run of an observed plan; else None.
     """
 
     event: events.KernelRan
@@ -26,19 +28,19 @@ class StepRun(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes that it reads and writes, None if not known."""
+        """Memory traffic in bytes; None if not known."""
         return sum(each.kernel.cost.nbytes for each in self.event.placed) if self.event.placed else None
 
     @property
     def operations(self) -> int | None:
-        """Multiplications and additions of a matrix product; what other ops count as is a matter of taste."""
+        """Multiplications and additions of matrix products. Other ops have no agreed operation count."""
         macs = sum(each.task.macs for each in self.event.placed)
         return 2 * macs if macs else None
 
 
 @dataclass
 class Spans:
-    """What happened. fetches: phases outside of steps, when a thread read a result of another device."""
+    """Sorted events by kind. `fetches` are phases outside of steps: reads of results from another device."""
 
     runs: list[StepRun] = field(default_factory=list)
     plans: list[events.PlanBuilt] = field(default_factory=list)
@@ -48,9 +50,9 @@ class Spans:
 
 
 def spans(heard: Iterable[events.Event]) -> Spans:
-    """Sort events by kind and time. They may have been heard in another order."""
+    """Sort events by kind and time. They may arrive in another order."""
     result = Spans()
-    fresh: dict[tuple[int, int], float] = {}  # Seconds of the kernel of each step that has not run yet.
+    fresh: dict[tuple[int, int], float] = {}  # Compile seconds of steps that have not run yet.
     for event in sorted(heard, key=lambda event: event.when):
         match event:
             case events.PlanBuilt():

@@ -1,8 +1,8 @@
-"""A trace of what was observed, for ui.perfetto.dev and chrome://tracing: the Trace Event Format, as JSON.
+"""Traces in the JSON Trace Event Format, for ui.perfetto.dev and chrome://tracing.
 
-One process has the tracks of this machine, where all times were measured: plans, compilations, and each device, per
-thread. One more process per simulated array has tracks in simulated time: one per column with the designs that ran
-there, and below it one per core and DMA channel of the column, for the first run of each design.
+One process has the measured tracks of this machine: plans, compilations and each device, per thread. Each simulated
+array has another process, with tracks in simulated time. They show the designs per column and, for the first run of
+each design, the cores and DMA channels of the column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HOST: Final = "npu_tensor"
 
 
 class _Track(NamedTuple):
-    """A process, and a thread of it. order: among the tracks of the process."""
+    """A thread of a process. `order` sorts the tracks of the process."""
 
     process: str
     order: tuple[Any, ...]
@@ -33,7 +33,7 @@ class _Track(NamedTuple):
 
 
 class _Slice(NamedTuple):
-    """start, end: in seconds."""
+    """Slice of a track. `start` and `end` are in seconds."""
 
     track: _Track
     name: str
@@ -44,19 +44,22 @@ class _Slice(NamedTuple):
 
 
 def write_trace(path: str | os.PathLike[str], happened: Spans, threads: Mapping[int, str], origin: float) -> None:
-    """Write `trace_events` as a file that trace viewers open."""
+    """Write `trace_events` to a file for trace viewers."""
     content = {"traceEvents": trace_events(happened, threads, origin), "displayTimeUnit": "ms"}
     with written(path):
         Path(path).write_text(json.dumps(content), "utf-8")
 
 
 def trace_events(happened: Spans, threads: Mapping[int, str], origin: float) -> list[dict[str, object]]:
-    """Complete events ("X"), and metadata ("M") that names processes and tracks. Times are microseconds.
+    """Return complete events ("X") and metadata ("M") with process and track names. Times are in microseconds.
 
-    threads: names by number; origin: time.perf_counter at the start.
+    Args:
+        happened: Spans to export.
+        threads: Thread names by identifier.
+        origin: `time.perf_counter()` at the start.
     """
     slices = [*_host_slices(happened, threads), *_simulated_slices(happened)]
-    origin = min([origin, *(slice.start for slice in slices)])  # What ran when the profile began may have begun before.
+    origin = min([origin, *(slice.start for slice in slices)])  # A slice may start before the profile.
     processes = {name: number for number, name in enumerate(dict.fromkeys(slice.track.process for slice in slices), 1)}
     on_track: defaultdict[_Track, list[_Slice]] = defaultdict(list)
     for slice in slices:
@@ -92,10 +95,10 @@ def _metadata(what: str, pid: int, tid: int, **args: object) -> dict[str, object
 
 
 def _nested(slices: list[_Slice], origin: float) -> Iterator[tuple[int, int, _Slice]]:
-    """The slices of a track with start and end in nanoseconds; each lies inside another one or outside of it.
+    """Yield the slices of a track with start and end in nanoseconds, nested or disjoint.
 
-    Their times are measured one after another and rounded, and viewers refuse what overlaps in part. Such a slice
-    begins where the other one ends, or ends there, whichever takes less of it away.
+    Times are measured separately and rounded, so slices can overlap partially, which viewers reject. Such a slice is
+    cut at the end of the other one, on the side that loses less.
     """
     open_until: list[int] = []
     for each in sorted(slices, key=lambda slice: (slice.start, -slice.end)):
@@ -141,7 +144,7 @@ def _host_slices(happened: Spans, threads: Mapping[int, str]) -> Iterator[_Slice
 
 
 def _first_thread(happened: Spans) -> int | None:
-    """The thread of the first thing that happened; the tracks of others say their name."""
+    """Return the thread of the first event. Tracks of other threads show the thread name."""
     both = [*happened.plans, *(run.event for run in happened.runs)]
     return min(both, key=lambda event: event.when).thread if both else None
 
@@ -158,10 +161,10 @@ def _details(run: StepRun) -> dict[str, object]:
 
 
 def _simulated_slices(happened: Spans) -> Iterator[_Slice]:
-    """What tiles did, at the pace of the array. A launch begins when it did, or after the one before it.
+    """Yield the activity of tiles in simulated time. A launch starts at its host time or after the previous launch.
 
-    Columns have every launch. What is below them is the same whenever a design runs, and drawn once: it may be
-    thousands of slices.
+    Columns show every launch. Cores and DMA channels are drawn for the first run of a design only: they behave the same
+    in every run and may have thousands of slices.
     """
     free: dict[str, float] = {}
     drawn: set[tuple[str, int]] = set()

@@ -1,6 +1,6 @@
-"""The functions that record ops, written as Python source from the declarations.
+"""Functions that record ops, generated as Python source from the declarations.
 
-Recording is what a program spends most of its own time on, so these bind no signatures and have no loops.
+Recording dominates the host time of a program. The generated functions therefore bind no signatures and have no loops.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from npu_tensor.ops.rules import comparison, unpacked
 __all__ = ["KEYWORDS", "STEPS", "SYNONYMS", "given_twice", "operator_recorder", "recorder"]
 
 SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims", "split_size_or_sections": "split_size"}
-"""NumPy's and PyTorch's other names of parameters, which public functions take by keyword in place of these."""
+"""Parameter names with their NumPy or PyTorch synonyms, which public functions accept by keyword."""
 
 KEYWORDS: Final = {"dims": ("dims",), "repeats": ("repeats",), "shape": ("shape", "size"), "size": ("size",)}
-"""By which names numbers that are given one by one, as in f(2, 3), may be given as one sequence."""
+"""Keywords that pass variadic numbers, as in f(2, 3), as one sequence."""
 
 
 class _Absent:
-    """The default of a parameter where None is a value of its own."""
+    """Default of a parameter for which None is a valid value."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -38,11 +38,11 @@ _absent: Final = _Absent()
 
 
 STEPS: Final[dict[str, Any]] = {}
-"""What the generated functions call: `Tensor`, `_operand`, `_resolve` and so on, which npu_tensor.tensor enters."""
+"""Globals of the generated functions, such as `Tensor`, `_operand` and `_resolve`, registered by npu_tensor.tensor."""
 
 
 def recorder(op: Op) -> Callable[..., Any]:
-    """The function that records `op`; its source is written and compiled when it is first called."""
+    """Create the function that records `op`. Its source is generated and compiled on the first call."""
     if op.variadic:
         function = _variadic(op)
         function.__name__, function.__doc__ = op.name, op.doc
@@ -53,7 +53,7 @@ def recorder(op: Op) -> Callable[..., Any]:
         required = len(op.operands) + sum(each.default is inspect.Parameter.empty for each in op.attributes)
         parameters = [*op.operands, *(each.name for each in op.attributes)]
         function.__doc__ = described(op.name, op.doc, parameters, required, (), op.dtypes, op.ggml, op.domain)
-    # A function of the package is pickled by the name that users know it by.
+    # Functions of the package are pickled by their public names.
     own = (op.body.__module__ or "").startswith("npu_tensor.")
     function.__module__ = "npu_tensor" if own else op.body.__module__
     function.__qualname__ = op.name if own else op.body.__qualname__
@@ -62,9 +62,9 @@ def recorder(op: Op) -> Callable[..., Any]:
 
 
 def operator_recorder(op: Op, name: str, *, reflected: bool = False) -> Callable[..., Any]:
-    """The method for an operator, such as __add__, which answers NotImplemented to operands of unknown types.
+    """Create an operator method, such as __add__, which returns NotImplemented for operands of unknown types.
 
-    reflected: its first parameter is the second operand.
+    With `reflected`, the first parameter is the second operand.
     """
     function = _compiled_late(op, name, lambda: _operator_source(op, name, reflected))
     function.__module__, function.__qualname__ = "npu_tensor", f"Tensor.{name}"
@@ -96,7 +96,7 @@ def _first_call(*args: Any, **kwargs: Any) -> Any:
 
 
 def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType:
-    """A function that compiles `source` when it is first called, and is the compiled function from then on."""
+    """Create a function that compiles `source` on the first call and then becomes the compiled function."""
 
     def compile_now() -> FunctionType:
         text = source()
@@ -118,7 +118,7 @@ def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType
         )
         exec(compile(text, filename, "exec"), namespace)
         compiled = namespace[name]
-        # The code comes last: another thread that calls the function meanwhile compiles it, too.
+        # The code is replaced last. Another thread that calls the function meanwhile also compiles it.
         function.__defaults__, function.__kwdefaults__ = compiled.__defaults__, compiled.__kwdefaults__
         function.__code__ = compiled.__code__
         return function
@@ -130,7 +130,7 @@ def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType
 
 
 def _signature(op: Op) -> inspect.Signature:
-    """What help and documentation show: the declaration, without synonyms."""
+    """Return the signature for help and documentation, without synonyms."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     operands = [inspect.Parameter(name, kind, annotation="Operand") for name in op.operands]
     attributes = [
@@ -141,7 +141,7 @@ def _signature(op: Op) -> inspect.Signature:
 
 
 def _parameters(op: Op) -> str:
-    """The parameter list of the generated function. As in PyTorch, tensors may be passed by name too."""
+    """Return the parameter list of the generated function. Tensors may be passed by name, as in PyTorch."""
     parts = [*op.operands]
     keyword_only = False
     for number, attribute in enumerate(op.attributes):
@@ -164,7 +164,7 @@ def _parameters(op: Op) -> str:
 
 
 def _takes_out(op: Op) -> bool:
-    """Whether there is PyTorch's `out=`, the tensor that the result is written to."""
+    """Return True if the function has PyTorch's `out=`, the tensor that receives the result."""
     return op.public and op.kind != "view"
 
 
@@ -173,26 +173,26 @@ def _has_synonym(op: Op, attribute: Attribute) -> bool:
 
 
 def _default(op: Op, number: int) -> str:
-    """What stands for an attribute's default; nothing if it must be given, and Python itself can say so."""
+    """Return the source of an attribute's default; empty if it is required and Python can report its absence."""
     if op.attributes[number].default is not inspect.Parameter.empty:
         return f"_default{number}"
     return "_absent" if any(_has_synonym(op, attribute) for attribute in op.attributes[: number + 1]) else ""
 
 
 def _only(value: Any, default: Any, name: str, synonym: Any) -> Any:
-    """The value of a parameter that was given as its synonym."""
+    """Return the value of a parameter that was passed as its synonym."""
     if value is not default:
         raise given_twice(name)
     return synonym
 
 
 def given_twice(name: str) -> TypeError:
-    """The error for a parameter that was given under its own name and as its synonym."""
+    """Create the error for a parameter that was passed under its own name and as its synonym."""
     return TypeError(f"{name} and {SYNONYMS[name]} mean the same: give one of them")
 
 
 def _attribute_values(op: Op) -> str:
-    """The tuple of attribute values; sequences become tuples, which can be keys."""
+    """Return the source of the attribute values. Sequences become tuples, which are hashable."""
     values = []
     for attribute in op.attributes:
         if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -205,23 +205,23 @@ def _attribute_values(op: Op) -> str:
 
 
 def _by_keyword(op: Op, given: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    """The numbers that were given as one sequence. TypeError if there are others."""
+    """Return the numbers passed as one sequence by keyword. Raises TypeError if there are positional ones."""
     if given:
         raise TypeError(f"{op.name}() got its numbers twice")
     return (value,)
 
 
 def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """f(2, 3), f((2, 3)) and f([2, 3]) mean the same."""
+    """Flatten variadic numbers: f(2, 3), f((2, 3)) and f([2, 3]) are equal."""
     return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values))
 
 
 def _comparable(number: Any, other: Any) -> Any:
-    """A number as the 16-bit float that it is compared with holds it, so that bfloat16(0.1) == 0.1, as in PyTorch."""
+    """Round a number to the 16-bit float that it is compared with, so that bfloat16(0.1) == 0.1, as in PyTorch."""
     dtype = other._node.spec.dtype if isinstance(other, STEPS["Tensor"]) else None
     if dtype is None or not dtype.is_floating_point or dtype.itemsize != 2:
         return number
-    # NumPy's own operators pass their scalars on as arrays.
+    # NumPy's operators pass scalars as arrays.
     plain = number.item() if isinstance(number, (np.generic, np.ndarray)) and not number.ndim else number
     if type(plain) not in (int, float):
         return number
@@ -233,7 +233,7 @@ INT64 = np.iinfo(np.int64)
 
 
 def _source(op: Op, name: str) -> str:
-    """Source of the recording function."""
+    """Return the source of the recording function."""
     lines = [f"def {name}({_parameters(op)}):", "    frame = _getframe(1)"]
     for number, attribute in enumerate(op.attributes):
         parameter, default = attribute.name, _default(op, number)
@@ -252,7 +252,7 @@ def _source(op: Op, name: str) -> str:
     if not op.attributes:
         lines += _default_call()
     elif all(attribute.default is not inspect.Parameter.empty for attribute in op.attributes):
-        # With nothing but defaults, which is most calls, the specs alone are the key.
+        # Most calls use only defaults. The specs alone are then the key.
         defaults = " and ".join(f"{each.name} is _default{number}" for number, each in enumerate(op.attributes))
         lines += [f"    if {defaults}:", *(f"    {line}" for line in _default_call()), f"    else: call = {resolved}"]
     else:
@@ -264,9 +264,9 @@ def _source(op: Op, name: str) -> str:
 
 
 def _operator_source(op: Op, name: str, reflected: bool) -> str:
-    """Source of an operator's method: the attributes have their defaults."""
+    """Return the source of an operator's method. Its attributes have their defaults."""
     order = reversed(op.operands) if reflected else op.operands
-    # Another library's array is a TypeError that says how to convert it; to compare it is up to that library.
+    # An array of another library raises a TypeError that explains the conversion. Comparisons are left to that library.
     refused = "NotImplemented" if op.rule is comparison else "_refused({})"
     lines = [f"def {name}({', '.join(order)}):", "    frame = _getframe(1)"]
     lines += _operand_lines(op, "elif isinstance({}, _accepted):", f"    else: return {refused}")
@@ -274,7 +274,7 @@ def _operator_source(op: Op, name: str, reflected: bool) -> str:
 
 
 def _operand_lines(op: Op, otherwise: str, *last: str) -> list[str]:
-    """Nodes, specs and depths of the operands."""
+    """Return the source lines for nodes, specs and depths of the operands."""
     lines = [f"    if watches: _note_reads({', '.join(op.operands)})", "    numbers = False"] if op.operands else []
     for i, operand in enumerate(op.operands):
         value = f"_comparable({operand}, {op.operands[1 - i]})" if op.rule is comparison else operand
@@ -288,7 +288,7 @@ def _operand_lines(op: Op, otherwise: str, *last: str) -> list[str]:
 
 
 def _default_call() -> list[str]:
-    """The call of an op whose attributes have their defaults."""
+    """Return the source lines for the call of an op with default attributes."""
     return [
         "    call = _calls.get(specs)",
         "    if call is None: call = _resolve_default(_op, specs, frame)",

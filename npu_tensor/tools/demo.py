@@ -1,6 +1,6 @@
-"""The main job on real input: read handwritten digits with a small network, once per dtype.
+"""Demo on real input: classify handwritten digits with a small network, once per dtype.
 
-`run` returns what happened; `complaints` judges it; the command line prints both.
+`run` returns the outcome and `complaints` checks it. The command line prints both.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ Layers = Sequence[tuple[nt.Tensor, nt.Tensor]]
 
 
 class Digits(NamedTuple):
-    """The held-out images as rows of 64 values in 0..1, their labels, and (weight, bias) per layer.
+    """Held-out images and trained parameters.
 
-    Pixels and parameters are float32, labels int64.
+    Attributes:
+        pixels: float32 rows of 64 values in 0..1.
+        labels: int64 label of each image.
+        layers: float32 (weight, bias) per layer.
     """
 
     pixels: np.ndarray
@@ -39,9 +42,9 @@ class Digits(NamedTuple):
 
 
 class DtypeOutcome(NamedTuple):
-    """One dtype's outcome on a device. Times are seconds of host time from recording to values.
+    """Outcome for one dtype on a device.
 
-    On a simulated device that is the time of the simulation, not of the device.
+    Times are host times in seconds, from recording to values. For a simulated device they measure the simulation.
     """
 
     dtype: str
@@ -59,7 +62,7 @@ def load() -> Digits:
 
 
 def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
-    """The digit of each row of `pixels` (images, 64), as a lazy int64 tensor (images,)."""
+    """Classify each row of `pixels` (images, 64) lazily. Return the digits as an int64 tensor (images,)."""
     x = pixels
     for weight, bias in layers[:-1]:
         x = nt.linear(x, weight, bias).relu()
@@ -67,15 +70,23 @@ def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
 
 
 def emulating(uri: str) -> str:
-    """The URIs with float32 emulated by NPUs, real or simulated, that do not say what to do with it."""
+    """Return the URIs with float32 emulation on NPUs, real or simulated, that do not set the option."""
     return ",".join(with_default(parse_uri(single), "float32", "emulate").text for single in split_uris(uri))
 
 
 def run(digits: Digits, dtype: str, device: str = "cpu") -> DtypeOutcome:
-    """Classify the held-out images with weights and activations in `dtype`, once and `HOT_RUNS` times more.
+    """Classify the held-out images in `dtype`, once cold and `HOT_RUNS` times warm.
 
-    The first time includes planning and compiling. The conversion to `dtype` comes before it, as in loading a
-    model. NPUs emulate float32 unless the URI says otherwise. Raises DeviceError if there is no such device.
+    The first time includes planning and compilation, but not the conversion to `dtype`, which is part of loading a
+    model.
+
+    Args:
+        digits: Images and parameters.
+        dtype: Dtype of weights and activations.
+        device: Device URI. NPUs emulate float32 unless it sets another option.
+
+    Raises:
+        DeviceError: The device does not exist.
     """
     device = emulating(device)
     with nt.default_device(device):
@@ -93,14 +104,14 @@ def _run(digits: Digits, dtype: str, device: str) -> DtypeOutcome:
         start = time.perf_counter()
         predicted = classify(pixels, layers).numpy()
         seconds.append(time.perf_counter() - start)
-    # Only now: explain plans and compiles as well.
+    # Explain comes last, because it plans and compiles as well.
     explanation = nt.explain(classify(pixels, layers))
     accuracy = float(np.mean(predicted == digits.labels))
     return DtypeOutcome(dtype, device, accuracy, seconds[0], statistics.median(seconds[1:]), explanation)
 
 
 def complaints(results: Sequence[DtypeOutcome]) -> list[str]:
-    """What is wrong with the results, in words; empty if the job was done."""
+    """Return the problems of the results as sentences; empty if all is well."""
     problems = [
         f"{result.dtype}: accuracy {result.accuracy:.4f} is not above {LEAST_ACCURACY}"
         for result in results

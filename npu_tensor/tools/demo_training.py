@@ -1,4 +1,4 @@
-"""Networks that learn to read handwritten digits, on a device: what `npu-tensor demo --train` prints."""
+"""Training of networks on handwritten digits, for `npu-tensor demo --train`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ __all__ = ["StepPart", "TrainingOutcome", "complaints", "parts_of", "step_counts
 
 
 class StepPart(NamedTuple):
-    """What a line of the step has recorded, as far as one device runs it. predicted: seconds of its kernels.
+    """Ops of one source line of the step on one device. A kernel counts for the line of its last op.
 
-    A kernel counts for the line of its last op.
+    Attributes:
+        line: Text of the source line.
+        device: URI of the device.
+        ops: Number of ops.
+        kernels: Number of kernels.
+        predicted: Predicted time of the kernels, in seconds.
     """
 
     line: str
@@ -31,11 +36,18 @@ class StepPart(NamedTuple):
 
 
 class TrainingOutcome(NamedTuple):
-    """A network that was trained. loss: mean of the last epoch. accuracy: on the images that were held out.
+    """Outcome of a training. Times are host times; for a simulated device they measure the simulation.
 
-    complete: whether with all steps that lead to the accuracy.
-    first_seconds, step_seconds: host time of the first step, with planning and compiling, and the median of the others;
-    on a simulated device that of the simulation.
+    Attributes:
+        network: Name of the network.
+        dtype: Dtype of the parameters.
+        steps: Number of steps.
+        loss: Mean loss of the last epoch.
+        accuracy: Accuracy on the held-out images.
+        first_seconds: Time of the first step, with planning and compilation.
+        step_seconds: Median time of the other steps.
+        complete: True if all steps of a whole training were done.
+        parts: Ops and kernels of a step by source line and device.
     """
 
     network: str
@@ -50,7 +62,7 @@ class TrainingOutcome(NamedTuple):
 
 
 def step_counts() -> dict[str, int]:
-    """Return the steps of a whole training by network."""
+    """Return the number of steps of a whole training, by network."""
     epoch = len(train_digits.load()[0].labels) // train_digits.BATCH_SIZE
     return {name: network.epochs * epoch for name, network in train_digits.NETWORKS.items()}
 
@@ -58,9 +70,14 @@ def step_counts() -> dict[str, int]:
 def train(
     name: str, dtype: str, device: str, report: Callable[[float, float], None], steps: int | None = None
 ) -> TrainingOutcome:
-    """Train a network of examples/train_digits.py with parameters in `dtype`. NPUs emulate float32 as in the demo.
+    """Train a network of examples/train_digits.py.
 
-    report: called after each step with the share of the steps that are done, and the loss. steps: the most, 2 or more.
+    Args:
+        name: Name of the network.
+        dtype: Dtype of the parameters.
+        device: Device URI. NPUs emulate float32 as in the demo.
+        report: Callback after each step, with the completed share of the steps and the loss.
+        steps: Upper bound on the steps, at least 2; None for a whole training.
     """
     training, held_out = train_digits.load()
     with nt.default_device(emulating(device)):
@@ -81,7 +98,7 @@ def train(
 
 
 def parts_of(rows: Iterable[Row]) -> tuple[StepPart, ...]:
-    """The rows of a step by line and device, in the order of recording. Lines are those of examples/train_digits.py."""
+    """Group the rows of a step by line of examples/train_digits.py and device, in recording order."""
     parts: dict[tuple[str, str], StepPart] = {}
     for row in rows:
         if row.device != NO_DEVICE:
@@ -93,7 +110,7 @@ def parts_of(rows: Iterable[Row]) -> tuple[StepPart, ...]:
 
 
 def complaints(outcomes: Iterable[TrainingOutcome]) -> list[str]:
-    """What is wrong, in words; empty if every network that was trained to the end has learned to read."""
+    """Return a sentence for each complete training with too low an accuracy."""
     return [
         f"{outcome.network}, {outcome.dtype}: accuracy {outcome.accuracy:.4f} is not above {LEAST_ACCURACY}"
         for outcome in outcomes

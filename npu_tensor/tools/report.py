@@ -1,4 +1,4 @@
-"""Facts of this machine for reports: versions, processor, devices and arrays."""
+"""Machine information for reports: versions, processor, devices and arrays."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ DEPENDENCIES: Final = ("numpy", "networkx", "ml_dtypes", "llvmlite", "opt_einsum
 
 
 def single_uri(uri: str) -> DeviceUri:
-    """What the URI of one device asks for. Raises ArgumentError if there are several, DeviceError if it is none."""
+    """Parse the URI of one device.
+
+    Raises:
+        ArgumentError: The URI lists several devices.
+        DeviceError: The URI is invalid.
+    """
     if len(split_uris(uri)) > 1:
         raise ArgumentError(f"{uri}: one device is tested at a time")
     return parse_uri(uri)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the package, Python, the platform and the dependencies, by name."""
+    """Return versions of the package, Python, the platform and the dependencies, by name."""
     return {
         "npu_tensor": VERSION,
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -38,13 +43,13 @@ def versions() -> dict[str, str]:
 
 
 def machine_information(uri: str) -> dict[str, str]:
-    """`versions`, and what the device at a URI works with and is called. Raises DeviceError."""
+    """Return `versions` and the information of the device at a URI. Raises DeviceError."""
     device = single_uri(uri)
     return versions() | KINDS[device.scheme].information(device)
 
 
 def system() -> dict[str, str]:
-    """`versions`, the processor with its vector features, threads and the cache directory."""
+    """Return `versions`, the processor with its vector features, the threads and the cache directory."""
     rows = versions()
     try:
         from llvmlite.binding import llvm_version_info
@@ -68,7 +73,7 @@ def system() -> dict[str, str]:
 
 
 def arrays() -> list[dict[str, Any]]:
-    """The arrays that kernels can be made for, whatever this machine has."""
+    """Return the arrays that kernels can be compiled for, independent of this machine."""
     return [
         {
             "arch": arch,
@@ -81,7 +86,7 @@ def arrays() -> list[dict[str, Any]]:
 
 
 def this_array() -> str:
-    """Which array this machine has and what says so, or why that is not known."""
+    """Return the array of this machine and the source of that information, or why it is unknown."""
     from npu_tensor.runtime.devices.detect import detect_arch
 
     try:
@@ -92,7 +97,7 @@ def this_array() -> str:
 
 
 def report() -> dict[str, Any]:
-    """All of it as JSON. Opens every NPU."""
+    """Return all information as JSON-compatible data. Opens every NPU."""
     listing = inventory()
     return {
         "system": system(),

@@ -1,11 +1,10 @@
-"""The kernels of every family on a device, in every dtype, against NumPy: what to run first on a new machine.
+"""Self-test of the kernels of every family and dtype on a device against NumPy. Run it first on a new machine.
 
     report = nt.selftest("npu", quick=True)
     print(report)
     Path("report.json").write_text(report.to_json())    # for a bug report
 
-The kernels are those of `ggml_hsa.representative`. The device takes each of them alone: what it refuses is not computed
-elsewhere.
+The kernels are those of `ggml_hsa.representative`. Each runs alone on the device, without fallback to another one.
 """
 
 from __future__ import annotations
@@ -52,23 +51,29 @@ Array = np.ndarray[Any, Any]
 
 FAMILIES: Final = tuple(dict.fromkeys(variant.family for variant in representative.VARIANTS))
 RUNS: Final = 5
-"""Runs that are timed."""
+"""Number of timed runs."""
 BATCH: Final = 16
-"""Kernels that are built before the first of them runs: enough for all cores, and few enough to show progress."""
+"""Number of kernels built before the first of them runs. It occupies all cores and still shows progress."""
 LEVELS: Final = 64
-"""Different magnitudes among the floats of a case, so that some elements of two operands are equal."""
+"""Number of distinct magnitudes among the floats of a case. Some elements of two operands are then equal."""
 HEADINGS: Final = ("family", "case", "op", "dtype", "shapes", "result", "NMSE", "time", "predicted", "reason")
 
 
 class CaseRow(NamedTuple):
-    """One kernel on the device.
+    """Outcome of one kernel on the device.
 
-    case: of its family, as in `npu_tensor.ggml_hsa.representative`. op: what is computed. dtype: short name. shapes:
-    descriptors of the operands and of the result, the innermost extent first. result: "wrong" if a value is not what
-    NumPy computes, "error" if the kernel could not be built or run, "refused" if the device does not take it.
-    nmse: normalised mean squared error of the values; None if there are none. seconds: median time from launch to
-    values on the host; None on a simulated device. predicted: what the model of the array says, in seconds. reason:
-    how the kernel works, or what went wrong.
+    Attributes:
+        family: Kernel family.
+        case: Variant of the family in `npu_tensor.ggml_hsa.representative`.
+        op: Name of the task.
+        dtype: Short name of the dtype.
+        shapes: Descriptors of the operands and the result, innermost extent first.
+        result: "wrong" if a value differs from NumPy's, "error" if the build or the run failed, "refused" if the device
+            does not support the kernel.
+        nmse: Normalised mean squared error of the values; None without values.
+        seconds: Median time from launch to values on the host, in seconds; None on a simulated device.
+        predicted: Predicted time on the array, in seconds.
+        reason: Description of the kernel, or the failure.
     """
 
     family: str
@@ -83,7 +88,7 @@ class CaseRow(NamedTuple):
     reason: str
 
     def cells(self) -> tuple[str, ...]:
-        """As text, under HEADINGS; how a kernel that passes works is only in the JSON."""
+        """Return the cells under HEADINGS as text. The reason of a passing kernel is only in the JSON."""
         error = "" if self.nmse is None else f"{self.nmse:.1e}"
         measured = _time(self.seconds) or ("simulated" if self.nmse is not None else "")
         reason = "" if self.result == "pass" else self.reason.partition("\n")[0]
@@ -96,7 +101,7 @@ def _time(seconds: float | None) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of all cases on one device, and on what machine. Prints as a table."""
+    """Outcome of all cases on one device, with machine information. Prints as a table."""
 
     device: str
     machine: Mapping[str, str]
@@ -104,22 +109,22 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong or failed, and something was computed at all."""
+        """True if at least one case passed and none is wrong or failed."""
         results = {row.result for row in self.rows}
         return "pass" in results and results.isdisjoint({"wrong", "error"})
 
     @property
     def summary(self) -> str:
-        """How many cases came to what, in words."""
+        """Number of cases by result, as a sentence."""
         counts = Counter(row.result for row in self.rows)
         return f"{self.device}: {', '.join(f'{number} {result}' for result, number in counts.most_common())}"
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """Return the report as a JSON object."""
         return json.dumps(self.as_dict(), indent=1) + "\n"
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it. An NMSE that is infinite or no number is None."""
+        """Return the report as JSON-compatible data. An infinite or undefined NMSE becomes None."""
         rows = [
             row._asdict() | {"nmse": row.nmse if row.nmse is not None and math.isfinite(row.nmse) else None}
             for row in self.rows
@@ -137,18 +142,24 @@ class Report:
 def selftest(
     device: str, families: Sequence[str] | None = None, dtypes: Sequence[DType | str] | None = None, quick: bool = False
 ) -> Report:
-    """Run the kernels of `families` and `dtypes`, all if None, on the device at a URI, and compare with NumPy.
+    """Run kernels on a device and compare the results with NumPy. An error in one case does not end the run.
 
-    quick: every dtype of every family once. An error in one case does not end the run. What a device does with
-    float32 is chosen for each case unless the URI says so. Raises ArgumentError for an unknown name, DeviceError if
-    the device cannot be opened or if there can be no kernels for it.
+    Args:
+        device: Device URI. Each case selects its float32 option unless the URI sets it.
+        families: Kernel families; None for all.
+        dtypes: Dtypes; None for all.
+        quick: True to run every dtype of every family once.
+
+    Raises:
+        ArgumentError: A name is unknown.
+        DeviceError: The device cannot be opened, or no kernels can be built for it.
     """
     names = case_names(families, dtypes, quick)
     return Report(device, about(device), tuple(run_cases(device, names)))
 
 
 def about(uri: str) -> dict[str, str]:
-    """The machine, and of NPUs what the first probes say: see `runtime.xrt.driver_probes`. Raises DeviceError."""
+    """Return machine information and, for NPUs, the results of `runtime.xrt.driver_probes`. Raises DeviceError."""
     described = machine_information(uri)
     if single_uri(uri).scheme == "npu":
         from npu_tensor.runtime.xrt.driver_probes import probe
@@ -166,7 +177,11 @@ def about(uri: str) -> dict[str, str]:
 def case_names(
     families: Iterable[str] | None = None, dtypes: Iterable[DType | str] | None = None, quick: bool = False
 ) -> list[str]:
-    """Family, variant and dtype, joined by "-", of the cases that `selftest` runs. Raises ArgumentError."""
+    """Return the names of the cases that `selftest` runs: family, variant and dtype, joined by "-".
+
+    Raises:
+        ArgumentError: A name is unknown.
+    """
     chosen = set(families or FAMILIES)
     if unknown := chosen.difference(FAMILIES):
         raise ArgumentError(f"no kernel family {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
@@ -179,30 +194,30 @@ def case_names(
         for number, dtype in enumerate(representative.ALL):
             named = [f"{family}-{variant.name}-{dtype}" for variant in variants if dtype in variant.dtypes]
             if dtype in allowed:
-                # Another variant for every dtype, so that a quick run meets as many as it can.
+                # A quick run varies the variant with the dtype to cover as many as possible.
                 names += named[number % len(named) :][:1] if quick and named else named
     return names
 
 
 def run_cases(uri: str, names: Iterable[str]) -> Iterator[CaseRow]:
-    """The outcome of each of `case_names`, as they end. Raises as `selftest` does."""
+    """Run the cases in `names` and yield their outcomes. Raises the errors of `selftest`."""
     device_uri, name_set = single_uri(uri), set(names)
     target = _target(_opened(device_uri.text))
     if device_uri.scheme == "npu" and target is not None:
         from npu_tensor.runtime.xrt.xrt_device import library
 
-        if reason := no_kernels(target.array.arch, library().backend):  # Said once, not in every row.
+        if reason := no_kernels(target.array.arch, library().backend):  # reported once instead of in every row
             raise DeviceError(f"{device_uri.text}: {reason}", code="NOT_FOUND")
     if device_uri.scheme == "sim" and not config.ready_kernel_dirs():
         from npu_tensor.runtime.sim import host_compiler
 
         if host_compiler.reason() is not None:
             raise DeviceError(f"{device_uri.text} needs a C++20 compiler: set CXX or install g++ or clang++")
-    described = representative.entries("aie2p" if target is None else target.array.arch)  # The CPU takes any.
+    described = representative.entries("aie2p" if target is None else target.array.arch)  # The CPU supports all.
     entries = [entry for entry in described if entry.exported_name in name_set]
     for start in range(0, len(entries), BATCH):
         batch = [
-            # What becomes of float32 is part of the URI.
+            # The float32 option is part of the URI.
             (_opened(with_default(device_uri, "float32", entry.float32).text), entry)
             for entry in entries[start : start + BATCH]
         ]
@@ -213,7 +228,7 @@ def run_cases(uri: str, names: Iterable[str]) -> Iterator[CaseRow]:
 
 
 def _opened(uri: str) -> Device:
-    """The device at a URI, without those that would take what it refuses."""
+    """Open the device at a URI, without fallback devices."""
     with resources.default_device(uri):
         return (*selection.accelerators(selection.current()), *host_devices())[0]
 
@@ -224,13 +239,13 @@ def _target(device: Device) -> Target | None:
 
 
 def _prepare(devices: Sequence[Device], answers: Sequence[Kernel | Refusal]) -> None:
-    """Build the kernels of every device, several at once."""
+    """Build the kernels of every device concurrently."""
     pairs = [(d, answer) for d, answer in zip(devices, answers, strict=True) if not isinstance(answer, Refusal)]
     for device in dict.fromkeys(devices):
         try:
             device.prepare([answer for own, answer in pairs if own is device])
         except Exception:
-            continue  # The kernel that fails here will fail again when it is bound, and that is its row.
+            continue  # The kernel fails again when it is bound, which sets its row.
     finish_builds()
 
 
@@ -251,9 +266,9 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> CaseRow:
             elsewhere.append(event.cause)
 
     try:
-        # What fails must neither be finished by the CPU nor be checked by the device itself.
+        # A failing kernel must not fall back to the CPU, and the device must not check itself.
         with events.listen(listen), config.scope(strict=True, self_check=False), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # The row says it.
+            warnings.simplefilter("ignore", RuntimeWarning)  # The row reports the failure.
             done = _compared(device, entry, answer, row)
     except Exception as error:
         return row._replace(result="error", reason=f"{type(error).__name__}: {error}")
@@ -272,7 +287,7 @@ def _compared(device: Device, entry: Entry, kernel: Kernel, row: CaseRow) -> Cas
     errors: list[float] = []
     seconds: list[float] = []
     wrong = None
-    # By turns, so that what is left of the run before is not right. Each set is new to the device once.
+    # The operand sets alternate, so that leftovers of the previous run are wrong. The device sees each set as new once.
     for run in range(len(sets) if simulated else len(sets) + RUNS):
         start = time.perf_counter()
         got = _results(task, step, sets[run % len(sets)])
@@ -291,7 +306,7 @@ def _compared(device: Device, entry: Entry, kernel: Kernel, row: CaseRow) -> Cas
 
 
 def _wrong(task: Task, got: Sequence[Array], expected: Sequence[Array], coarse: bool) -> str | None:
-    """What is wrong with the first result of a task that is not as expected."""
+    """Describe the first result of a task that differs from the expected one, or return None."""
     reasons = (
         disagreement(result, right, tolerance(task, number, chosen=True, coarse=coarse))
         for number, (result, right) in enumerate(zip(got, expected, strict=True))
@@ -300,16 +315,16 @@ def _wrong(task: Task, got: Sequence[Array], expected: Sequence[Array], coarse: 
 
 
 def _offer(device: Device, entry: Entry) -> Offer:
-    """How tensors become the kernel's host buffers; for the CPU, how they would."""
+    """Return the offer that describes the kernel's host buffers; for the CPU, the planned one."""
     target = _target(device)
     answer = None if target is None else claim(entry.planned.task, target)
     return answer if isinstance(answer, Offer) else entry.planned.offer
 
 
 def _operands(entry: Entry, offer: Offer, number: int = 0) -> list[Any]:
-    """The items of the task with values for its inputs, the same for every `number`, which the device need not round.
+    """Return the items of the task with reproducible input values that the device can represent exactly.
 
-    The magnitudes of floats are 1/2 to 2, so that quotients and exponentials stay where errors can be compared.
+    The magnitudes of floats are 1/2 to 2, so that errors of quotients and exponentials stay comparable.
     """
     task = entry.planned.task
     hosts = {host.number: host for host in offer.operands if not host.output}
@@ -335,14 +350,14 @@ def _operands(entry: Entry, offer: Offer, number: int = 0) -> list[Any]:
 
 
 def _span(source: Input) -> int:
-    """Elements from the first of its memory to the last that is read."""
+    """Return the number of elements from the start of the memory to the last one that is read."""
     layout = source.layout
     assert layout is not None
     return 1 + layout.offset + sum((extent - 1) * s for extent, s in zip(layout.shape, layout.strides, strict=True))
 
 
 def _results(task: Task, step: Step, operands: Sequence[Any]) -> list[Array]:
-    """What a step makes of the operands. Reading the values waits until they are there."""
+    """Run a step and return its results. Reading the values waits for the device."""
     items = [*operands]
     step(items)
     return [flat(items[output.item], output.dtype)[: output.nbytes // output.dtype.itemsize] for output in task.outputs]

@@ -1,6 +1,6 @@
-"""Writes the type stubs of what is generated at run time: `python -m npu_tensor.tools.stubs`, or `--check` to compare.
+"""Type stubs of generated code: `python -m npu_tensor.tools.stubs` writes them, `--check` compares.
 
-_methods.pyi holds the base class that gives Tensor its methods for type checkers, __init__.pyi the functions.
+_methods.pyi holds the base class with the methods of Tensor for type checkers, __init__.pyi the functions.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 """
 
-# What functions and methods return several values as.
+# Result types of functions and methods with several results.
 _RESULTS = """\
 from npu_tensor.functions.arithmetic import MantissaExponent
 from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.functions.statistics import Histogram
 from npu_tensor.linalg import QR, SignLogDet"""
 
-# The stubs define functions and methods of these names.
+# Builtins whose names the stubs use for functions and methods.
 _BUILTINS = re.compile(r"(?<![\w.'])(float|int|bool|str|tuple|list|type|object)\b(?!')")
 
 
@@ -70,7 +70,7 @@ def _parameter(parameter: inspect.Parameter, annotation: str) -> str:
 
 
 def _joined(parameters: list[inspect.Parameter], annotations: list[str], is_method: bool) -> str:
-    """The parameter list with the markers / and * in their places."""
+    """Join parameters and insert the markers / and *."""
     parts: list[str] = []
     previous = None
     starred = False
@@ -93,7 +93,7 @@ def _joined(parameters: list[inspect.Parameter], annotations: list[str], is_meth
 
 
 def _op_parameters(op: Op) -> tuple[list[inspect.Parameter], list[str]]:
-    # The mark after an op's tensors tells them from attributes; the public function takes both by name.
+    # The marker after an op's tensors separates them from attributes. The public function accepts both by name.
     parameters = [
         p.replace(kind=p.POSITIONAL_OR_KEYWORD) if p.kind is p.POSITIONAL_ONLY else p
         for p in inspect.signature(op.body).parameters.values()
@@ -118,7 +118,7 @@ def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str
         parameters = list(signature.parameters.values())
         annotations = [_annotation(p.annotation, "Any") for p in parameters]
         returns = _annotation(signature.return_annotation, "Any")
-    # The docstring of the declaration; what `help` has besides follows from the types.
+    # The docstring of the declaration. The additions of `help` follow from the types.
     doc = op.doc if op is not None else inspect.cleandoc(inspect.unwrap(function).__doc__ or "")
     doc = textwrap.indent(f'"""{doc}"""', "    ")
     return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
@@ -149,7 +149,7 @@ def _methods() -> str:
 
 
 def _public_imports() -> list[str]:
-    """Imports of the public names that are neither functions of the registry nor dtypes."""
+    """Return imports of the public names that are neither registered functions nor dtypes."""
     names = {*nt.__all__, *nt._LOADED_LATE} - nt._NAMES.keys() - {"config"}  # type: ignore[attr-defined]
     lines = [f"from npu_tensor import {name} as {name}" for name in nt._MODULES_LOADED_LATE]  # type: ignore[attr-defined]
     lines += ["from npu_tensor.config import config as config"]
@@ -186,7 +186,7 @@ STUBS: Final[dict[Path, Callable[[], str]]] = {
 
 
 def stale() -> list[Path]:
-    """The stubs that are not what would be written now."""
+    """Return the stubs that differ from the generated text."""
     return [path for path, text in STUBS.items() if not path.exists() or path.read_text("utf-8") != text()]
 
 

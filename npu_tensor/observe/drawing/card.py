@@ -1,4 +1,4 @@
-"""A tensor in a notebook: its text, and a picture of what was recorded for it. Nothing here computes."""
+"""Notebook output of a tensor: its text and a picture of the recorded ops. Computes nothing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from npu_tensor.observe.drawing.svg import svg
 __all__ = ["MOST_DRAWN", "card", "graph"]
 
 MOST_DRAWN = 200
-"""Ops of the largest graph that is drawn."""
+"""Maximum number of ops in a graph that is drawn."""
 
 
 def card(text: str, caption: str, graph: str) -> str:
-    """HTML for a tensor. text: its value, or why there is none. caption: in plain words. graph: as of `graph`."""
+    """Return the HTML of a tensor.
+
+    Args:
+        text: Value of the tensor, or the reason why it is missing.
+        caption: Plain text below the value.
+        graph: Result of `graph`.
+    """
     return f"<div>{page.preformatted(text)}{page.paragraph(caption) if caption else ''}{graph}</div>"
 
 
 def graph(node: Node) -> str:
-    """HTML of the ops that are recorded for a node without a value: how many, and a picture of them, folded up."""
+    """Return the HTML of a pending node: the number of recorded ops and a folded picture."""
     many = _pending(node)
     if many > MOST_DRAWN:
         return page.paragraph(f"more than {MOST_DRAWN} ops recorded")
@@ -28,7 +34,7 @@ def graph(node: Node) -> str:
 
 
 def _pending(node: Node) -> int:
-    """How many ops are recorded for a node; counting stops when there are more than are drawn."""
+    """Count the ops recorded for a node, up to one more than are drawn."""
     found, stack = {node}, [node]
     while stack and len(found) <= MOST_DRAWN:
         for operand in stack.pop().inputs:

@@ -1,9 +1,9 @@
-"""Where the boxes of a drawing lie: in layers from top to bottom, ordered so that few edges cross.
+"""Layered graph layout: layers from top to bottom, ordered to minimize edge crossings.
 
 The method is that of K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical system
-structures" (1981): layers, points where long edges pass the layers between, an order within each layer by barycentres.
-Written here, as no maintained package does it for boxes of different widths without a program of its own: networkx does
-not reduce crossings, fast-sugiyama knows one size for all boxes, grandalf has had no release since 2023.
+structures" (1981): layers, bends where long edges pass the layers between, an order within each layer by barycentres.
+No maintained package does this for boxes of different widths without an external program: networkx does not reduce
+crossings, fast-sugiyama supports one box size only, grandalf has had no release since 2023.
 """
 
 from __future__ import annotations
@@ -17,31 +17,37 @@ import numpy as np
 __all__ = ["GAP", "Coordinates", "layered"]
 
 GAP = 18.0
-"""Least distance of two boxes of a layer, in pixels."""
+"""Minimum distance between two boxes of a layer, in pixels."""
 
 LAYER_GAP = 34.0
-"""Distance of two layers: room for the curves between them."""
+"""Distance between two layers, in pixels, which holds the curves."""
 
 BEND_WIDTH = 6.0
-"""Width of the place that a passing edge takes in a layer."""
+"""Width reserved for an edge that passes a layer, in pixels."""
 
 BENDS_PER_BOX = 4
-"""Bends that a drawing may have on average. Without a bound they would be quadratic in the boxes."""
+"""Maximum average number of bends per box. Without a bound, the bends would be quadratic in the boxes."""
 
 STRAIGHT = (1.0, 2.0, 8.0)
-"""How much it matters that a part of an edge is straight, by how many of its ends are bends."""
+"""Weights of straight edge segments, by the number of their ends that are bends."""
 
 UNTIED = 0.1
-"""How much it matters that a box without neighbours on the side looked at stays where it is."""
+"""Weight of the current position of a box without neighbours on the side of a sweep."""
 
 SWEEPS = 6
-"""Times that the layers are ordered downwards and upwards; more hardly ever find anything better."""
+"""Number of ordering sweeps, downwards and upwards in turn. Further sweeps hardly ever find a better order."""
 
 
 class Coordinates(NamedTuple):
-    """In pixels. centres, tops: of the boxes. bottoms: of the layers of the boxes, where there may be taller ones.
+    """Layout in pixels.
 
-    bends: by edge, the points (x, top, bottom) where it passes layers.
+    Attributes:
+        centres: Horizontal centre of each box.
+        tops: Top of each box's layer.
+        bottoms: Bottom of each box's layer, which may contain taller boxes.
+        bends: Points (x, top, bottom) where an edge passes layers, by edge.
+        width: Width of the drawing.
+        height: Height of the drawing.
     """
 
     centres: list[float]
@@ -53,10 +59,14 @@ class Coordinates(NamedTuple):
 
 
 def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int]]) -> Coordinates:
-    """Place boxes of the given (width, height), numbered from 0, above the boxes that their edges lead to.
+    """Place boxes above the boxes that their edges lead to.
 
-    Edges have no cycle. The work is about linear in boxes and edges: long edges may share the points where they pass
-    a layer, and where those would be many more than the boxes, the longest edges get none and run straight.
+    The run time is about linear in boxes and edges: long edges of one source share bends, and the longest edges get
+    none if there would be too many.
+
+    Args:
+        sizes: (width, height) of each box.
+        edges: Pairs (upper box, lower box) of indices into `sizes`, without cycles.
     """
     links = sorted(set(edges))
     rank = _ranks(len(sizes), links)
@@ -84,7 +94,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int
 
 
 def _ranks(boxes: int, links: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box: as high as its operands allow, but what has none lies just above its first reader."""
+    """Return the layer of each box: as high as its operands allow. Inputs lie just above their first reader."""
     import networkx as nx
 
     graph = nx.DiGraph(links)
@@ -97,10 +107,7 @@ def _ranks(boxes: int, links: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _with_bends(links: Sequence[tuple[int, int]], rank: list[int]) -> dict[tuple[int, int], list[int]]:
-    """Each edge as a path of boxes and of bends in the layers between, which edges of one source share.
-
-    rank: of the boxes; those of the bends are added.
-    """
+    """Return each edge as a path of boxes and bends. Edges of one source share bends; their ranks extend `rank`."""
     budget = BENDS_PER_BOX * len(rank)
     last: dict[int, int] = {}
     for source, reader in links:
@@ -116,7 +123,7 @@ def _with_bends(links: Sequence[tuple[int, int]], rank: list[int]) -> dict[tuple
 
 
 def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
-    """Sort every layer so that few edges cross: by the mean place of neighbours, downwards and upwards in turn."""
+    """Sort every layer by the mean position of neighbours, downwards and upwards in turn, to reduce crossings."""
     best, least = [list(layer) for layer in layers], _crossings(layers, above)
     for sweep in range(SWEEPS):
         neighbours, sequence = (below, layers[::-1]) if sweep % 2 else (above, layers)
@@ -124,7 +131,7 @@ def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int
             place = {box: position for position, box in enumerate(fixed)}
             means = {}
             for position, box in enumerate(layer):
-                # A box without neighbours there stays where it is.
+                # A box without neighbours on this side keeps its position.
                 places: list[float] = [place[other] for other in neighbours[box]]
                 places = places or [position * len(fixed) / len(layer)]
                 means[box] = sum(places) / len(places)
@@ -138,7 +145,7 @@ def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int
 
 
 def _crossings(layers: Sequence[Sequence[int]], above: Sequence[Sequence[int]]) -> int:
-    """Pairs of edges between neighbouring layers that cross."""
+    """Count the crossings of edges between adjacent layers."""
     total = 0
     for upper, lower in pairwise(layers):
         place = {box: position for position, box in enumerate(upper)}
@@ -151,7 +158,7 @@ def _crossings(layers: Sequence[Sequence[int]], above: Sequence[Sequence[int]]) 
 def _centres(
     layers: Sequence[Sequence[int]], widths: Sequence[float], above: list[list[int]], below: list[list[int]]
 ) -> list[float]:
-    """x of every box, from 0 on: near its neighbours, in the layer's order and without overlap."""
+    """Return the x coordinate of every box: near its neighbours, in layer order and without overlap."""
     centres = [0.0] * len(widths)
     for layer in layers:
         _spread(layer, widths, centres, [(0.0, 1.0)] * len(layer))
@@ -176,10 +183,10 @@ def _centres(
 def _spread(
     layer: Sequence[int], widths: Sequence[float], centres: list[float], targets: Sequence[tuple[float, float]]
 ) -> None:
-    """Set the centres of a layer: of all without overlap those with the least squared distance from the targets.
+    """Set the centres of a layer to minimize the squared distance from the targets without overlap.
 
-    With the least distances taken off this is isotonic regression, solved by pooling neighbours that are out of order.
-    targets: centres with weights.
+    After subtracting the minimum distances, this is isotonic regression, solved by pooling adjacent violators.
+    `targets` holds pairs (centre, weight).
     """
     offsets, x = [], 0.0
     for number, box in enumerate(layer):

@@ -10,13 +10,14 @@ __all__ = ["MOST_EDGES", "MOST_LETTERS", "mermaid"]
 
 MOST_EDGES = 500
 MOST_LETTERS = 50_000
-"""What Mermaid draws unless it is told otherwise: its settings maxEdges and maxTextSize."""
+"""Default limits of Mermaid: its settings maxEdges and maxTextSize."""
 
 FEWEST_BOXES = 20
+"""Lower bound on the boxes of a reduced picture."""
 
 
 def mermaid(picture: Picture) -> str:
-    """The source of a flowchart. What would be too large for Mermaid's own limits is reduced, and says so."""
+    """Return the source of a flowchart. A picture beyond Mermaid's limits is reduced, with a note."""
     text, most = _flowchart(picture), len(picture.boxes)
     shown = picture
     while (len(shown.edges) > MOST_EDGES or len(text) > MOST_LETTERS) and most > FEWEST_BOXES:
@@ -56,7 +57,7 @@ _SPECIAL = re.compile(r"[^A-Za-z0-9 _.,:=/()[\]]")
 
 
 def _quoted(*lines: str) -> str:
-    """The lines as one label, which may not be empty. Mermaid reads "#", a decimal number and ";" as a character."""
+    """Return lines as one label, which must not be empty. Mermaid decodes "#", a decimal number and ";"."""
     label = "<br/>".join(_SPECIAL.sub(_entity, legible(line)) for line in lines)
     return f'"{label or " "}"'
 

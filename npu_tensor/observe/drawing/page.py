@@ -1,4 +1,4 @@
-"""Pieces of HTML. Styles are attributes of elements, and all that comes from elsewhere is escaped."""
+"""HTML fragments. Styles are element attributes, and all external text is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Badge", "Cell", "details", "document", "escaped", "paragraph", "pref
 
 
 class Badge(NamedTuple):
-    """Words in the colours of a kind of device."""
+    """Text in the colours of a device kind."""
 
     kind: Kind
     text: str
@@ -22,26 +22,29 @@ Cell = str | Badge
 
 
 def escaped(text: str) -> str:
-    """The text as HTML and as XML."""
+    """Escape text for HTML and XML."""
     return html.escape(legible(text))
 
 
 def paragraph(text: str) -> str:
-    """A line of text."""
+    """Return a line of text as HTML."""
     return f'<div style="margin:2px 0">{escaped(text)}</div>'
 
 
 def preformatted(text: str) -> str:
-    """Text as it is, in a font of fixed width."""
+    """Return preformatted text in a monospaced font as HTML."""
     style = "margin:4px 0;font-family:ui-monospace,monospace;font-size:90%;overflow-x:auto"
     return f'<pre style="{style}">{escaped(text)}</pre>'
 
 
 def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Mapping[str, str]) -> str:
-    """A table that can be scrolled sideways. columns: each begins with its heading.
+    """Return a table that scrolls horizontally.
 
-    figures: headings of columns that are flush right. prose: least widths of columns with sentences or long words,
-    which may be broken anywhere. The other columns set theirs to 0, because themes of sites give cells a least width.
+    Args:
+        columns: Columns, each starting with its heading.
+        figures: Headings of right-aligned columns.
+        prose: Minimum widths of columns with sentences or long words, which may break anywhere. Other columns have
+            minimum width 0, because site themes set one for cells.
     """
     styles = [
         f"vertical-align:top;padding:2px 6px;text-align:{'right' if column[0] in figures else 'left'};"
@@ -71,7 +74,7 @@ def _cell(cell: Cell) -> str:
 
 
 def details(summary: str, body: str, *, opened: bool = False) -> str:
-    """Something that can be folded up. body: HTML."""
+    """Return a foldable section with an HTML body."""
     state = ' open="open"' if opened else ""
     return (
         f'<details{state}><summary style="cursor:pointer">{escaped(summary)}</summary>'
@@ -80,7 +83,7 @@ def details(summary: str, body: str, *, opened: bool = False) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """A whole page. body: HTML."""
+    """Return a complete page with an HTML body."""
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>{escaped(title)}</title></head>\n'
         f'<body style="font-family:system-ui,sans-serif">{body}</body></html>\n'

@@ -1,4 +1,4 @@
-"""What a picture shows, whatever form it takes: ops and values as boxes, the kernels around them, the edges."""
+"""Format-independent content of a picture: boxes of ops and values, frames of kernels, edges."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from npu_tensor.spec import Spec
 __all__ = ["COLOURS", "Box", "Frame", "Kind", "Picture", "brief", "leaves", "legible", "reduced"]
 
 Kind = Literal["cpu", "npu", "sim", "lazy", "view", "leaf"]
-"""A device's scheme; an op that is not placed yet; an op that needs no kernel; a value from outside."""
+"""Kind of a box: a device scheme, "lazy" (op not placed yet), "view" (op without kernel) or "leaf" (input value)."""
 
 
 class Colours(NamedTuple):
-    """fill: of a kernel, light, so that dark text on it can be read on any page. line: of its border."""
+    """Colours of a kernel. `fill` is light, so that dark text is legible on any page; `line` is the border."""
 
     fill: str
     line: str
@@ -34,14 +34,14 @@ COLOURS: Final[Mapping[Kind, Colours]] = MappingProxyType(
         "leaf": Colours("#f6f6f6", "#8a8a8a"),
     }
 )
-"""Blue, vermilion and yellow, the hues of M. Okabe, K. Ito, "Color Universal Design" (2008), which people with any kind
-of colour vision can tell apart; the borders of what is simulated are dashed besides."""
+"""Blue, vermilion and yellow of M. Okabe, K. Ito, "Color Universal Design" (2008), distinguishable with any kind of
+colour vision. Simulated devices also have dashed borders."""
 
 TEXT: Final = "#1a1a1a"
 
 
 class Box(NamedTuple):
-    """An op or a value. name, detail: its lines of text. tip: what is shown when the pointer rests on it."""
+    """An op or a value. `name` and `detail` are its lines of text, `tip` is the tooltip."""
 
     kind: Kind
     name: str
@@ -50,7 +50,7 @@ class Box(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A kernel. members: numbers of its boxes in the order in which it computes them. kind, tip: as in Box."""
+    """A kernel. `members` are the numbers of its boxes in order of computation; `kind` and `tip` are as in Box."""
 
     kind: Kind
     title: str
@@ -59,9 +59,14 @@ class Frame(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """boxes: by number. edges: from operand to reader. frames: no box is in two. legend: what the colours mean.
+    """Graph to draw.
 
-    note: what the picture does not show, in words.
+    Attributes:
+        boxes: Boxes by number.
+        edges: Pairs (operand, reader) of box numbers.
+        frames: Kernels. A box belongs to at most one.
+        legend: Meaning of each colour.
+        note: Text about omitted boxes.
     """
 
     boxes: Mapping[int, Box]
@@ -72,7 +77,7 @@ class Picture(NamedTuple):
 
 
 def reduced(picture: Picture, most: int) -> Picture:
-    """The picture with at most so many boxes: if there are more, one per kernel, and then only the last ones."""
+    """Limit a picture to `most` boxes. A larger one gets one box per kernel, then only the last boxes."""
     if len(picture.boxes) <= most:
         return picture
     box_of = {item: frame.members[-1] for frame in picture.frames for item in frame.members}
@@ -97,17 +102,17 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def legible(text: str) -> str:
-    """The text with U+FFFD for every character that XML 1.0 does not allow, such as half of a surrogate pair."""
+    """Replace every character that XML 1.0 does not allow, such as a lone surrogate, by U+FFFD."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def brief(spec: Spec) -> str:
-    """Dtype and shape in few letters, as in "f32[64, 128]"."""
+    """Return dtype and shape in short form, such as "f32[64, 128]"."""
     return f"{spec.dtype.short}{list(spec.shape)}"
 
 
 def leaves(graph: Structure) -> dict[int, Box]:
-    """Boxes of the values that a graph starts from: data and numbers."""
+    """Return the boxes of a graph's input values: data and numbers."""
     boxes = {}
     readers = [(node.call, inputs) for (_, node), inputs in zip(graph.nodes, graph.operands, strict=True)]
     seeds = {inputs[0] for call, inputs in readers if call is not None and call.op.operands[:1] == ("seed",)}

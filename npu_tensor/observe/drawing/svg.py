@@ -1,4 +1,4 @@
-"""A picture as SVG. Everything is an attribute: style sheets and identifiers would reach the page around it."""
+"""Pictures as SVG. Styles are attributes, because style sheets and identifiers would affect the surrounding page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Box, Frame, Kind, 
 __all__ = ["MOST_BOXES", "svg"]
 
 MOST_BOXES = 600
-"""Boxes of the largest picture that shows everything."""
+"""Maximum number of boxes in a picture that is not reduced."""
 
 EDGE: Final = "#868686"
-"""A grey with a contrast above 3 on white and on the dark pages of notebooks."""
+"""Grey of edges, with a contrast above 3 on white and on dark notebook pages."""
 
 MARGIN = 8.0
 LETTER = 6.7
@@ -23,16 +23,16 @@ LETTER = 6.7
 LINE = 14.0
 PADDING = 6.0
 GUTTER = 12.0
-"""Width of the strips of a frame, left and right of its boxes, where edges pass boxes."""
+"""Width of the strips left and right of a frame's boxes, where edges pass them, in pixels."""
 MEMBER_GAP = 12.0
 LONGEST = 40
-"""Letters of a line; the tip has all of it."""
+"""Maximum length of a line in characters. The tooltip has the full text."""
 
 DASHED: Final = {"sim": ' stroke-dasharray="5 3"', "view": ' stroke-dasharray="2 2"'}
 
 
 class _Block(NamedTuple):
-    """What the layout moves as one: a frame with its boxes, or one box. frame: None for that."""
+    """Unit of the layout: a frame with its boxes, or a single box, whose `frame` is None."""
 
     frame: Frame | None
     members: tuple[int, ...]
@@ -41,9 +41,9 @@ class _Block(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a box lies. left, right, top: of the frame around it, in which it may be the first or the last.
+    """Position of a box. `left`, `right` and `top` belong to its block, `bottom` to the layer.
 
-    bottom: of the layer.
+    `first` and `last` are True if it is the first or last box of the block.
     """
 
     x: float
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 
 def svg(picture: Picture) -> str:
-    """An SVG document as text. Pictures of more than `MOST_BOXES` boxes show one box per kernel, and say so."""
+    """Return an SVG document. Pictures of more than `MOST_BOXES` boxes show one box per kernel, with a note."""
     shown = reduced(picture, MOST_BOXES)
     blocks = _blocks(shown)
     block_of = {item: number for number, block in enumerate(blocks) for item in block.members}
@@ -90,12 +90,12 @@ def svg(picture: Picture) -> str:
 
 
 def _blocks(picture: Picture) -> list[_Block]:
-    """Frames and single boxes in the order of their first box. What lies between boxes of one frame joins it."""
+    """Return frames and single boxes in order of their first box. Boxes between boxes of a frame join it."""
     import networkx as nx
 
     number_of = {item: number for number, frame in enumerate(picture.frames) for item in frame.members}
     owner = {item: number_of.get(item, -1 - item) for item in picture.boxes}
-    # A view of a kernel's first result that its second op reads: two blocks would be above each other.
+    # A kernel's second op may read a view of its first result. Separate blocks would form a cycle.
     graph = nx.DiGraph((owner[a], owner[b]) for a, b in picture.edges if owner[a] != owner[b])
     for component in nx.strongly_connected_components(graph):
         if len(component) > 1:
@@ -156,7 +156,7 @@ def _tip(text: str) -> str:
 
 
 def _header(entries: Sequence[tuple[Kind, str]], body: list[str]) -> float:
-    """Draw the note and the legend; returns how far to the right they go."""
+    """Draw the note and the legend. Return their right edge."""
     x = MARGIN
     for kind, words in entries:
         width = len(words) * LETTER + 2 * PADDING
@@ -205,9 +205,9 @@ def _edges(
 
 
 def _path(a: _Place, b: _Place, bends: Sequence[tuple[float, float, float]], inside: bool) -> str:
-    """A curve from below `a` to above `b`, with an arrow head.
+    """Return a curve from below `a` to above `b`, with an arrow head.
 
-    Boxes in the middle of a frame are left through its right gutter and reached through its left one.
+    Edges leave inner boxes of a frame through its right gutter and enter them through its left gutter.
     """
     x, y, end = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2
     if inside:

@@ -1,4 +1,4 @@
-"""Tables on the terminal, which commands and benchmarks print."""
+"""Terminal tables of commands and benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npu_tensor.observe.drawing.text import line_width, rows_below_each_other
 __all__ = ["print_table"]
 
 FOLDED: Final = 48
-"""Characters of a line of a column that may be folded."""
+"""Maximum width of a folded column, in characters."""
 
 
 def print_table(
@@ -22,8 +22,14 @@ def print_table(
 ) -> None:
     """Print rows under headings, in lines of `line_width()`.
 
-    figures: headings of columns that are flush right. folded: of columns that hold several words, which never take more
-    than 48 characters of a line. A table whose words do not fit is printed without a frame, each row as a paragraph.
+    A table whose words do not fit is printed without a frame, each row as a paragraph.
+
+    Args:
+        title: Title above the table.
+        headings: Column headings.
+        rows: Cells of each row.
+        figures: Headings of right-aligned columns.
+        folded: Headings of columns with several words, which are at most `FOLDED` characters wide.
     """
     from rich.console import Console
     from rich.measure import Measurement
@@ -35,13 +41,14 @@ def print_table(
     def text(cell: object) -> Text:
         if isinstance(cell, Text):
             return cell
-        # Text, so that the brackets of "float32[500, 10]" are not read as markup; without what stdout cannot write.
+        # Text prevents rich from reading the brackets of "float32[500, 10]" as markup. The encoding of stdout may lack
+        # characters.
         return Text(str(cell).encode(console.encoding, "backslashreplace").decode(console.encoding))
 
     columns = (
         Column(
             heading,
-            overflow="fold",  # A name that does not fit goes on in the next line instead of being cut.
+            overflow="fold",  # A long name continues in the next line instead of being cut.
             justify="right" if heading in figures else "left",
             max_width=FOLDED if heading in folded else None,
         )
@@ -51,8 +58,8 @@ def print_table(
     cells = [[text(cell) for cell in row] for row in rows]
     for row in cells:
         table.add_row(*row)
-    console.print(text(title), style="italic")  # not the table's own title, which is folded to the table's width
-    # Words are not broken: a column is at least as wide as its longest one.
+    console.print(text(title), style="italic")  # The title of a rich table is folded to the table's width.
+    # Words are not broken, so a column is at least as wide as its longest word.
     columns_of_text = list(zip(map(text, headings), *cells, strict=True))
     least = [
         max(Measurement.get(console, console.options, cell).minimum for cell in column) for column in columns_of_text

@@ -1,4 +1,4 @@
-"""Text for a terminal: tables, and what comes from elsewhere without what a terminal would take for a command."""
+"""Text for a terminal: tables, and external text without control characters."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections.abc import Container, Sequence
 __all__ = ["beside", "line_width", "printable", "rows_below_each_other", "table"]
 
 GAP = "  "
-"""Between columns."""
+"""Separator of columns."""
 
 LEAST_CUT = 16
-"""Letters to which a cell may be cut."""
+"""Minimum width of a truncated cell, in characters."""
 
 WIDTH = 120
-"""Letters of a line where there is no terminal."""
+"""Line width without a terminal, in characters."""
 
 
 def line_width() -> int:
-    """Letters of a line of the terminal, or what the variable COLUMNS says."""
+    """Return the line width in characters: the variable COLUMNS, else the terminal's."""
     return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
 def beside(name: str, text: str, indent: int = 24) -> list[str]:
-    """Return lines with the text wrapped beside a name, or below a name that is longer than the indent.
+    """Return lines with the text wrapped beside a name, or below a name longer than the indent.
 
-    Words are not broken, so that names and paths stay in one piece.
+    Words are not broken, so that names and paths stay intact.
     """
     width = max(line_width(), indent + 20)
     lines = textwrap.wrap(text, width - indent, break_long_words=False, break_on_hyphens=False)
@@ -37,7 +37,7 @@ def beside(name: str, text: str, indent: int = 24) -> list[str]:
 
 
 def rows_below_each_other(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines for a table that is wider than the terminal: the first cell of each row, the others beside it."""
+    """Return the lines of a table wider than the terminal, with the first cell of each row beside the others."""
     lines = []
     indent = min(24, max((len(row[0]) for row in rows), default=0) + 2)
     for first, *others in rows:
@@ -50,7 +50,7 @@ def rows_below_each_other(headings: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def printable(text: str) -> str:
-    """The text in one line, with "?" for what cannot be printed."""
+    """Return the text in one line, with "?" for each unprintable character."""
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
 
 
@@ -61,11 +61,17 @@ def table(
     may_be_cut: Container[str] = (),
     may_be_dropped: Sequence[str] = (),
 ) -> list[str]:
-    """Return the lines of a table. columns: each begins with its heading.
+    """Return the lines of a table.
 
-    figures: headings of columns that are flush right. width: letters of a line, 0 for any number. A wider table loses
-    the columns `may_be_dropped`, one after the other, if cutting the columns `may_be_cut` is not enough. A table that
-    is still too wide is folded: the other columns follow below, and the number of each row is repeated.
+    If a table is still too wide after truncating and dropping columns, the remaining columns follow below, with the
+    row numbers repeated.
+
+    Args:
+        columns: Columns, each starting with its heading.
+        figures: Headings of right-aligned columns.
+        width: Line width in characters; 0 for no limit.
+        may_be_cut: Headings of columns that may be truncated.
+        may_be_dropped: Headings of columns that are dropped in this order if truncation is not enough.
     """
     columns = [[printable(cell) for cell in column] for column in columns]
     for heading in may_be_dropped:
@@ -101,7 +107,7 @@ def _with_widths(columns: Sequence[Sequence[str]]) -> list[tuple[Sequence[str], 
 
 
 def _letters(fitted: Sequence[Sequence[str]]) -> int:
-    """Of a line of columns whose cells are all as wide as the column."""
+    """Return the line width of columns whose cells have equal width."""
     return sum(len(column[0]) for column in fitted) + len(GAP) * (len(fitted) - 1)
 
 
@@ -110,7 +116,7 @@ def _lines(fitted: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _numbers(lines: int) -> list[str]:
-    """A column with the numbers of the rows, from 0."""
+    """Return a column with the row numbers, counted from 0."""
     cells = ["#", *map(str, range(lines - 1))]
     return [cell.rjust(len(cells[-1])) for cell in cells]
 

@@ -88,8 +88,8 @@ LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
 def as_read(host: HostOperand, values: Array) -> Array:
     """Round elements to the dtype of a host buffer and back, as float16 passes through bfloat16.
 
-    Otherwise the CPU would use digits that the device does not have, and a result of 1000.5 - 1000 says nothing about
-    the device.
+    Otherwise the CPU would use digits that the device does not have. A difference of 1000.5 - 1000 would then be an
+    artefact of the rounding and not an error of the device.
     """
     if values.dtype == host.dtype or host.order is not None:
         return values

@@ -39,7 +39,7 @@ PAGE: Final = 4096
 
 
 class OutOfMemory(DriverError):
-    """The driver has no memory for a buffer, even after all free blocks were released."""
+    """Error for a buffer that the driver cannot allocate, even after all free blocks were released."""
 
 
 class SharedBlock:

@@ -108,7 +108,7 @@ class XrtSubmission:
                 if int(state) != COMPLETED:
                     raise DriverError(f"the launch ended in state {str(state).rpartition('STATE_')[2]}")
             if self._runlist is not None:
-                self._runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
+                self._runlist.wait()  # Returns at once. pyxrt rejects its documented time limit.
         except RuntimeError as error:
             if named := _STATE.search(str(error)):
                 raise DriverError(f"the launch ended in state {named[1]}") from None

@@ -1,9 +1,9 @@
-"""Measure this machine, so that costs are predicted from its own rates instead of priors.
+"""Calibration: measure the rates of this machine, which replace the priors of the cost model.
 
     for figure in calibrate("cpu").figures: print(figure)
 
-What is measured is kept in the cache directory, per processor, and per NPU with its driver and power mode; devices
-that are opened afterwards use it. Calibration of an NPU was not run on an NPU.
+The cache directory keeps the rates per processor, and per NPU with its driver and power mode. Devices opened afterwards
+use them. Calibration of an NPU was not run on an NPU.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ ATTEMPTS: Final = 3
 
 
 class Figure(NamedTuple):
-    """A rate: its name, what is assumed of it where nothing is measured, if anything, and what was measured here, if
-    that could be.
-    """
+    """A rate: its name, its prior if there is one, and the measured value if it could be measured."""
 
     name: str
     prior: float | None
@@ -43,7 +41,7 @@ class Figure(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """What was measured of a device. path: of the file that keeps it. identity: what it holds for."""
+    """Measured rates of a device. `path` is their file, `identity` the hardware they are valid for."""
 
     uri: str
     path: Path
@@ -52,11 +50,18 @@ class Calibration(NamedTuple):
 
 
 def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
-    """Measure the processor, or the NPUs at a URI and what the host does for them, and keep it.
+    """Measure the processor, or the NPUs at a URI with their host overheads, and store the rates.
 
-    quick: in a few seconds instead of a quarter of a minute, less exact. Raises DeviceError for a simulated device and
-    for one that is not there, ArgumentError for several devices, BuildError if the kernels for an NPU cannot be had,
-    NpuTensorError if what was measured makes no sense, OSError if nothing can be written.
+    Args:
+        uri: Device URI.
+        quick: True to take a few seconds instead of a quarter of a minute, with less exact results.
+
+    Raises:
+        ArgumentError: The URI lists several devices.
+        DeviceError: The device is simulated or does not exist.
+        BuildError: The kernels for an NPU are not available.
+        NpuTensorError: The measurements are inconsistent.
+        OSError: The rates cannot be written.
     """
     devices = npus(uri)
     if not devices:
@@ -68,9 +73,11 @@ def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
 
 
 def npus(uri: str) -> tuple[XrtDevice, ...]:
-    """The NPUs at a URI that `calibrate` measures, none for the processor.
+    """Return the NPUs at a URI that `calibrate` measures; none for the processor.
 
-    Raises DeviceError for a simulated device and for one that is not there, ArgumentError for several devices.
+    Raises:
+        ArgumentError: The URI lists several devices.
+        DeviceError: The device is simulated or does not exist.
     """
     device_uri = single_uri(uri)
     if device_uri.scheme == "sim":
@@ -92,13 +99,13 @@ def _kept(
     measured = _clear(measure)
     path = rates.save(kind, identity, measured)
     before, after = (dict(_flat("", values)) for values in (rates.priors()[kind], asdict(measured)))
-    # What was not measured keeps its prior to the last digit.
+    # A rate that was not measured equals its prior exactly.
     figures = [Figure(n, prior := before.get(n), None if value == prior else value) for n, value in after.items()]
     return Calibration(uri, path, identity, tuple(figures))
 
 
 def _clear(measure: Callable[[], ProcessorRates | NpuRates]) -> ProcessorRates | NpuRates:
-    """What is measured, at the latest in the third attempt; the machine may have been busy for a while."""
+    """Measure in up to `ATTEMPTS` attempts, because the machine may be busy for a while."""
     for _ in range(ATTEMPTS - 1):
         with suppress(Unclear):
             return measure()
@@ -106,7 +113,7 @@ def _clear(measure: Callable[[], ProcessorRates | NpuRates]) -> ProcessorRates |
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Names and numbers of a record, without those that there are none of."""
+    """Yield names and numbers of a nested record, without missing values."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _flat(f"{name}.{key}" if name else key, part)

@@ -1,4 +1,4 @@
-"""The rates of the processor, from kernels of the CPU device and calls of its NumPy reference."""
+"""Rates of the processor, measured with kernels of the CPU device and calls of its NumPy reference."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["measure_processor"]
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 FILLED: Final = 0.6
-"""Of a cache; the rest is for what else the processor reads."""
+"""Share of a cache that a working set fills. Other data of the processor needs the rest."""
 
 BEYOND: Final = 4
-"""A working set so many times as large as the last cache is in memory."""
+"""Ratio of a working set in main memory to the size of the last cache."""
 
 ADD_BYTES: Final = 12
-"""Of the operands and the result of an addition of float32, per element."""
+"""Size of operands and result of a float32 addition, in bytes per element."""
 
 TABLE_COLUMNS: Final = 4096
-"""Of a table of float32 whose columns are read: neighbours there are 4 pages apart."""
+"""Number of columns of a float32 table that is read by column. Adjacent elements are 4 pages apart."""
 
 PRODUCTS: Final = {
     "float32": "float32",
@@ -44,17 +44,17 @@ PRODUCTS: Final = {
     "int16_pair": "int16",
     "int32": "int32",
 }
-"""By unit of the micro-kernels: the dtype whose products it computes. There are no tensors of the other units."""
+"""Dtype of the products of each micro-kernel unit. No tensors exist for the other units."""
 
 SEARCHED: Final = (252, 384, 512)
-"""m, n and k of the products that tell which tiles are fastest: whole tiles of most shapes, panels of A and B of which
-two do not fit into the first cache."""
+"""m, n and k of the products that select the fastest tiles. They hold whole tiles of most shapes, and two panels of A
+and B exceed the first cache."""
 
 GAIN: Final = 0.97
-"""Of the time with the usual tiles: what takes more may be no faster at all."""
+"""Upper bound on the time of better tiles, relative to the usual ones. A smaller gain may be noise."""
 
 INSTEAD: Final = {"float64": "float32", "int64": "int32"}
-"""Units that are taken to be as much faster or slower than their prior as another one."""
+"""Unmeasured units, with the unit whose ratio of measured rate to prior they use."""
 
 
 def _ones(dtype: str, *shape: int) -> Tensor:
@@ -84,16 +84,18 @@ def _threads(device: HostDevice, number: int) -> Iterator[None]:
 
 
 def measure_processor(quick: bool = False) -> ProcessorRates:
-    """Of this machine's processor, with as many threads as the CPU device has.
+    """Measure the rates of the processor, with the number of threads of the CPU device.
 
-    Raises DeviceError if there is no compiler, NpuTensorError if the figures make no sense.
+    Raises:
+        DeviceError: The compiler is missing.
+        NpuTensorError: The measurements are inconsistent.
     """
     from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, flops
 
     device = _cpu_device()
     caches = _cache_bytes(device.threads)
     sizes = [size * FILLED for size in caches] or [level.nbytes for level in processor_rates().levels[:-1]]
-    # In the middle of what each cache holds and the one before it does not, and then beyond the last.
+    # The working sets lie between the sizes of adjacent caches and beyond the last cache.
     middle = [math.sqrt(small * large) for small, large in pairwise(sizes)]
     sets = [sizes[0], *middle, sizes[-1] * BEYOND * (1 if quick else 2)]
     with _threads(device, 1):
@@ -119,14 +121,14 @@ def measure_processor(quick: bool = False) -> ProcessorRates:
     probes["least"] = kernel(device, _add(ADD_BYTES * LEAST_PIECE * threads))[2]
     together = typical(probes, quick)
     prior, launch = processor_rates(device.target.lanes), positive("launch_seconds", alone["launch"])
-    # Work that doubles with the threads takes longer by what waking them takes, if that can be told at all.
+    # If work grows with the threads, the extra time is the cost of waking them. The difference may be unmeasurable.
     fork = max(together["least"] - alone["least"], launch / 10) if threads > 1 else prior.fork_seconds
     levels = []
     for number, nbytes in enumerate(sets):
         last = number == len(sizes)
         one = positive("thread_bytes_per_second", nbytes / (alone[f"level {number}"] - launch))
         if number == 0:
-            every = one * threads  # Each core has its own.
+            every = one * threads  # Each core has its own cache.
         else:
             every = nbytes * (1 if last else threads) / (together[f"level {number}"] - launch - fork)
         line = (alone[f"lines {number}"] - launch) * device.target.lanes / work[f"lines {number}"]
@@ -148,7 +150,7 @@ def measure_processor(quick: bool = False) -> ProcessorRates:
 
 
 def _cache_bytes(threads: int) -> list[float]:
-    """What one of the threads has of each cache from the second level on; empty if the system does not tell."""
+    """Return the share of one thread in each cache from level 2 up, in bytes; empty if unknown."""
     by_level: dict[int, float] = {}
     try:
         for cache in CACHES.glob("index[0-9]*"):
@@ -164,7 +166,7 @@ def _cache_bytes(threads: int) -> list[float]:
 
 
 def _cores(listed: str) -> int:
-    """How many a list like "0-3,8" names that this process may use."""
+    """Count the cores in a list such as "0-3,8" that this process may use."""
     named: set[int] = set()
     for part in listed.split(","):
         first, _, last = part.partition("-")
@@ -173,7 +175,7 @@ def _cores(listed: str) -> int:
 
 
 def _product(device: Any, blocking: Any, dtype: str, m: int, n: int, k: int) -> Probe:
-    """A call that multiplies m x k by k x n ones in a certain way."""
+    """Return a call that multiplies m x k by k x n ones with a blocking."""
     from npu_tensor.runtime.cpu.gemm import Gemm, Matrix
 
     a, b = (np.ones(shape, getattr(ml_dtypes, dtype, dtype)) for shape in ((m, k), (k, n)))
@@ -192,7 +194,7 @@ def _product(device: Any, blocking: Any, dtype: str, m: int, n: int, k: int) -> 
 
 
 def _fastest(device: Any, quick: bool) -> dict[str, Any]:
-    """The blocking of each unit that has instructions of its own here: the usual one if no other is clearly faster."""
+    """Return the blocking of each natively supported unit: the usual one unless another is clearly faster."""
     from npu_tensor.runtime.cpu.gemm_micro import UNITS, blockings, choose_unit
 
     chosen = {}
@@ -207,11 +209,11 @@ def _fastest(device: Any, quick: bool) -> dict[str, Any]:
 
 
 def _products(device: Any, chosen: dict[str, Any], probes: dict[str, Probe]) -> dict[str, Any]:
-    """Add products to `probes`: one that mostly multiplies for each unit, one that mostly stores, one that packs."""
+    """Add products to `probes`: a compute-bound one for each unit, a store-bound one and a packing-bound one."""
     from npu_tensor.runtime.cpu.cpu_cost import product_work
 
     shapes = {f"multiply {unit}": (unit, 256, 256, 1024) for unit in chosen}
-    shapes |= {"store": ("float32", 512, 512, 12), "pack": ("float32", 12, 512, 512)}  # Smaller ones are not packed.
+    shapes |= {"store": ("float32", 512, 512, 12), "pack": ("float32", 12, 512, 512)}  # Smaller ones remain unpacked.
     work = {}
     for name, (unit, m, n, k) in shapes.items():
         dtype = PRODUCTS[unit]
@@ -224,7 +226,7 @@ def _products(device: Any, chosen: dict[str, Any], probes: dict[str, Probe]) -> 
 def _with_products(
     rates: ProcessorRates, prior: ProcessorRates, work: dict[str, Any], seconds: dict[str, float]
 ) -> ProcessorRates:
-    """Three products in float32 give what multiplying, a tile and packing take; the others the rates of their units."""
+    """Derive the costs of a MAC, a tile and packing from three float32 products, then the rates of the other units."""
     three = ("multiply float32", "store", "pack")
     per_mac, tile, per_byte = np.linalg.solve(
         [[work[name].macs, work[name].tiles, sum(work[name].packed)] for name in three],
@@ -244,7 +246,7 @@ def _with_products(
 
 def _with_reference(rates: ProcessorRates, quick: bool) -> ProcessorRates:
     reference = host_devices()[-1]
-    n, side = 1 << 18, 64  # NumPy's BLAS does larger products with threads of its own, which others hold up.
+    n, side = 1 << 18, 64  # NumPy's BLAS runs larger products in its own threads, which other load delays.
     _, answer, elements = kernel(reference, _add(ADD_BYTES * n))
     seconds = typical(
         {

@@ -1,4 +1,4 @@
-"""The rates of an NPU, from launches of kernels of this package, and those of the host around it.
+"""Rates of an NPU and its host, measured with launches of this package's kernels.
 
 Not run on an NPU: the tests measure a stand-in for XRT whose launches take a known time.
 """
@@ -33,28 +33,32 @@ if TYPE_CHECKING:
 __all__ = ["measure_npu"]
 
 REPEATS: Final = 8
-"""Kernels of one configuration in a launch, which shows what each of them takes."""
+"""Number of kernels of one configuration in a launch that measures the cost per kernel."""
 
 WARM_UP: Final = 3
-"""Launches before: contexts, run objects and buffers are made, and the first result is compared with the CPU's."""
+"""Number of untimed launches, which create contexts, run objects and buffers and run the self-check."""
 
 
 class _Launches(NamedTuple):
-    """Seconds until XRT had the last launch, and until the host saw its end."""
+    """Seconds until XRT received the last launch, and until the host saw its completion."""
 
     asked: float
     done: float
 
 
 def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
-    """Of one NPU in its present power mode, and of the host that feeds it.
+    """Measure the rates of an NPU in its current power mode, and of its host.
 
-    The rate of the cores is that of a product of bfloat16, beside its predicted cycles. Raises DeviceError, LaunchError
-    if a launch fails, BuildError if its kernels cannot be had.
+    The core rate comes from a bfloat16 product and its predicted cycles.
+
+    Raises:
+        DeviceError: The NPU refuses a kernel.
+        LaunchError: A launch failed.
+        BuildError: The kernels are not available.
     """
     rounds, n, side = (5, 1 << 18, 256) if quick else (30, 1 << 23, 1024)
     prior = npu_rates(device.target.array.device)
-    with config.scope(strict=True):  # The CPU must not compute in its place.
+    with config.scope(strict=True):  # prevents fallback to the CPU
         _, _, small = kernel(device, _ones(1024).relu())
         _, _, other = kernel(device, _ones(1024) + _ones(1024))
         _, stream, large = kernel(device, _ones(n) + _ones(n))
@@ -67,7 +71,7 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         prior,
         python_seconds=positive("python_seconds", base.asked),
         dispatch_seconds=positive("dispatch_seconds", base.done - base.asked),
-        # Each round has two switches; a difference that cannot be told is less than a launch.
+        # Each round has two switches. An unmeasurable difference counts as a tenth of a launch.
         switch_seconds=max((switching.done - same.done) / 2, base.done / 10),
         bytes_per_second=bandwidth,
         core_rate=core_rate,
@@ -78,14 +82,14 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
 
 
 def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
-    """What kernels and changes of configuration take within a launch; the priors where a launch cannot have them."""
+    """Measure the costs of kernels and reconfigurations within a launch. Keep the priors where a launch has none."""
     graph = structure_of([(_ones(32, 64) @ _ones(64, 64))._node, _ones(32, 64).softmax(-1)._node])
     tasks = cut(graph, device.fusion).tasks
     kernels = [kernel for kernel in map(device.claim, tasks) if isinstance(kernel, NpuKernel)]
     steps = [kernel.bind() for kernel in kernels]
 
     def seconds(numbers: Sequence[int]) -> float | None:
-        """Of a launch of these kernels."""
+        """Return the seconds of one launch of these kernels, or None if they need several."""
         unused: list[Sequence[int]] = [()] * len(numbers)
         own = [kernels[n] for n in numbers]
         launches = device.launches(own, [steps[n] for n in numbers], unused, {}, own)
@@ -96,7 +100,7 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
             values[item] = leaf.value if isinstance(leaf, Node) else leaf
         return _launched(device, rounds, lambda: launches[0].step(values)).done
 
-    # Differences that cannot be told are less than a hundredth of a launch.
+    # Unmeasurable differences count as a hundredth of a launch.
     one, several = seconds([0]), seconds([0] * REPEATS)
     grouped, mixed = seconds([0] * REPEATS + [1] * REPEATS), seconds([0, 1] * REPEATS)
     if one is not None and several is not None:
@@ -104,7 +108,7 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
         memory = counters.ddr_bytes / rates.bytes_per_second
         step = (several - one) / (REPEATS - 1) - max(work.compute / rates.core_rate, work.stream, memory)
         step = max(step, one / 100)
-        # What a launch takes was measured with a kernel in it.
+        # The measured launch cost includes one kernel.
         dispatch = max(rates.dispatch_seconds - step, rates.dispatch_seconds / 10)
         rates = replace(rates, step_seconds=step, dispatch_seconds=dispatch)
     if grouped is not None and mixed is not None:
@@ -118,7 +122,7 @@ def _ones(*shape: int) -> nt.Tensor:
 
 
 def _launched(device: NpuDevice, rounds: int, *launches: Probe) -> _Launches:
-    """Of launches one after another, with nothing else under way; the lower quartile, as for `probes.typical`."""
+    """Measure launches in sequence, with nothing else in flight. Return lower quartiles, as `probes.typical` does."""
     samples = []
     for _ in range(WARM_UP + rounds):
         device.synchronize()
@@ -135,7 +139,7 @@ def _launched(device: NpuDevice, rounds: int, *launches: Probe) -> _Launches:
 
 
 def _with_host(rates: NpuRates, device: NpuDevice, n: int, quick: bool) -> NpuRates:
-    """What the host takes to bring n elements into a buffer, and to make the NPU see them."""
+    """Measure the host costs of writing n elements to a buffer and synchronizing it to the NPU."""
     lease = device.engine.pool.take(2 * n)
     block = lease.block
     columns = 256

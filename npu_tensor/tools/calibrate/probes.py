@@ -1,4 +1,4 @@
-"""Probes: what is timed by turns, so that a slow moment of the machine meets all of them."""
+"""Interleaved timing of probes, so that a slow phase of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ __all__ = [
 
 
 class Unclear(NpuTensorError):
-    """What was measured contradicts itself."""
+    """Error for inconsistent measurements."""
 
 
 Probe = Callable[[], object]
 
 BLOCK_SECONDS: Final = 200e-6
-"""The least time of a block: a clock and an interrupt take some microseconds."""
+"""Minimum duration of a block, in seconds. Reading the clock and an interrupt take some microseconds."""
 
 QUICK_ROUNDS: Final = 5
 ROUNDS: Final = 25
 
 
 def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float]:
-    """Seconds of each: the lower quartile of blocks that take turns, because all else that runs only adds."""
+    """Return seconds per probe: the lower quartile of interleaved blocks, because interference only adds time."""
     with no_garbage_collection():
         repeats = {name: calls_that_fill(BLOCK_SECONDS, probe) for name, probe in probes.items()}
         blocks: dict[str, list[float]] = {name: [] for name in probes}
         for _ in range(QUICK_ROUNDS if quick else ROUNDS):
             for name, probe in probes.items():
-                block(probe, 1)  # brings its operands back into the caches
+                block(probe, 1)  # loads its operands into the caches again
                 blocks[name].append(block(probe, repeats[name]) / repeats[name])
     return {name: statistics.quantiles(samples, n=4)[0] for name, samples in blocks.items()}
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Collect garbage now, and not again before the end of the block."""
+    """Collect garbage now and disable collection until the end of the block."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -67,7 +67,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def block(probe: Probe, repeats: int) -> float:
-    """Seconds of `repeats` calls. Each result lives until the next one replaces it, as in a user's loop."""
+    """Measure the seconds of `repeats` calls. Each result lives until the next replaces it, as in a user's loop."""
     start = time.perf_counter()
     for _ in range(repeats):
         result = probe()
@@ -77,7 +77,7 @@ def block(probe: Probe, repeats: int) -> float:
 
 
 def calls_that_fill(block_seconds: float, probe: Probe) -> int:
-    """How many calls a block of this length takes. The first call, which may compile, does not count."""
+    """Return the number of calls that fill a block. The first call may compile and is not measured."""
     probe()
     repeats = 1
     while (seconds := block(probe, repeats)) < block_seconds:
@@ -86,7 +86,7 @@ def calls_that_fill(block_seconds: float, probe: Probe) -> int:
 
 
 def positive(name: str, value: float) -> float:
-    """A rate or a time. Raises Unclear for one that cannot be: something else kept the machine busy."""
+    """Return a rate or a time. Raises Unclear for an impossible value, caused by other load on the machine."""
     if not 0 < value < float("inf"):
         raise Unclear(
             f"{name} cannot be told from what else was measured ({value!r}): the machine did something else "
@@ -96,9 +96,11 @@ def positive(name: str, value: float) -> float:
 
 
 def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
-    """The task of a pending tensor, the kernel of a device that takes it, and a call that runs that once.
+    """Return the task of a pending tensor, the device's kernel for it, and a call that runs the kernel once.
 
-    Raises DeviceError if it is refused or takes several kernels, BuildError.
+    Raises:
+        DeviceError: The device refuses the task, or it needs several kernels.
+        BuildError: The build failed.
     """
     graph = structure_of([result._node])
     tasks = cut(graph, device.fusion).tasks

@@ -1,4 +1,4 @@
-"""What keeps this machine from running kernels on an NPU, and how to fix it.
+"""Diagnosis of problems that keep this machine from running kernels on an NPU, with fixes.
 
 Example:
     findings = diagnose()
@@ -38,7 +38,7 @@ CHECKS: Final[dict[str, Callable[[System], CheckResult]]] = {
     "C++ compiler": package.host_cxx,
     "simulated NPU": package.simulated_npu,
 }
-"""Every check, what others depend on first: that is the order to fix in."""
+"""Checks in the order of fixing: each follows the checks that it depends on."""
 
 _FOLLOWS: Final[dict[str, tuple[str, ...]]] = {
     "driver": ("processor",),
@@ -47,11 +47,16 @@ _FOLLOWS: Final[dict[str, tuple[str, ...]]] = {
     "pyxrt": ("processor", "XRT"),
     "NPUs": ("processor", "firmware", "driver", "device files", "permissions", "locked memory", "XRT", "pyxrt"),
 }
-"""Checks whose problem may follow from the problem of another one, in the order of CHECKS."""
+"""Checks whose problem may follow from another one, and possible causes in the order of CHECKS."""
 
 
 def diagnose(root: Path = Path("/"), system: System | None = None) -> list[Finding]:
-    """The findings of all checks, in the order of CHECKS. Files of the system are read below `root`. Never raises."""
+    """Run all checks and return the findings in the order of CHECKS. Never raises.
+
+    Args:
+        root: Directory below which system files are read.
+        system: System to check; None for this one.
+    """
     system = replace(system or System(), root=root)
     findings = [_finding(name, check, system) for name, check in CHECKS.items()]
     problems = {finding.check for finding in findings if finding.status == "problem"}
@@ -68,20 +73,20 @@ def _finding(name: str, check: Callable[[System], CheckResult], system: System) 
         result = check(system)
     except ArgumentError as error:
         result = problem(str(error), "this check depends on it", "unset it, or give it an allowed value")
-    except Exception as error:  # XRT may raise anything; the other checks are still worth having.
+    except Exception as error:  # XRT may raise any exception. The other checks must still run.
         failure = f"the check itself failed with {type(error).__name__}: {error}"
         result = problem(failure, "nothing is known about this", "report it, with npu-tensor doctor --json")
     status, *texts = result
-    return Finding(name, status, *("; ".join(text.split("\n")) for text in texts))  # What others say may have lines.
+    return Finding(name, status, *("; ".join(text.split("\n")) for text in texts))  # Texts may have lines.
 
 
 def usable(findings: Iterable[Finding]) -> bool:
-    """Whether an NPU can be used: no finding is a problem."""
+    """Return True if an NPU can be used, that is, if no finding is a problem."""
     return all(finding.status != "problem" for finding in findings)
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """In one sentence whether an NPU can be used, else what to do first and what works meanwhile."""
+    """Summarize the findings in one sentence: an NPU can be used, or what to fix first and what works meanwhile."""
     by_check = {finding.check: finding for finding in findings}
     first = next((finding for finding in by_check.values() if finding.status == "problem"), None)
     if first is None:

@@ -1,4 +1,4 @@
-"""What a check finds, what the checks ask of the system, and versions against those that were tested."""
+"""Findings of checks, the checked system, and comparison with tested versions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["CheckResult", "Finding", "Status", "System", "against_tested", "note", "ok", "problem", "tested_versions"]
 
 Status = Literal["ok", "note", "problem"]
-"""problem: no NPU can be used before it is fixed; note: worth knowing, also if something is merely unknown."""
+"""Severity of a finding. A "problem" prevents the use of NPUs; a "note" is useful or reports something unknown."""
 
 
 class CheckResult(NamedTuple):
-    """What a check returns. found: what there is; why: why that matters; fix: the command, or what else to do."""
+    """Result of a check.
+
+    Attributes:
+        status: Severity.
+        found: State of the system.
+        why: Reason why it matters.
+        fix: Command or instruction that fixes it.
+    """
 
     status: Status
     found: str
@@ -41,9 +48,9 @@ class CheckResult(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The result of the check of this name.
+    """Result of the check with this name.
 
-    follows: the check whose problem is to be fixed first, because this problem may follow from it; "" if there is none.
+    `follows` is the check whose problem may have caused this one and must be fixed first; empty if there is none.
     """
 
     check: str
@@ -55,17 +62,17 @@ class Finding(NamedTuple):
 
 
 def ok(found: str) -> CheckResult:
-    """All is well."""
+    """Create a result without a problem."""
     return CheckResult("ok", found)
 
 
 def note(found: str, why: str = "", fix: str = "") -> CheckResult:
-    """Worth knowing."""
+    """Create a result that is worth knowing."""
     return CheckResult("note", found, why, fix)
 
 
 def problem(found: str, why: str, fix: str) -> CheckResult:
-    """What keeps NPUs from being used."""
+    """Create a result that prevents the use of NPUs."""
     return CheckResult("problem", found, why, fix)
 
 
@@ -78,11 +85,15 @@ def _group_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class System:
-    """The system that is checked: files below `root`, and what else is asked.
+    """Interface of the checks to the system. Tests replace its functions.
 
-    memlock: bytes that this process may lock, now and at most, -1 for no limit. usable: whether this user can read
-    and write a file. group_of: the group that owns it. memberships: the groups of this process. no_kernels: why there
-    can be none for an array.
+    Attributes:
+        root: Directory below which system files are read.
+        memlock: Function that returns the soft and hard limit of locked memory in bytes; -1 for no limit.
+        usable: Function that returns True if this user can read and write a file.
+        group_of: Function that returns the group of a file.
+        memberships: Function that returns the groups of this process.
+        no_kernels: Function that returns why no kernels can be built for an array.
     """
 
     root: Path = Path("/")
@@ -101,14 +112,14 @@ class System:
     compiler: Callable[[], str | None] = host_compiler.reason
 
     def read(self, *path: str) -> str:
-        """The text of a file below root, without white space around it; "" if it cannot be read."""
+        """Read a file below root and strip white space. Return an empty string if it cannot be read."""
         try:
             return self.root.joinpath(*path).read_text("utf-8", "replace").strip()
         except OSError:
             return ""
 
 
-# --- versions that were tried: tested.json says which, and by whom
+# --- tested versions: tested.json lists them with their sources
 
 
 @cache
@@ -118,15 +129,21 @@ def _matrix() -> dict[str, dict[str, Any]]:
 
 
 def tested_versions(component: str) -> dict[str, str]:
-    """The tested versions, and what each was tested for."""
+    """Return the tested versions with the purpose of each test."""
     versions: dict[str, str] = _matrix()[component]["tested"]
     return versions
 
 
 def against_tested(component: str, version: str, why: str, fix: str) -> CheckResult:
-    """ok for a tested version, also with more digits than listed; note for an unknown one; problem for a bad one.
+    """Compare a version with the tested ones: ok if tested, note if unknown, problem if known to fail.
 
-    why: it matters that the version is a tested one; fix: how to get one.
+    A version with more digits than a tested one counts as tested.
+
+    Args:
+        component: Name in tested.json.
+        version: Version to compare.
+        why: Reason why a tested version matters.
+        fix: Instruction to get one.
     """
     text = version or "unknown version"
     row = _matrix()[component]
@@ -142,7 +159,7 @@ def against_tested(component: str, version: str, why: str, fix: str) -> CheckRes
 
 
 def _older(version: str, least: str) -> bool:
-    """Whether a release is older than another. Builds such as 0.0.1.2025110304+abc have no place in their order."""
+    """Return True if a release is older than another. Builds such as 0.0.1.2025110304+abc are not ordered."""
     number = re.match(r"\d+(\.\d+)+", version)
     if number is None or version.startswith("0.0.1."):
         return False

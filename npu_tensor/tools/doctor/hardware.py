@@ -1,6 +1,6 @@
-"""Checks of what lies below XRT: the NPU, its driver and firmware, and what this user may do with it.
+"""Checks below XRT: the NPU, its driver and firmware, and the permissions of this user.
 
-Paths and rules are those of the driver: amd/xdna-driver, drivers/accel/amdxdna, which is also part of Linux since 6.14.
+Paths and rules come from the driver: amd/xdna-driver, drivers/accel/amdxdna, part of Linux since 6.14.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 HEAP_BYTES: Final = 64 << 20
-"""Memory that XRT maps and locks when it opens an NPU: AIE2_DEVM_SIZE in aie2_pci.h."""
+"""Memory that XRT maps and locks to open an NPU, in bytes: AIE2_DEVM_SIZE in aie2_pci.h."""
 
 CAP_IPC_LOCK: Final = 14
-"""The number of the capability that lifts the limit on locked memory (capabilities(7))."""
+"""Number of the capability that lifts the limit on locked memory (capabilities(7))."""
 
 _PCI: Final = "sys/bus/pci/devices"
 
@@ -44,7 +44,11 @@ LOOK_INTO_LOG: Final = "sudo dmesg | grep amdxdna"
 
 
 class _Npu(NamedTuple):
-    """An NPU on the PCI bus. device: its number there, "17f0"; node: accel0, or "" if no driver has taken it."""
+    """An NPU on the PCI bus.
+
+    `device` is the PCI device number, such as "17f0". `node` is the device file, such as "accel0"; empty without a
+    driver.
+    """
 
     bdf: str
     device: str
@@ -54,7 +58,7 @@ class _Npu(NamedTuple):
 
 
 def on_pci_bus(system: System) -> list[_Npu]:
-    """The NPUs that kernels can be made for, whether or not a driver has taken them."""
+    """List the supported NPUs, with or without a driver."""
     npus = []
     for directory in sorted(system.root.joinpath(_PCI).glob("*")):
         vendor, device, revision = pci_numbers(directory)
@@ -72,19 +76,19 @@ def _nodes(system: System) -> list[Path]:
 
 
 def _name(system: System, file: Path) -> str:
-    """Its name for the user."""
+    """Return the path of a file as the user knows it."""
     return f"/{file.relative_to(system.root)}"
 
 
 def operating_system(system: System) -> CheckResult:
-    """Which one, against those that others ran NPUs on."""
+    """Compare the operating system with those known to run NPUs."""
     fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', system.read("etc/os-release"), re.MULTILINE))
     release = f"{fields.get('NAME', '')} {fields.get('VERSION_ID', '')}".strip()
     return against_tested("operating system", release, "others may lack a package or a driver that is new enough", "")
 
 
 def processor(system: System) -> CheckResult:
-    """Whether there is an NPU at all."""
+    """Check that the processor has an NPU."""
     npus = on_pci_bus(system)
     if npus:
         return ok(", ".join(f"{npu.arch} at {npu.bdf} (1022:{npu.device}, revision {npu.revision})" for npu in npus))
@@ -96,7 +100,7 @@ def processor(system: System) -> CheckResult:
 
 
 def driver(system: System) -> CheckResult:
-    """Whether amdxdna is loaded, and which."""
+    """Check that amdxdna is loaded, and its version."""
     release = system.read("proc/sys/kernel/osrelease")
     if not (system.root / "sys/module/amdxdna").is_dir():
         has_module = "/amdxdna.ko" in system.read("lib/modules", release, "modules.dep")
@@ -119,7 +123,7 @@ def driver(system: System) -> CheckResult:
 
 
 def accel_nodes(system: System) -> CheckResult:
-    """Whether the driver has made a file to open the NPU by."""
+    """Check that the driver has created a device file for the NPU."""
     nodes = _nodes(system)
     missing = [node for node in nodes if not node.exists()]
     if nodes and not missing:
@@ -138,7 +142,7 @@ def accel_nodes(system: System) -> CheckResult:
 
 
 def permissions(system: System) -> CheckResult:
-    """Whether this user may open the NPU."""
+    """Check that this user may open the NPU."""
     nodes = [node for node in _nodes(system) if node.exists()]
     if not nodes:
         return note("unknown without a file in /dev/accel")
@@ -165,7 +169,7 @@ def _forbidden(system: System, node: Path) -> CheckResult:
 
 
 def locked_memory(system: System) -> CheckResult:
-    """Whether RLIMIT_MEMLOCK leaves room for what XRT locks."""
+    """Check that RLIMIT_MEMLOCK suffices for XRT."""
     now, most = system.memlock()
     if now < 0:
         return ok("no limit on locked memory")
@@ -195,14 +199,14 @@ def _size(number: int) -> str:
 
 
 def firmware(system: System) -> CheckResult:
-    """What runs on the NPU's own controller: the version that the driver reports, and the files."""
+    """Check the firmware of the NPU's controller: the version reported by the driver, and the files."""
     npus = on_pci_bus(system)
     if not npus:
         return note("not looked for without an NPU")
     versions, missing = [], []
     for npu in npus:
-        # The driver takes the directory by device and revision, the first file of several names that it finds there;
-        # distributions compress them.
+        # The driver selects the directory by device and revision and loads the first of several file names.
+        # Distributions compress the files.
         files = [
             file.relative_to(system.root / lib)
             for lib in ("lib/firmware", "usr/lib/firmware")
@@ -224,7 +228,7 @@ def firmware(system: System) -> CheckResult:
 
 
 def idle(system: System) -> CheckResult:
-    """Whether the NPU is switched off while it has nothing to do."""
+    """Check if the NPU is powered off while idle."""
     for npu in on_pci_bus(system):
         power = f"{_PCI}/{npu.bdf}/power"
         if system.read(power, "control") == "auto":

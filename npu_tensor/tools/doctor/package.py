@@ -1,4 +1,4 @@
-"""Checks of what npu_tensor itself needs: a place for kernels, and what simulates an NPU."""
+"""Checks of the package's own needs: a kernel cache, a compiler and the simulated NPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cache_directory", "host_cxx", "simulated_npu"]
 
 
 def cache_directory(_system: System) -> CheckResult:
-    """Whether compiled kernels are kept, and how much space they take."""
+    """Check that compiled kernels can be cached, and the size of the cache."""
     directory = config.cache_dir
     try:
         writable(directory)
@@ -32,13 +32,13 @@ def _sizes(directory: Path) -> list[int]:
     for path in directory.rglob("*"):
         try:
             sizes.append(path.stat().st_size if path.is_file() else 0)
-        except OSError:  # Another process has removed it.
+        except OSError:  # Another process has removed the file.
             continue
     return sizes
 
 
 def host_cxx(system: System) -> CheckResult:
-    """Whether kernels can be compiled for this machine."""
+    """Check that kernels can be compiled for this machine."""
     reason = system.compiler()
     if reason is None:
         return ok(host_compiler.toolchain().removeprefix("host-"))
@@ -47,7 +47,7 @@ def host_cxx(system: System) -> CheckResult:
 
 
 def simulated_npu(system: System) -> CheckResult:
-    """Whether a small kernel runs on the simulated NPU and gives the right result."""
+    """Check that a small kernel gives the right result on the simulated NPU."""
     if system.compiler() is not None:
         return note("not tried without a C++ compiler")
     if reason := not_allowed("sim"):

@@ -19,7 +19,7 @@ from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
 __all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xclbinutil", "xrt"]
 
 PLUGIN: Final = "libxrt_driver_xdna.so.2"
-"""XRT's part for NPUs. It looks for it beside its own libraries (driver_plugin_paths in module_loader.cpp)."""
+"""XRT's plugin for NPUs. XRT searches it beside its own libraries (driver_plugin_paths in module_loader.cpp)."""
 
 _INSTALL_XRT: Final = (
     "sudo apt install libxrt2 libxrt-npu2 python3-xrt, where the distribution has them; else build and install"
@@ -31,7 +31,7 @@ _ERRORS: Final = {
     "err=-13": "this user may not open it, see permissions",
     "err=-19": "the driver refuses it: the IOMMU must be on, in the BIOS and on the kernel's command line",
 }
-"""What is behind the error numbers of XRT: those of mmap, open and of the driver's open (amdxdna_sva_init)."""
+"""Causes of XRT's error numbers, which come from mmap, open and the driver's open (amdxdna_sva_init)."""
 
 
 _HAS_NOTHING: Final = re.compile(
@@ -40,7 +40,7 @@ _HAS_NOTHING: Final = re.compile(
 
 
 def _summary(error: DeviceError) -> str:
-    """An error that lists what was tried, in one line, without the usual places that have nothing."""
+    """Return an error with its attempts in one line, without the usual places where nothing was found."""
     what, *attempts = str(error).splitlines()
     telling = [line.strip() for line in attempts if not _HAS_NOTHING.match(line)]
     silent = len(attempts) - len(telling)
@@ -54,7 +54,7 @@ def _described(found: LoadedLibrary, *parts: str) -> str:
 
 
 def xrt(system: System) -> CheckResult:
-    """Whether XRT is there: the library that pyxrt has loaded, else the one that would be."""
+    """Check the library of XRT: the one that pyxrt has loaded, else the one that the search finds."""
     try:
         library = _loaded_by_pyxrt(system) or system.xrt.find()
     except DeviceError as error:
@@ -72,7 +72,7 @@ def _loaded_by_pyxrt(system: System) -> LoadedLibrary | None:
 
 
 def pyxrt(system: System) -> CheckResult:
-    """Whether XRT's Python module is there for this Python, and for which others."""
+    """Check that XRT's Python module exists for this Python, and list builds for other versions."""
     this = platform.python_version()
     try:
         module: Any = system.pyxrt(system.xrt)
@@ -91,7 +91,7 @@ def pyxrt(system: System) -> CheckResult:
 
 
 def npus(system: System) -> CheckResult:
-    """The NPUs that XRT lists and that this process may use."""
+    """Check the NPUs that XRT lists and that this process may use."""
     try:
         discovery = system.discover(system.root)
     except DeviceError as error:
@@ -126,13 +126,13 @@ def _nothing_listed(system: System) -> CheckResult:
 
 
 def hsa(system: System) -> CheckResult:
-    """The HSA runtime, which other programs use NPUs by: npu_tensor only reports it."""
+    """Report the HSA runtime, through which other programs use NPUs. npu_tensor does not use it."""
     default = system.hsa.by_name()
     try:
         library = system.hsa.find()
     except DeviceError:
         return ok("no HSA runtime, and none is needed: XRT runs the kernels")
-    rocm = system.read("opt/rocm/.info/version").partition("-")[0]  # without the number of the build
+    rocm = system.read("opt/rocm/.info/version").partition("-")[0]  # without the build number
     tested = rocm and f"ROCm {against_tested('ROCm', rocm, '', '').found}"
     described = _described(library, tested) + "; optional, XRT runs the kernels"
     if default is None or default.path.resolve() == library.path.resolve():
@@ -145,14 +145,14 @@ def hsa(system: System) -> CheckResult:
 
 
 def mlir_aie(system: System) -> CheckResult:
-    """Whether there can be kernels for the NPUs, and by which mlir-aie they are compiled."""
+    """Check that kernels can be built for the NPUs, and the version of mlir-aie."""
     toolchain = system.toolchain()
     reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)})]
     if reasons and all(reasons):
         fix = "source scripts/env_setup.sh" if isinstance(toolchain, str) else "export NPU_TENSOR_JIT=wait"
         return problem(str(reasons[0]), "an NPU runs nothing else", fix)
     if isinstance(toolchain, str):
-        # What is missing says how to install it.
+        # The fix contains the install command.
         missing = toolchain.removesuffix(f". {INSTALL}")
         return note(missing, "only kernels that are ready can run on an NPU", INSTALL)
     return against_tested(
@@ -164,7 +164,7 @@ def mlir_aie(system: System) -> CheckResult:
 
 
 def xclbinutil(system: System) -> CheckResult:
-    """The program of XRT that packs kernels of several configurations for one context of the first generation."""
+    """Check XRT's tool that packs kernels of several configurations for one context of the first generation."""
     program = system.xclbinutil()
     if program is not None:
         return ok(program)
@@ -178,7 +178,7 @@ def xclbinutil(system: System) -> CheckResult:
 
 
 def peano(system: System) -> CheckResult:
-    """The compiler for the cores of NPUs."""
+    """Check Peano, the compiler for the cores of NPUs."""
     toolchain = system.toolchain()
     if isinstance(toolchain, str):
         return note("Peano is looked for where mlir-aie is")
