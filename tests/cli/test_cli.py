@@ -217,7 +217,7 @@ def test_ops_lists_every_op(columns: int) -> None:
     assert "MUL_MAT" in entries["matmul"]
     assert "UNARY_SILU" in entries["silu"]
     assert "NPU: elementwise" in entries["silu"]
-    assert entries["zeros_like"].startswith("Zeros of the input's shape and dtype.")
+    assert entries["zeros_like"].startswith("Create zeros of the input's shape and dtype.")
 
 
 def test_ops_describes_those_that_fit_a_pattern() -> None:

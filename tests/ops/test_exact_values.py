@@ -148,18 +148,3 @@ def test_transposed_convolution_of_infinity(kernel: tuple[int, int], stride: Any
     expected = torch.nn.functional.conv_transpose2d(x, weight, stride=stride, dilation=dilation).tolist()
     result = nt.conv_transpose2d(from_torch(x), from_torch(weight), stride=stride, dilation=dilation)
     assert result.tolist() == expected
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("dim", [1, None])
-@pytest.mark.parametrize("name", ["std", "var"])
-def test_spread_of_extreme_numbers(name: str, dim: int | None, dtype: str) -> None:
-    """Squares and sums beyond float32, deviations whose squares vanish, and rows whose mean is not representable."""
-    rows = [[1e38, 1e38, -1e38], [1e20, -1e20, 3e20], [1e-30, 2e-30, -5e-30], [1e-41, 0, 3e-41]]
-    rows += [[1e6, 1e6 + 0.0625, 1e6], [0.1] * 3, [1e25] * 3, *([[3e38] * 3] if name == "std" else [])]
-    x = nt.tensor(rows, dtype=dtype)
-    exact = to_torch(x).double()
-    for part, wide in [(x, exact)] if dim else zip(x, exact, strict=True):
-        result = to_torch(getattr(part, name)(dim)).double()
-        expected = getattr(wide, name)(dim).to(TORCH_DTYPES[dtype]).double()
-        torch.testing.assert_close(result, expected, rtol=5e-7 if dtype == "float32" else 2**-8, atol=1e-44)

@@ -58,7 +58,8 @@ def print_table(
     cells = [[text(cell) for cell in row] for row in rows]
     for row in cells:
         table.add_row(*row)
-    console.print(text(title), style="italic")  # The title of a rich table is folded to the table's width.
+    # rich folds the title of a table to the width of the table, which would break paths.
+    console.print(text(title), style="italic", soft_wrap=True)
     # Words are not broken, so a column is at least as wide as its longest word.
     columns_of_text = list(zip(map(text, headings), *cells, strict=True))
     least = [

@@ -361,7 +361,7 @@ def test_a_wrong_cxx_is_an_error_also_beside_other_compilers(
         compile_one(answer(7))
     doctor = CliRunner().invoke(main, ["doctor"]).output
     assert said in doctor
-    assert "fix: unset CXX, or set it to a C++ compiler" in doctor
+    assert "fix:  unset CXX, or set it to a C++ compiler" in doctor
 
 
 @pytest.mark.parametrize(
