@@ -41,6 +41,30 @@ from npu_tensor.runtime.sim import host_compiler
 OWN = ("cache_path", "kernel_dirs", "jit", "record")
 
 
+SLOW = (
+    *("_util/test_uninterrupted", "autograd/test_on_npu", "benchmarks/", "browser/", "examples/", "fuzz/"),
+    *(
+        "ggml_hsa/test_executors",
+        "ggml_hsa/test_record",
+        "kernels/test_configurations",
+        "kernels/test_core_vector_math",
+    ),
+    *("kernels/test_elementwise", "kernels/test_gemm_kernels", "kernels/test_rowwise", "project/test_docs"),
+    *("runtime/npu/test_interrupts", "runtime/npu/test_soak", "runtime/sim/test_launches", "runtime/sim/test_ops"),
+    *("runtime/store/test_production", "runtime/store/test_store_processes", "runtime/test_memory"),
+    *("runtime/xrt/test_launch_benchmark", "runtime/xrt/test_xrt_interrupts", "tools/test_calibrate"),
+)
+"""Folders and modules below tests/ that `make test` leaves out. Times: `pytest --durations=300`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow folders and modules."""
+    root = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(root).as_posix().startswith(SLOW):
+            item.add_marker("slow")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a test that does not touch an op or function that it is marked to cover."""
