@@ -62,7 +62,7 @@ _CONSTANTS = {"pi": _math.pi, "e": _math.e, "inf": _math.inf, "nan": _math.nan, 
 globals().update(_NAMES, **_CONSTANTS)
 
 
-# What takes long to load and few programs use, and where it is.
+# Modules of names that take long to load and that few programs use.
 _LOADED_LATE = {
     "compile": "npu_tensor.ggml_hsa.ahead_of_time",
     "finish_builds": "npu_tensor.runtime.store.background",

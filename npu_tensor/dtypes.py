@@ -178,7 +178,7 @@ _LOOKUP: dict[Any, DType] = {
     **{dtype.numpy: dtype for dtype in DTYPES},
     **{dtype: dtype for dtype in DTYPES},
     **{key: dtype for dtype in QUANTIZED for key in (dtype, dtype.name, dtype.numpy)},
-    float: float64,  # As in PyTorch and NumPy, although Python floats become float32.
+    float: float64,  # PyTorch and NumPy do the same, although Python floats become float32.
     "float": float32,  # The C type of that name; NumPy's "float" is float64.
     int: int64,
     bool: bool_,

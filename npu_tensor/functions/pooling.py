@@ -235,7 +235,7 @@ def _lp_pool(places: int) -> Callable[..., Tensor]:
             raise ArgumentError("norm_type must not be 0")
         kernel = each_place("kernel_size", kernel_size, places)
         means = _averaged(wide(input) ** norm_type, kernel, stride, 0, ceil_mode, True, places)
-        # As in PyTorch, also where a window ends beyond the input and its mean is of fewer elements.
+        # The same as in PyTorch, also if a window ends beyond the input and averages fewer elements.
         return ((means.sign() * means.abs().relu() * math.prod(kernel)) ** (1.0 / norm_type)).to(input.dtype)
 
     return lp_pool

@@ -163,7 +163,7 @@ def interpolate(
     dtype = require_float(input) if needed else input.dtype
     result = wide(input) if needed else input
     for axis, (count, scale) in enumerate(zip(counts, scales, strict=True)):
-        # As in PyTorch, an unchanged extent is copied whatever the factor; by "nearest" only with two places.
+        # PyTorch copies an unchanged extent whatever the factor; by "nearest" only with two places.
         if count != extents[axis] or (places != 2 and not needed):
             result = method(result, axis - places, count, scale, bool(align_corners))
     result = result.to(dtype)

@@ -231,4 +231,4 @@ def _cluster(address: str) -> Iterator[Executor]:
         try:
             yield executor
         finally:
-            executor.shutdown(wait=False)  # What is not done is cancelled.
+            executor.shutdown(wait=False)  # Unfinished work is cancelled.

@@ -1,4 +1,4 @@
-"""What brings tokens into a model: rows of a table, and rotary positions."""
+"""Inputs of a model: rows of a table by token, and rotary positions."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ def ggml_op_mean(src0: nt.Tensor) -> nt.Tensor:
 
 
 def ggml_op_argmax(src0: nt.Tensor, *, output: TensorDesc) -> nt.Tensor:
-    """Where the largest element of every row is, the first of several; extents (ne1, ne2, ne3, 1), i32 or i64."""
+    """Find the index of the first largest element of every row; extents (ne1, ne2, ne3, 1), i32 or i64."""
     index = src0.argmax(-1)
     return index if index.dtype is output.dtype else index.to(output.dtype)
 
 
 def ggml_op_count_equal(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
-    """How many elements are equal, as i64."""
+    """Count equal elements, as i64."""
     return nt.count_equal(src0, src1)

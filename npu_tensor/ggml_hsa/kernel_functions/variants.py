@@ -1,4 +1,4 @@
-"""Fused kernels, for the representative ones of every family: what makes a design differ and no op of GGML is."""
+"""Fused kernels that represent designs which no single GGML op has."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _LEAST_RUN = 8
 # Without AVX512, whose masks make ends of rows cheap, as many multiplications in a whole batch; measured on a Zen 3.
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
-# So do those with few columns, which would leave most of a packed tile empty, if rows have so many vectors that
+# Products with few columns do too, which would leave most of a packed tile empty, if rows have so many vectors that
 # adding the lanes does not matter. Measured on a Zen 3: with 16 columns packing was faster, and
 # also with 8 columns whose rows are 8 vectors long.
 _THIN_COLUMNS, _LONG_ROWS = 12, 16
