@@ -94,6 +94,8 @@ class _Network:
             self.kind = "sequence"
         for _ in range(rng.randint(1, 5)):
             self._draw()
+        while not self.layers:
+            self._draw()
 
     def _add(self, layer: str, shape: list[int], call: str = "m[{}](x)") -> None:
         call = call.format(len(self.layers))
