@@ -33,7 +33,7 @@ from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, is_training, trace_call
 from npu_tensor.jit.trees import call_text, flatten
-from npu_tensor.planner.selection import before_reset, current, selection_changed
+from npu_tensor.planner.selection import Selection, before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Jitted(Generic[P, R]):
         if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
             return self._function(*args, **kwargs)  # Gradients pass through its results.
         signature = (specs,) if flat else (structure, specs)
-        key = (devices, (recorded, *map(is_training, self._modules)), *signature)
+        key = self._key(devices, recorded, signature)
         replay = self._replay(key)
         result = STALE if replay is None else replay(tuple(tensors))
         if replay is None or result is STALE:
@@ -192,7 +192,7 @@ class Jitted(Generic[P, R]):
             replay = miss if trace.is_tracked else replay_of(trace)
             self._captures += 1
             self._modules = tuple(dict.fromkeys((*self._modules, *trace.modules)))
-            key = (devices, (recorded, *map(is_training, self._modules)), *signature)
+            key = self._key(devices, recorded, signature)
             if current() is devices:  # Otherwise the plan may be for other devices.
                 while len(self._replays) >= CAPTURES:
                     oldest = next(iter(self._replays))
@@ -205,6 +205,10 @@ class Jitted(Generic[P, R]):
         if flat and not active and current() is devices and is_final:
             self._latest = replay
         return self._function(*args, **kwargs) if result is MISS or result is STALE else cast(R, result)
+
+    def _key(self, devices: Selection, recorded: bool, signature: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the key of a capture, which includes the training modes that captures so far have read."""
+        return (devices, (recorded, *map(is_training, self._modules)), *signature)
 
     def _keep(self, key: Any, trace: Trace, replay: Replay) -> None:
         if trace.plan is not None and trace.plan.provisional:

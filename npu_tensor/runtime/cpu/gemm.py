@@ -40,14 +40,14 @@ _PIECE_BYTES = 32 << 10
 _OVERHEAD_CYCLES = 500
 # Neighbours along K that are packed run by run: without masks at least a vector of units.
 _LEAST_RUN = 8
-# Products of so few rows, or of so few multiplications of units, read their operands where they are. Measured on a
-# Zen 4: with more, packing pays even if it is done each time (rows), or if one operand stays packed (multiplications).
-# Without AVX512, whose masks make ends of rows cheap, as many multiplications in a whole batch; measured on a Zen 3.
+# Upper bounds for products that read their operands in place: rows, and multiplications of units. Measured on a Zen 4:
+# beyond them, packing pays off even if it is repeated (rows), or if one operand stays packed (multiplications). Without
+# AVX512, whose masks make ends of rows cheap, the bound holds for a whole batch; measured on a Zen 3.
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
-# Products with few columns do too, which would leave most of a packed tile empty, if rows have so many vectors that
-# adding the lanes does not matter. Measured on a Zen 3: with 16 columns packing was faster, and
-# also with 8 columns whose rows are 8 vectors long.
+# Products with few columns also read their operands in place: most of a packed tile would stay empty. Their rows must
+# have enough vectors to make adding the lanes cheap. Measured on a Zen 3: packing was faster with 16 columns, and with
+# 8 columns whose rows are 8 vectors long.
 _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # By the vector registers of the processor. Columns of a group of the inner form, by the rows of its tile. Of the outer
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
