@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -769,11 +769,11 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     return tensor
 
 
-def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, viewed: Any) -> Tensor:
+def _finish_view(call: Call, base: Node, depth: int, frame: FrameType, viewed: Any) -> Tensor:
     """Return the Tensor of a view, which shares the storage of the viewed tensor unless elements have to be copied."""
     code = frame.f_code
     where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
-    node = view_node(call, inputs[0], depth, where, bool(active) and is_tracked(call, inputs))
+    node = view_node(call, base, depth, where, bool(active) and is_tracked(call, (base,)))
     tensor = wrap(node)
     if isinstance(viewed, Tensor):
         storage, view = viewed._alias or Storage.of(viewed)
@@ -785,7 +785,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
             tensor._alias = (storage, child)
             members = storage.members
             members.append(node.handle)
-            if members is not storage.members or viewed._node is not inputs[0]:
+            if members is not storage.members or viewed._node is not base:
                 storage.enter(tensor)  # Another thread has written to the storage.
             elif len(members) > storage.crowded:
                 storage.forget_the_dead()
@@ -802,7 +802,7 @@ def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
     if watches:
         _note_reads(viewed)
     for call in calls:
-        viewed = _finish_view(call, (viewed._node,), viewed._node.depth + 1, frame, viewed)
+        viewed = _finish_view(call, viewed._node, viewed._node.depth + 1, frame, viewed)
     return viewed
 
 
@@ -815,16 +815,52 @@ def _run_early(node: Node) -> None:
         shorten(node, config.max_depth)
 
 
-def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:
-    """Record `op` on Tensors, arrays and numbers; attributes are in the order of the declaration."""
-    frame = sys._getframe(1)
-    operands = tuple(operands)
+def record(
+    op: Op, operands: Sequence[Any], attributes: tuple[Any, ...] | None = None, frame: FrameType | None = None
+) -> Tensor:
+    """Record `op`.
+
+    Args:
+        op: Declaration.
+        operands: Tensors, arrays and numbers.
+        attributes: Values in the order of the declaration, or None for the defaults.
+        frame: Frame whose line errors name; by default that of the caller.
+    """
+    if frame is None:
+        frame = sys._getframe(1)
     if watches:
         _note_reads(*operands)
-    resolved = [_operand(operand) for operand in operands]
-    call = _resolve(op, tuple(spec for _, spec, _ in resolved), attributes, frame)
-    depth = max((depth for _, _, depth in resolved), default=0) + 1
-    return _finish(call, tuple(node for node, _, _ in resolved), depth, frame)
+    inputs: list[Any] = []
+    specs: list[Operand] = []
+    depth = 0
+    has_numbers = False
+    for operand in operands:
+        if type(operand) is Tensor:
+            node = operand._node
+            inputs.append(node)
+            specs.append(node.spec)
+            if node.depth > depth:
+                depth = node.depth
+        else:
+            value, spec, value_depth = _operand(operand)
+            inputs.append(value)
+            specs.append(spec)
+            depth = max(depth, value_depth)
+            has_numbers = True
+    key = tuple(specs)
+    if attributes is None:
+        call = op.calls.get(key)
+        if call is None:
+            call = _resolve_default(op, key, frame)
+    else:
+        call = _resolve(op, key, attributes, frame)
+    if has_numbers:
+        for position, spec in enumerate(key):
+            if spec is int and not -1 << 63 <= inputs[position] < 1 << 63:
+                _require_fitting(call, position, inputs[position], frame)
+    if op.kind == "view":
+        return _finish_view(call, inputs[0], depth + 1, frame, operands[0])
+    return _finish(call, tuple(inputs), depth + 1, frame)
 
 
 def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -> None:
@@ -865,21 +901,8 @@ def into(out: Any, result: Any) -> Any:
     return out._assign(result)
 
 
-STEPS.update(
-    Tensor=Tensor,
-    _accepted=ACCEPTED,
-    _finish=_finish,
-    _finish_view=_finish_view,
-    _into=into,
-    _note_reads=_note_reads,
-    _fit=_require_fitting,
-    _operand=_operand,
-    _record=record,
-    _refused=refused,
-    _resolve=_resolve,
-    _resolve_default=_resolve_default,
-    watches=watches,
-)
+STEPS.tensor, STEPS.accepted = Tensor, ACCEPTED
+STEPS.record, STEPS.into, STEPS.refused = record, into, refused
 
 
 def _install(name: str, entry: registry.Public) -> None:

@@ -27,7 +27,7 @@ class _Files(dict[str, bool]):
     """Cache by file name; True if the file, or generated code, belongs to the package."""
 
     def __missing__(self, path: str) -> bool:
-        internal = path.startswith((_PACKAGE, "<npu_tensor.")) and not path.startswith(_PROGRAMS)
+        internal = path.startswith(_PACKAGE) and not path.startswith(_PROGRAMS)
         return self.setdefault(path, internal)
 
 

@@ -1,20 +1,19 @@
-"""Functions that record ops, generated as Python source from the declarations.
+"""Functions that record ops, made from their declarations.
 
-Recording dominates the host time of a program. The generated functions therefore bind no signatures and have no loops.
+Recording dominates the host time of small programs. A call that passes only operands therefore binds no signature.
 """
 
 from __future__ import annotations
 
 import inspect
-import linecache
 import sys
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor.ops.declare import Attribute, Op
+from npu_tensor.ops.declare import Op
 from npu_tensor.ops.documentation import described
 from npu_tensor.ops.rules import comparison, unpacked
 
@@ -26,39 +25,51 @@ SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims", "split_size_or_sections
 KEYWORDS: Final = {"dims": ("dims",), "repeats": ("repeats",), "shape": ("shape", "size"), "size": ("size",)}
 """Keywords that pass variadic numbers, as in f(2, 3), as one sequence."""
 
-
-class _Absent:
-    """Default of a parameter for which None is a valid value."""
-
-    def __repr__(self) -> str:
-        return "absent"
+Arguments = tuple[Sequence[Any], tuple[Any, ...], Any]
+"""Operands, attributes in the order of the declaration, and `out`."""
 
 
-_absent: Final = _Absent()
+class Steps:
+    """Parts of recording that `npu_tensor.tensor`, a module above this one, provides on import.
+
+    Attributes:
+        tensor: Class of tensors.
+        accepted: Types of the other operand of an operator. Python tries the reflected operator of other types.
+        record: Function that records an op. Attributes are None for the defaults; the frame is that of the caller.
+        into: Function that writes a result to the tensors of PyTorch's `out=`.
+        refused: Function that returns the result of an operator for an operand of another type.
+    """
+
+    __slots__ = ("accepted", "into", "record", "refused", "tensor")
+
+    tensor: type[Any]
+    accepted: tuple[type, ...]
+    record: Callable[[Op, Sequence[Any], tuple[Any, ...] | None, FrameType], Any]
+    into: Callable[[Any, Any], Any]
+    refused: Callable[[Any], Any]
 
 
-STEPS: Final[dict[str, Any]] = {}
-"""Globals of the generated functions, such as `Tensor`, `_operand` and `_resolve`, registered by npu_tensor.tensor."""
+STEPS: Final = Steps()
+
+_MISSING: Final = inspect.Parameter.empty
 
 
 def recorder(op: Op) -> Callable[..., Any]:
-    """Create the function that records `op`. Its source is generated and compiled on the first call."""
-    if op.variadic:
-        function = _variadic(op)
-        function.__name__, function.__doc__ = op.name, op.doc
-    else:
-        function = _compiled_late(op, op.name, lambda: _source(op, op.name))
-        function.__signature__ = _signature(op)  # type: ignore[attr-defined]
+    """Create the function that records `op`."""
+    function: Any = _variadic(op) if op.variadic else _function(op)
+    function.__name__, function.__doc__ = op.name, op.doc
+    if not op.variadic:
+        function.__signature__ = _signature(op)
     if op.public:
-        required = len(op.operands) + sum(each.default is inspect.Parameter.empty for each in op.attributes)
+        required = len(op.operands) + sum(each.default is _MISSING for each in op.attributes)
         parameters = [*op.operands, *(each.name for each in op.attributes)]
         function.__doc__ = described(op.name, op.doc, parameters, required, (), op.dtypes, op.ggml, op.domain)
     # Functions of the package are pickled by their public names.
     own = (op.body.__module__ or "").startswith("npu_tensor.")
     function.__module__ = "npu_tensor" if own else op.body.__module__
     function.__qualname__ = op.name if own else op.body.__qualname__
-    function.op = op  # type: ignore[attr-defined]
-    return function
+    function.op = op
+    return function  # type: ignore[no-any-return]
 
 
 def operator_recorder(op: Op, name: str, *, reflected: bool = False) -> Callable[..., Any]:
@@ -66,11 +77,27 @@ def operator_recorder(op: Op, name: str, *, reflected: bool = False) -> Callable
 
     With `reflected`, the first parameter is the second operand.
     """
-    function = _compiled_late(op, name, lambda: _operator_source(op, name, reflected))
+    compares = op.rule is comparison
+
+    def unary(self: Any) -> Any:
+        return STEPS.record(op, (self,), None, sys._getframe(1))
+
+    def binary(self: Any, other: Any) -> Any:
+        if type(other) is not STEPS.tensor:
+            if not isinstance(other, STEPS.accepted):
+                # An array of another library raises a TypeError that explains the conversion. Comparisons are left
+                # to that library.
+                return NotImplemented if compares else STEPS.refused(other)
+            if compares:
+                other = _comparable(other, self)
+        return STEPS.record(op, (other, self) if reflected else (self, other), None, sys._getframe(1))
+
+    function: Any = (unary, binary)[len(op.operands) - 1]
+    function.__name__ = name
     function.__module__, function.__qualname__ = "npu_tensor", f"Tensor.{name}"
     function.__doc__ = f"As {op.name}: {op.doc}"
-    function.__signature__ = _OPERATOR_SIGNATURES[len(op.operands) - 1]  # type: ignore[attr-defined]
-    return function
+    function.__signature__ = _OPERATOR_SIGNATURES[len(op.operands) - 1]
+    return function  # type: ignore[no-any-return]
 
 
 _SELF: Final = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Tensor")
@@ -84,49 +111,75 @@ _OPERATOR_SIGNATURES: Final = (
 def _variadic(op: Op) -> Callable[..., Any]:
     def function(*operands: Any, **attributes: Any) -> Any:
         values = tuple([attributes.pop(attribute.name, attribute.default) for attribute in op.attributes])
-        if attributes or inspect.Parameter.empty in values:
+        if attributes or _MISSING in values:
             raise TypeError(f"{op.name}() takes the attributes {', '.join(each.name for each in op.attributes)}")
-        return STEPS["_record"](op, operands, values)
+        return STEPS.record(op, operands, values, sys._getframe(1))
 
     return function
 
 
-def _first_call(*args: Any, **kwargs: Any) -> Any:
-    return _compile()(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821 - in the globals of each copy
+def _function(op: Op) -> Callable[..., Any]:
+    count = len(op.operands)
+    compares = op.rule is comparison
+    required = any(attribute.default is _MISSING for attribute in op.attributes)
+    variadic = any(attribute.kind is inspect.Parameter.VAR_POSITIONAL for attribute in op.attributes)
+    bind = _binder(op)
 
+    def function(*args: Any, **kwargs: Any) -> Any:
+        operands: Sequence[Any] = args
+        attributes = out = None
+        if kwargs or len(args) != count or required:
+            operands, attributes, out = bind(args, kwargs)
+            if variadic:
+                attributes = (_flat(attributes[0]),)
+            else:  # Attributes are hashable.
+                attributes = tuple([tuple(value) if type(value) is list else value for value in attributes])
+        if compares:
+            first, second = operands
+            operands = _comparable(first, second), _comparable(second, first)
+        result = STEPS.record(op, operands, attributes, sys._getframe(1))
+        return result if out is None else STEPS.into(out, result)
 
-def _compiled_late(op: Op, name: str, source: Callable[[], str]) -> FunctionType:
-    """Create a function that compiles `source` on the first call and then becomes the compiled function."""
-
-    def compile_now() -> FunctionType:
-        text = source()
-        filename = f"<npu_tensor.{name}>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        namespace.update(STEPS)
-        namespace.update(
-            {
-                "_absent": _absent,
-                "_by_keyword": _by_keyword,
-                "_calls": op.calls,
-                "_comparable": _comparable,
-                "_flat": _flat,
-                "_getframe": sys._getframe,
-                "_only": _only,
-                "_op": op,
-                **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
-            }
-        )
-        exec(compile(text, filename, "exec"), namespace)
-        compiled = namespace[name]
-        # The code is replaced last. Another thread that calls the function meanwhile also compiles it.
-        function.__defaults__, function.__kwdefaults__ = compiled.__defaults__, compiled.__kwdefaults__
-        function.__code__ = compiled.__code__
-        return function
-
-    namespace: dict[str, Any] = {"_compile": compile_now}
-    function = FunctionType(_first_call.__code__, namespace, name)
-    function.__doc__ = op.doc
     return function
+
+
+def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
+    """Create the function that sorts the arguments of a call. Tensors may be passed by name, as in PyTorch."""
+    name, count = op.name, len(op.operands)
+    variadic = bool(op.attributes) and op.attributes[0].kind is inspect.Parameter.VAR_POSITIONAL
+    most = count + sum(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in op.attributes)
+    defaults = ((),) if variadic else tuple([each.default for each in op.attributes])
+    least = count + defaults.count(_MISSING)
+    names = [*op.operands, *(each.name for each in op.attributes)]
+    places = {each: place for place, each in enumerate(names)}
+    if variadic:
+        places |= dict.fromkeys(KEYWORDS[names[count]], count)
+    if op.public:
+        places |= {SYNONYMS[each]: place for place, each in enumerate(names) if each in SYNONYMS}
+    takes_out = op.public and op.kind != "view"
+
+    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if variadic and len(args) > count:
+            args = (*args[:count], args[count:])
+        elif len(args) > most:
+            raise TypeError(f"{name}() takes {most} positional arguments but {len(args)} were given")
+        given = len(args)
+        values = [*args, *[_MISSING] * (count - given), *defaults[max(given - count, 0) :]]
+        # As in PyTorch, `out` is the tensor that receives the result.
+        out = kwargs.pop("out", None) if takes_out else None
+        for keyword, value in kwargs.items():
+            place = places.get(keyword)
+            if place is None:
+                raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
+            if place < given or (keyword != names[place] and names[place] in kwargs):
+                twice = f"{name}() got multiple values for argument {names[place]!r}"
+                raise given_twice(names[place]) if names[place] in SYNONYMS else TypeError(twice)
+            values[place] = (value,) if variadic and place == count else value
+        if given < least and _MISSING in values:
+            raise TypeError(f"{name}() missing 1 required argument: {names[values.index(_MISSING)]!r}")
+        return values[:count], tuple(values[count:]), out
+
+    return bind
 
 
 def _signature(op: Op) -> inspect.Signature:
@@ -140,75 +193,9 @@ def _signature(op: Op) -> inspect.Signature:
     return inspect.Signature([*operands, *attributes], return_annotation="Tensor")
 
 
-def _parameters(op: Op) -> str:
-    """Return the parameter list of the generated function. Tensors may be passed by name, as in PyTorch."""
-    parts = [*op.operands]
-    keyword_only = False
-    for number, attribute in enumerate(op.attributes):
-        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            parts += ["*given", *(f"{keyword}=None" for keyword in KEYWORDS[attribute.name])]
-            keyword_only = True
-            continue
-        if attribute.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
-            parts.append("*")
-            keyword_only = True
-        default = _default(op, number)
-        parts.append(f"{attribute.name}={default}" if default else attribute.name)
-    synonyms = [f"{SYNONYMS[attribute.name]}=_absent" for attribute in op.attributes if _has_synonym(op, attribute)]
-    if synonyms and not keyword_only:
-        parts.append("*")
-    out = ["out=None"] if _takes_out(op) else []
-    if out and not keyword_only and not synonyms:
-        parts.append("*")
-    return ", ".join([*parts, *synonyms, *out])
-
-
-def _takes_out(op: Op) -> bool:
-    """Return True if the function has PyTorch's `out=`, the tensor that receives the result."""
-    return op.public and op.kind != "view"
-
-
-def _has_synonym(op: Op, attribute: Attribute) -> bool:
-    return op.public and attribute.name in SYNONYMS
-
-
-def _default(op: Op, number: int) -> str:
-    """Return the source of an attribute's default; empty if it is required and Python can report its absence."""
-    if op.attributes[number].default is not inspect.Parameter.empty:
-        return f"_default{number}"
-    return "_absent" if any(_has_synonym(op, attribute) for attribute in op.attributes[: number + 1]) else ""
-
-
-def _only(value: Any, default: Any, name: str, synonym: Any) -> Any:
-    """Return the value of a parameter that was passed as its synonym."""
-    if value is not default:
-        raise given_twice(name)
-    return synonym
-
-
 def given_twice(name: str) -> TypeError:
     """Create the error for a parameter that was passed under its own name and as its synonym."""
     return TypeError(f"{name} and {SYNONYMS[name]} mean the same: give one of them")
-
-
-def _attribute_values(op: Op) -> str:
-    """Return the source of the attribute values. Sequences become tuples, which are hashable."""
-    values = []
-    for attribute in op.attributes:
-        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.append("_flat(given)")
-        elif attribute.annotation.partition(" | ")[0] not in ("bool", "float", "int", "str"):
-            values.append(f"tuple({attribute.name}) if type({attribute.name}) is list else {attribute.name}")
-        else:
-            values.append(attribute.name)
-    return f"({''.join(value + ', ' for value in values)})"
-
-
-def _by_keyword(op: Op, given: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    """Return the numbers passed as one sequence by keyword. Raises TypeError if there are positional ones."""
-    if given:
-        raise TypeError(f"{op.name}() got its numbers twice")
-    return (value,)
 
 
 def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -218,8 +205,10 @@ def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _comparable(number: Any, other: Any) -> Any:
     """Round a number to the 16-bit float that it is compared with, so that bfloat16(0.1) == 0.1, as in PyTorch."""
-    dtype = other._node.spec.dtype if isinstance(other, STEPS["Tensor"]) else None
-    if dtype is None or not dtype.is_floating_point or dtype.itemsize != 2:
+    if isinstance(number, STEPS.tensor) or not isinstance(other, STEPS.tensor):
+        return number
+    dtype = other.dtype
+    if not dtype.is_floating_point or dtype.itemsize != 2:
         return number
     # NumPy's operators pass scalars as arrays.
     plain = number.item() if isinstance(number, (np.generic, np.ndarray)) and not number.ndim else number
@@ -227,81 +216,3 @@ def _comparable(number: Any, other: Any) -> Any:
         return number
     with np.errstate(over="ignore"):
         return float(dtype.numpy.type(plain))
-
-
-INT64 = np.iinfo(np.int64)
-
-
-def _source(op: Op, name: str) -> str:
-    """Return the source of the recording function."""
-    lines = [f"def {name}({_parameters(op)}):", "    frame = _getframe(1)"]
-    for number, attribute in enumerate(op.attributes):
-        parameter, default = attribute.name, _default(op, number)
-        if _has_synonym(op, attribute):
-            synonym = SYNONYMS[parameter]
-            only = f"_only({parameter}, {default}, {parameter!r}, {synonym})"
-            lines.append(f"    if {synonym} is not _absent: {parameter} = {only}")
-        if default == "_absent":
-            missing = f"{op.name}() missing 1 required argument: {parameter!r}"
-            lines.append(f"    if {parameter} is _absent: raise TypeError({missing!r})")
-        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            for keyword in KEYWORDS[parameter]:
-                lines.append(f"    if {keyword} is not None: given = _by_keyword(_op, given, {keyword})")
-    lines += _operand_lines(op, "else:")
-    resolved = f"_resolve(_op, specs, {_attribute_values(op)}, frame)"
-    if not op.attributes:
-        lines += _default_call()
-    elif all(attribute.default is not inspect.Parameter.empty for attribute in op.attributes):
-        # Most calls use only defaults. The specs alone are then the key.
-        defaults = " and ".join(f"{each.name} is _default{number}" for number, each in enumerate(op.attributes))
-        lines += [f"    if {defaults}:", *(f"    {line}" for line in _default_call()), f"    else: call = {resolved}"]
-    else:
-        lines.append(f"    call = {resolved}")
-    *recorded, result = _finishing_lines(op)
-    if _takes_out(op):
-        recorded.append(f"    if out is not None: return _into(out, {result.removeprefix('    return ')})")
-    return "\n".join([*lines, *recorded, result]) + "\n"
-
-
-def _operator_source(op: Op, name: str, reflected: bool) -> str:
-    """Return the source of an operator's method. Its attributes have their defaults."""
-    order = reversed(op.operands) if reflected else op.operands
-    # An array of another library raises a TypeError that explains the conversion. Comparisons are left to that library.
-    refused = "NotImplemented" if op.rule is comparison else "_refused({})"
-    lines = [f"def {name}({', '.join(order)}):", "    frame = _getframe(1)"]
-    lines += _operand_lines(op, "elif isinstance({}, _accepted):", f"    else: return {refused}")
-    return "\n".join([*lines, *_default_call(), *_finishing_lines(op)]) + "\n"
-
-
-def _operand_lines(op: Op, otherwise: str, *last: str) -> list[str]:
-    """Return the source lines for nodes, specs and depths of the operands."""
-    lines = [f"    if watches: _note_reads({', '.join(op.operands)})", "    numbers = False"] if op.operands else []
-    for i, operand in enumerate(op.operands):
-        value = f"_comparable({operand}, {op.operands[1 - i]})" if op.rule is comparison else operand
-        lines += [
-            f"    if type({operand}) is Tensor:",
-            f"        n{i} = {operand}._node; s{i} = n{i}.spec; d{i} = n{i}.depth",
-            f"    {otherwise.format(operand)} n{i}, s{i}, d{i} = _operand({value}); numbers = True",
-            *(line.format(operand) for line in last),
-        ]
-    return [*lines, f"    specs = ({''.join(f's{i}, ' for i in range(len(op.operands)))})"]
-
-
-def _default_call() -> list[str]:
-    """Return the source lines for the call of an op with default attributes."""
-    return [
-        "    call = _calls.get(specs)",
-        "    if call is None: call = _resolve_default(_op, specs, frame)",
-    ]
-
-
-def _finishing_lines(op: Op) -> list[str]:
-    count = len(op.operands)
-    largest = f"max({', '.join(f'd{i}' for i in range(count))})"
-    depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(count, largest)
-    lines = ["    if numbers:"] if count else []
-    for i in range(count):
-        lines.append(f"        if s{i} is int and not {INT64.min} <= n{i} <= {INT64.max}: _fit(call, {i}, n{i}, frame)")
-    nodes = "".join(f"n{i}, " for i in range(count))
-    finish = f"_finish_view(call, ({nodes}), {depth} + 1, frame, {op.operands[0]})"
-    return [*lines, f"    return {finish if op.kind == 'view' else f'_finish(call, ({nodes}), {depth} + 1, frame)'}"]

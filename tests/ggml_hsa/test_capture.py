@@ -110,7 +110,7 @@ constant = nt.ones(8).realize()
         (lambda x: "x", FLAT, FLAT[0], "must return a Tensor, not str"),
         (lambda x: 1 / 0, FLAT, FLAT[0], "ZeroDivisionError: division by zero"),
         (lambda x: x[:, :, :, 8:] * 2, FLAT, FLAT[0], "has no descriptor"),
-        (unary_ops.ggml_op_scale, FLAT, FLAT[0], "missing 1 required positional argument: 's'"),
+        (unary_ops.ggml_op_scale, FLAT, FLAT[0], "missing 1 required argument: 's'"),
         (embedding.ggml_op_get_rows, ["(4,8,2,1)/f32", "(3,2,1,1)/i32"], FLAT[0], "takes one table"),
     ],
 )
