@@ -816,7 +816,11 @@ def _run_early(node: Node) -> None:
 
 
 def record(
-    op: Op, operands: Sequence[Any], attributes: tuple[Any, ...] | None = None, frame: FrameType | None = None
+    op: Op,
+    operands: Sequence[Any],
+    attributes: tuple[Any, ...] | None = None,
+    frame: FrameType | None = None,
+    shares: bool = False,
 ) -> Tensor:
     """Record `op`.
 
@@ -825,6 +829,7 @@ def record(
         operands: Tensors, arrays and numbers.
         attributes: Values in the order of the declaration, or None for the defaults.
         frame: Frame whose line errors name; by default that of the caller.
+        shares: True if the result of a view op shares the storage of its operand.
     """
     if frame is None:
         frame = sys._getframe(1)
@@ -858,7 +863,7 @@ def record(
         for position, spec in enumerate(key):
             if spec is int and not -1 << 63 <= inputs[position] < 1 << 63:
                 _require_fitting(call, position, inputs[position], frame)
-    if op.kind == "view":
+    if shares:
         return _finish_view(call, inputs[0], depth + 1, frame, operands[0])
     return _finish(call, tuple(inputs), depth + 1, frame)
 

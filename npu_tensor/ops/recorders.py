@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +34,7 @@ class Steps:
     Attributes:
         tensor: Class of tensors.
         accepted: Types of the other operand of an operator. Python tries the reflected operator of other types.
-        record: Function that records an op. Attributes are None for the defaults; the frame is that of the caller.
+        record: The function `record` of that module.
         into: Function that writes a result to the tensors of PyTorch's `out=`.
         refused: Function that returns the result of an operator for an operand of another type.
     """
@@ -44,7 +43,7 @@ class Steps:
 
     tensor: type[Any]
     accepted: tuple[type, ...]
-    record: Callable[[Op, Sequence[Any], tuple[Any, ...] | None, FrameType], Any]
+    record: Callable[..., Any]
     into: Callable[[Any, Any], Any]
     refused: Callable[[Any], Any]
 
@@ -120,7 +119,7 @@ def _variadic(op: Op) -> Callable[..., Any]:
 
 def _function(op: Op) -> Callable[..., Any]:
     count = len(op.operands)
-    compares = op.rule is comparison
+    compares, is_view = op.rule is comparison, op.kind == "view"
     required = any(attribute.default is _MISSING for attribute in op.attributes)
     variadic = any(attribute.kind is inspect.Parameter.VAR_POSITIONAL for attribute in op.attributes)
     bind = _binder(op)
@@ -137,7 +136,7 @@ def _function(op: Op) -> Callable[..., Any]:
         if compares:
             first, second = operands
             operands = _comparable(first, second), _comparable(second, first)
-        result = STEPS.record(op, operands, attributes, sys._getframe(1))
+        result = STEPS.record(op, operands, attributes, sys._getframe(1), is_view)
         return result if out is None else STEPS.into(out, result)
 
     return function

@@ -1,0 +1,229 @@
+"""Whole models beside PyTorch, ONNX Runtime and OpenVINO: python -m benchmarks.models_beside --json FILE.
+
+Each contender runs in a process of its own with the same parameters, inputs and number of threads. Its time is the
+median of warm calls; its result is compared with that of PyTorch eager.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor._util.output_files import json_option, put_json
+
+from .report import Session, show
+from .whole_models import WHOLE_MODELS
+
+__all__ = ["CONTENDERS", "main"]
+
+SECONDS: Final = 3.0
+"""Time that a contender calls its model for, after the warm-up."""
+
+WARM_UP: Final = 4
+
+
+def _state(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / "state.npz") as stored:
+        return dict(stored)
+
+
+def _torch_model(name: str, folder: Path, threads: int) -> tuple[Any, tuple[Any, ...]]:
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    model = WHOLE_MODELS[name].build(torch)
+    return model, tuple(map(torch.from_numpy, WHOLE_MODELS[name].inputs()))
+
+
+def _prepare(name: str, folder: Path, threads: int) -> None:
+    """Write the parameters, and the ONNX file if its exporter is installed."""
+    import torch
+
+    model, inputs = _torch_model(name, folder, threads)
+    np.savez(folder / "state.npz", **{key: value.numpy() for key, value in model.state_dict().items()})
+    try:
+        torch.onnx.export(model, inputs, str(folder / "model.onnx"), dynamo=True, verbose=False)
+    except ImportError as error:
+        print(f"no ONNX file: {error}", file=sys.stderr)
+
+
+def _eager(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+    import torch
+
+    model, inputs = _torch_model(name, folder, threads)
+
+    @torch.inference_mode()
+    def call() -> Any:
+        return model(*inputs).numpy()
+
+    return call
+
+
+def _compiled(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+    import torch
+
+    model, inputs = _torch_model(name, folder, threads)
+    compiled = torch.compile(model)
+
+    @torch.inference_mode()
+    def call() -> Any:
+        return compiled(*inputs).numpy()
+
+    return call
+
+
+def _onnx_runtime(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    inputs = dict(zip([each.name for each in session.get_inputs()], WHOLE_MODELS[name].inputs(), strict=True))
+    return lambda: session.run(None, inputs)[0]
+
+
+def _openvino(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+    import openvino
+
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    model = openvino.compile_model(folder / "model.onnx", "CPU", settings)
+    inputs = WHOLE_MODELS[name].inputs()
+    return lambda: model(inputs)[0]
+
+
+def _ours(name: str, folder: Path, threads: int) -> tuple[Any, tuple[nt.Tensor, ...]]:
+    nt.set_num_threads(threads)
+    model = WHOLE_MODELS[name].build(nt)
+    model.load_state_dict(_state(folder))
+    return model, tuple(nt.from_numpy(each).realize() for each in WHOLE_MODELS[name].inputs())
+
+
+def _lazy(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+    model, inputs = _ours(name, folder, threads)
+
+    @nt.no_grad()
+    def call() -> Any:
+        return model(*inputs).numpy()
+
+    return call
+
+
+def _jit(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+    model, inputs = _ours(name, folder, threads)
+    captured = nt.jit(model)
+
+    @nt.no_grad()
+    def call() -> Any:
+        return captured(*inputs).numpy()
+
+    return call
+
+
+CONTENDERS: Final[dict[str, Callable[[str, Path, int], Callable[[], Any]]]] = {
+    "torch eager": _eager,
+    "torch.compile": _compiled,
+    "ONNX Runtime": _onnx_runtime,
+    "OpenVINO": _openvino,
+    "ours, lazy": _lazy,
+    "ours, nt.jit": _jit,
+}
+"""Functions that return the call to measure, by contender."""
+
+
+def _measure(name: str, contender: str, folder: Path, threads: int) -> None:
+    """Print the times of a contender as JSON and write its result."""
+    start = time.perf_counter()
+    call = CONTENDERS[contender](name, folder, threads)
+    result = call()
+    first = time.perf_counter() - start
+    for _ in range(WARM_UP):
+        call()
+    times = []
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end or len(times) < 3:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    np.save(folder / f"{contender}.npy", result)
+    print(json.dumps({"first_seconds": first, "seconds": statistics.median(times), "calls": len(times)}))
+
+
+def _in_process(*arguments: str) -> str:
+    """Run this module in a process of its own and return the last line that it prints; "" if that fails."""
+    process = subprocess.run([sys.executable, "-m", __spec__.name, *arguments], capture_output=True, text=True)
+    if process.returncode:
+        print(process.stderr.strip().splitlines()[-1], file=sys.stderr)
+        return ""
+    return (process.stdout.splitlines() or [""])[-1]
+
+
+def _rows(models: Sequence[str], contenders: Sequence[str], threads: int) -> Iterator[dict[str, Any]]:
+    for name in models:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            _in_process(name, "--prepare", temporary, "--threads", str(threads))
+            row: dict[str, Any] = {"model": name, "what": WHOLE_MODELS[name].what, "threads": threads}
+            expected = None
+            for contender in contenders:
+                line = _in_process(name, "--contender", contender, "--prepare", temporary, "--threads", str(threads))
+                if not line:
+                    continue
+                row[contender] = json.loads(line)
+                result = np.load(folder / f"{contender}.npy")
+                expected = result if expected is None else expected
+                row[contender]["error"] = float(abs(result - expected).max() / abs(expected).max())
+            yield row
+
+
+def _milliseconds(row: dict[str, Any], contender: str) -> str:
+    return f"{row[contender]['seconds'] * 1e3:.3g}" if contender in row else "-"
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    """Return the speed of the captured model relative to the best peer."""
+    peers = [row[each]["seconds"] for each in CONTENDERS if each in row and not each.startswith("ours")]
+    ours = row.get("ours, nt.jit")
+    return f"{min(peers) / ours['seconds']:.2f}" if peers and ours else "-"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("models", nargs=-1, type=click.Choice([*WHOLE_MODELS]))
+@click.option("--contender", "contenders", type=click.Choice([*CONTENDERS]), multiple=True, help="Only this one.")
+@click.option("--threads", type=int, default=0, help="Threads of each contender; default: those of npu_tensor.")
+@click.option("--prepare", type=click.Path(path_type=Path), hidden=True, help="Folder of a process of one contender.")
+@json_option("the times and errors")
+def main(
+    models: tuple[str, ...], contenders: tuple[str, ...], threads: int, prepare: Path | None, json_file: Path | None
+) -> None:
+    """Measure whole models beside other engines, in milliseconds per call."""
+    threads = threads or nt.get_num_threads()
+    if prepare is not None:
+        for name in models:
+            if contenders:
+                _measure(name, contenders[0], prepare, threads)
+            else:
+                _prepare(name, prepare, threads)
+        return
+    session = Session()
+    chosen = contenders or tuple(CONTENDERS)
+    rows = list(_rows(models or tuple(WHOLE_MODELS), chosen, threads))
+    cells = [[row["what"], *(_milliseconds(row, each) for each in chosen), _ratio(row)] for row in rows]
+    show("whole models, ms per call", ["model", *chosen, "jit against best"], cells)
+    if json_file is not None:
+        put_json(json_file, {"machine": session.machine(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
