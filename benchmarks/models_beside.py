@@ -64,9 +64,9 @@ def _eager(name: str, folder: Path, threads: int) -> Callable[[], Any]:
 
     model, inputs = _torch_model(name, folder, threads)
 
-    @torch.inference_mode()
     def call() -> Any:
-        return model(*inputs).numpy()
+        with torch.inference_mode():
+            return model(*inputs).numpy()
 
     return call
 
@@ -77,9 +77,9 @@ def _compiled(name: str, folder: Path, threads: int) -> Callable[[], Any]:
     model, inputs = _torch_model(name, folder, threads)
     compiled = torch.compile(model)
 
-    @torch.inference_mode()
     def call() -> Any:
-        return compiled(*inputs).numpy()
+        with torch.inference_mode():
+            return compiled(*inputs).numpy()
 
     return call
 
@@ -113,9 +113,9 @@ def _ours(name: str, folder: Path, threads: int) -> tuple[Any, tuple[nt.Tensor, 
 def _lazy(name: str, folder: Path, threads: int) -> Callable[[], Any]:
     model, inputs = _ours(name, folder, threads)
 
-    @nt.no_grad()
     def call() -> Any:
-        return model(*inputs).numpy()
+        with nt.no_grad():
+            return model(*inputs).numpy()
 
     return call
 
@@ -124,9 +124,9 @@ def _jit(name: str, folder: Path, threads: int) -> Callable[[], Any]:
     model, inputs = _ours(name, folder, threads)
     captured = nt.jit(model)
 
-    @nt.no_grad()
     def call() -> Any:
-        return captured(*inputs).numpy()
+        with nt.no_grad():
+            return captured(*inputs).numpy()
 
     return call
 
@@ -150,7 +150,7 @@ def _measure(name: str, contender: str, folder: Path, threads: int) -> None:
     first = time.perf_counter() - start
     for _ in range(WARM_UP):
         call()
-    times = []
+    times: list[float] = []
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(times) < 3:
         start = time.perf_counter()

@@ -54,7 +54,7 @@ def _resnet(blocks: tuple[int, ...], bottleneck: bool, lib: Any) -> Any:
     """ResNet (He et al., 2015), with the stride in the 3x3 convolution of a bottleneck."""
     nn = lib.nn
 
-    class Residual(nn.Module):  # type: ignore[misc]
+    class Residual(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self, inputs: int, width: int, stride: int) -> None:
             super().__init__()
             outputs = width * 4 if bottleneck else width
@@ -177,7 +177,7 @@ def _unet(lib: Any) -> Any:
         first, second = _conv_norm(nn, inputs, outputs, 3), _conv_norm(nn, outputs, outputs, 3)
         return nn.Sequential(*first, nn.ReLU(), *second, nn.ReLU())
 
-    class UNet(nn.Module):  # type: ignore[misc]
+    class UNet(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             widths = (32, 64, 128, 256)
@@ -206,7 +206,7 @@ def _attention_block(lib: Any, width: int, heads: int, norm_first: bool, causal:
     """Transformer layer (x, mask, past keys and values) with a hidden layer of 4 x width and GELU."""
     nn, functional = lib.nn, lib.nn.functional
 
-    class Layer(nn.Module):  # type: ignore[misc]
+    class Layer(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
@@ -245,7 +245,7 @@ def _vit(lib: Any) -> Any:
     """ViT-S/16 (Dosovitskiy et al., 2020; width of DeiT-S)."""
     nn, width = lib.nn, 384
 
-    class VisionTransformer(nn.Module):  # type: ignore[misc]
+    class VisionTransformer(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.patches = nn.Conv2d(3, width, 16, 16)
@@ -268,7 +268,7 @@ def _bert(lib: Any) -> Any:
     """BERT-base (Devlin et al., 2018) with 8,000 words; its second argument is the mask of padding."""
     nn, width = lib.nn, 768
 
-    class Bert(nn.Module):  # type: ignore[misc]
+    class Bert(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.words, self.positions = nn.Embedding(8000, width), nn.Parameter(lib.zeros(512, width))
@@ -292,7 +292,7 @@ def _gpt2(lib: Any) -> Any:
     """One token of GPT-2 (124 M, with 8,000 words) after 512, whose keys and values are an argument."""
     nn, width = lib.nn, 768
 
-    class Gpt2(nn.Module):  # type: ignore[misc]
+    class Gpt2(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.words, self.positions = nn.Embedding(8000, width), nn.Parameter(lib.zeros(1024, width))
