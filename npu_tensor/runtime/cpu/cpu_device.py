@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain, takewhile
 from typing import Final
 
+from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import (
@@ -19,7 +20,6 @@ from npu_tensor.runtime.cpu.kernels import (
 )
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.loop_table import BoundKernel, LoopTable
-from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
@@ -94,7 +94,8 @@ class CpuDevice(Processor):
             reason = refusal(program)
             if reason is not None:
                 return Refusal(reason)
-        product = as_product(task) if task.kind == "row" else task
-        if product is not None and product.kind == "matmul":
-            return ProductKernel(self, product)
-        return LoopKernel(self, task)
+        if task.kind != "matmul":
+            return LoopKernel(self, task)
+        if task.shape[-2:] == (1, 1):  # Threads share a long row.
+            return LoopKernel(self, as_sum_over_rows(task))
+        return ProductKernel(self, task)

@@ -153,6 +153,8 @@ class ProductKernel(CpuKernel):
     name = "gemm"
 
     def __init__(self, processor: Processor, task: Task) -> None:
+        if task.shape[-1] == 1 and not any(task.prologues):
+            task = _transposed(task)
         super().__init__(processor, task)
         assert task.call is not None
         left = task.call.operands[0]
@@ -302,6 +304,19 @@ class DequantizeKernel(CopyingKernel):
         slots = Location(output.item), Location(source.item)
         loop = BoundLoop(kernel, 0, blocks, quantized_piece(dtype.itemsize, 1), slots)
         return BoundLoops((loop,), ((output.item, output.nbytes),))
+
+
+def _transposed(task: Task) -> Task:
+    """Return the transposed product: tiles have few rows or many columns."""
+
+    def of(layout: Layout) -> Layout:
+        shape, strides = layout.shape, layout.strides
+        return Layout((*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1]), layout.offset)
+
+    left, right, *rest = (source._replace(layout=source.layout and of(source.layout)) for source in task.inputs)
+    outputs = tuple(output._replace(layout=of(output.layout)) for output in task.outputs)
+    shape = (*task.shape[:-2], *task.shape[:-3:-1])
+    return task._replace(inputs=(right, left, *rest), outputs=outputs, shape=shape)
 
 
 LONG_RUN: Final = 64
