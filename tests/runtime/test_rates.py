@@ -33,12 +33,6 @@ def test_every_prior_has_a_source(kind: str) -> None:
         assert len(figure["source"]) > 20, name
 
 
-def test_power_is_said_to_be_second_hand() -> None:
-    for kind, figures in PRIORS.items():
-        name = "thread_watts" if kind == "processor" else "watts"
-        assert figures[name]["source"].startswith("second-hand, not checked")
-
-
 def test_priors_follow_the_vectors_of_the_processor() -> None:
     wide, narrow = processor_rates(16), processor_rates(8)
     assert narrow.flops == wide.flops / 2
@@ -140,10 +134,3 @@ def test_levels_must_grow() -> None:
     written({"rates": result})
     with pytest.warns(RuntimeWarning, match="the sizes of levels do not grow"):
         processor_rates(16)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_nonsense_is_not_kept(value: float, own_rates: Path) -> None:
-    with pytest.raises(ArgumentError, match="watts"):
-        rates.save("npu1", NPU, replace(npu_rates("npu1"), watts=value))
-    assert not list(own_rates.rglob("*.json"))

@@ -319,14 +319,6 @@ def test_batch(level: str, shape_a: tuple[int, ...], shape_b: tuple[int, ...]) -
     check_floats(result, a, b)
 
 
-def test_batch_in_any_order_of_memory() -> None:
-    """Attention: heads are between rows and columns in memory, and the keys are also transposed."""
-    rng = np.random.default_rng(7)
-    query, key = (random_matrix(rng, (2, 30, 4, 16), "float32").transpose(0, 2, 1, 3) for _ in range(2))
-    (result,) = multiply("", query, key.swapaxes(-1, -2), ["float32"])
-    check_floats(result, query, key.swapaxes(-1, -2))
-
-
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES)
 def test_few_rows_over_a_cache(level: str, dtype: str) -> None:
@@ -635,8 +627,3 @@ def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:
     places = a.ctypes.data, b.ctypes.data, result.ctypes.data
     compute(product, pool, [places[2]], [places[0]], [places[1]], places[2])
     np.testing.assert_allclose(result, a.astype(np.float64) @ b - c, rtol=1e-5, atol=1e-4)
-
-
-def test_dtypes_without_a_product_are_refused() -> None:
-    with pytest.raises(DTypeError, match="float32 and int8"):
-        choose_unit("float32", "int8", machine("").target)

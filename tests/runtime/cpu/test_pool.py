@@ -286,29 +286,6 @@ def test_ctrl_c_reaches_python_while_workers_run() -> None:
     assert (result.returncode, result.stdout) == (0, "interrupted\n"), result.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_block_signals() -> None:
-    result = run_python(
-        """
-        pool.launch(nothing, 0, 100, 1)
-        blocked = []
-        for task in os.listdir("/proc/self/task"):
-            fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
-            blocked.append(bool(int(fields["SigBlk"], 16) & 1 << (signal.SIGINT - 1)))
-        print(blocked.count(True))  # Other libraries have threads of their own.
-        """
-    )
-    assert result.stdout == "3\n", result.stderr
-
-
-@pytest.mark.parametrize("pause", [0, 0.05])
-def test_workers_do_not_disturb_exit(pause: float) -> None:
-    """Both while the workers still spin and after they fell asleep."""
-    for _ in range(3):
-        result = run_python(f"pool.launch(nothing, 0, 100, 1); time.sleep({pause})")
-        assert result.returncode == 0, result.stderr
-
-
 def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
     values = [-1, -1.0, 2.5, float("nan"), (1 << 63) - 1, -(1 << 63), True, np.int64(-7), np.float64(0.1)]
     output = np.zeros(len(values) + 2, np.int64)
@@ -318,13 +295,6 @@ def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
         np.array([value], np.float64).view(np.int64)[0] if isinstance(value, float) else int(value) for value in values
     ]
     assert output.tolist() == [output.ctypes.data, *expected, 12345]
-
-
-def test_launch_takes_the_largest_number_of_slots(native: Native) -> None:
-    output = np.zeros(MAX_SLOTS + 1, np.int64)
-    rest = range(1, MAX_SLOTS)
-    native.pool.launch(native.kernels["slots"], 0, MAX_SLOTS, MAX_SLOTS, output.ctypes.data, *rest)
-    assert output[1:MAX_SLOTS].tolist() == list(rest)
 
 
 @pytest.mark.parametrize(
@@ -370,17 +340,6 @@ def test_without_futex_loops_run_in_the_calling_thread(monkeypatch: pytest.Monke
     assert native.pool.started_workers == 0
 
 
-def test_launch_outlives_its_pool() -> None:
-    engine = Engine(host_target().create_target_machine(), "test", None)
-    launch = Pool(engine).launch
-    kernel = engine.compile(KERNELS, "count")["count"]
-    del engine
-    counters = (ctypes.c_int64 * 100)()
-    launch(kernel, 0, 100, 1, ctypes.addressof(counters))
-    assert list(counters) == [1] * 100
-    assert launch.__name__ == "launch"
-
-
 # ---------------------------------------------------------------------- the source in C
 
 
@@ -411,23 +370,3 @@ def test_no_data_race_under_thread_sanitizer(tmp_path: Path) -> None:
         pytest.skip(f"no ThreadSanitizer: {nothing.stderr[:200]}")
     result = run("pool", Path(__file__).with_name("pool_under_tsan.c"), POOL_SOURCE)
     assert (result.returncode, result.stdout) == (0, "3 workers\n"), result.stderr
-
-
-def test_the_package_computes_from_a_zip_file(tmp_path: Path) -> None:
-    archive = tmp_path / "package.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        # followlinks: npu_tensor/kernels links to kernels/
-        for folder, _, names in os.walk(ROOT / "npu_tensor", followlinks=True):
-            for path in (Path(folder) / name for name in names):
-                if path.suffix in (".py", ".json", ".ll", ".toml"):
-                    file.write(path, path.relative_to(ROOT))
-    program = "import npu_tensor as nt; print(nt.__file__, (nt.ones(3) * 2).tolist())"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(archive)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.stdout == f"{archive}/npu_tensor/__init__.py [2.0, 2.0, 2.0]\n", done.stderr
