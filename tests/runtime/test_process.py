@@ -7,17 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.runtime.cpu.cpu_device import CpuDevice
-from npu_tensor.runtime.devices import host
-from npu_tensor.runtime.memory import Allocator
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -20,9 +20,8 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, Blocking, Unit, unit_lanes
-from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, multiply_module
+from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, TileSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
-from npu_tensor.runtime.cpu.gemm_tile import TileSpec
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.memory import Buffer

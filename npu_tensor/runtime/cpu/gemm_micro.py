@@ -22,7 +22,6 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
 __all__ = [
     "LEAST_ROWS",
-    "THROUGHPUT_VECTORS",
     "UNITS",
     "Blocking",
     "Elements",
@@ -38,7 +37,6 @@ __all__ = [
     "load_number",
     "load_value",
     "sum_each",
-    "throughput_module",
     "unit_lanes",
     "unpack",
     "usual_blocking",
@@ -348,26 +346,3 @@ def emit_products(
         return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *sums
 
     return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]
-
-
-_TOTALS = 24
-THROUGHPUT_VECTORS = 2 + _TOTALS
-
-
-def throughput_module(name: str, unit: Unit, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr vectors, i64 steps)`, which measures the throughput of multiply-adds.
-
-    Every step adds the products of the first two vectors to each of the others, which are stored.
-    """
-    emitter = Emitter(target)
-    type_ = f"<{unit_lanes(unit, target)} x {unit.accumulator}>"
-    vectors, steps = Value("%vectors", "ptr"), Value("%steps", "i64")
-    a, b, *totals = (load_value(emitter, type_, vectors, i, align=unit.bytes) for i in range(THROUGHPUT_VECTORS))
-
-    def step(_: Value, carried: list[Value]) -> Sequence[Value]:
-        return [_multiply_add(emitter, unit, total, a, b) for total in carried]
-
-    for position, total in enumerate(emitter.loop(0, steps, 1, totals, step), 2):
-        address = emitter.assign("ptr", f"getelementptr {type_}, ptr {vectors.name}, i64 {position}")
-        emitter.statement(f"store {type_} {total.name}, ptr {address.name}, align {unit.bytes}")
-    return emitter.module(emitter.function(f"@{name}(ptr %vectors, i64 %steps)"))

@@ -35,7 +35,7 @@ from npu_tensor.runtime.cpu.cpu_cost import (
     quantized_piece,
     total,
 )
-from npu_tensor.runtime.cpu.data_ops import Composed
+from npu_tensor.runtime.cpu.data_ops import COMPOSED, Composed
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
@@ -52,16 +52,16 @@ from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
+from npu_tensor.task import Cost, Input, Output, Prologue, Refusal, Step, Task
 
 __all__ = [
-    "ComposedKernel",
     "CpuKernel",
     "DequantizeKernel",
     "LoopKernel",
     "ProductKernel",
     "QuantizedKernel",
     "bind_copy",
+    "composed_kernel",
     "first_byte",
 ]
 
@@ -145,6 +145,12 @@ class ComposedKernel(CpuKernel):
         loops = joined([_bind_task(self.owner, task) for task in self.composed.tasks])
         constants = {item: Buffer.from_array(array) for item, array in self.composed.constants.items()}
         return with_constants(loops, constants)
+
+
+def composed_kernel(processor: Processor, task: Task) -> ComposedKernel | Refusal:
+    """Return the kernel of a data op that is several loops, or the reason why there is none."""
+    composed = COMPOSED[task.ops[0]](task)
+    return composed if isinstance(composed, Refusal) else ComposedKernel(processor, task, composed)
 
 
 class ProductKernel(CpuKernel):

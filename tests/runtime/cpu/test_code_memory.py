@@ -8,17 +8,13 @@ import sys
 from pathlib import Path
 
 import llvmlite.binding
-import numpy as np
 import pytest
-from running import in_child, python
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.planner import selection
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.target import host_target
-from npu_tensor.runtime.devices.host import host_devices
 
 TARGET = host_target()
 

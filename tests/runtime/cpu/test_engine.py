@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
-import tempfile
 import threading
-import warnings
 from pathlib import Path
 
 import pytest
@@ -36,17 +32,12 @@ def test_compiles_and_runs() -> None:
 
 
 UNDEFINED_CALL = "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
-UNDEFINED_VARIABLE = "@no_such_symbol = external global i64\ndefine ptr @f() {\n  ret ptr @no_such_symbol\n}"
 
 
-@pytest.mark.parametrize(
-    ("text", "symbol"),
-    [(UNDEFINED_CALL, "no_such_symbol"), (UNDEFINED_VARIABLE, "no_such_symbol")],
-)
-def test_undefined_symbols_are_refused(text: str, symbol: str) -> None:
+def test_undefined_symbols_are_refused() -> None:
     engine = new_engine()
-    with pytest.raises(BuildError, match=symbol):
-        engine.compile(text, "f")
+    with pytest.raises(BuildError, match="no_such_symbol"):
+        engine.compile(UNDEFINED_CALL, "f")
     assert call(engine.compile(add_constant(1), "f")["f"], 1) == 2
 
 

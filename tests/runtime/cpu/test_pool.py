@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import shutil
@@ -11,14 +10,12 @@ import sys
 import textwrap
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import llvmlite.binding
 import numpy as np
 import pytest
-from paths import ROOT
 from running import in_child
 
 import npu_tensor
@@ -301,17 +298,12 @@ def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
     ("arguments", "exception"),
     [
         ((), TypeError),
-        ((0, 1), TypeError),
         ((0, 1, 1, *range(MAX_SLOTS + 1)), TypeError),
         ((0, -1, 1), ValueError),
         ((0, 1, 0), ValueError),
-        ((0, 1, -5), ValueError),
         ((0, 1.0, 1), TypeError),
-        ((0.0, 1, 1), TypeError),
         ((0, 1, 1, "text"), TypeError),
-        ((0, 1, 1, None), TypeError),
         ((0, 1, 1, 1 << 63), OverflowError),
-        ((0, 1, 1, -(1 << 63) - 1), OverflowError),
         ((0, 1 << 70, 1), OverflowError),
     ],
 )

@@ -13,9 +13,8 @@ import pytest
 from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol
-from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import length_class, loop_kernel
-from npu_tensor.runtime.cpu.map_kernel import tile_count
+from npu_tensor.runtime.cpu.map_kernel import LoopOperand, LoopSpec, tile_count
 from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH
 
 LENGTHS = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 70, 129, 1000]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 
-import ml_dtypes
 import numpy as np
 import pytest
 from running import needs_compiler

@@ -1,8 +1,7 @@
-"""Tuning of products: the candidate tiles and units, and the choice by measurement."""
+"""Tiles and units of products, of which a calibration chooses the fastest."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,14 +15,11 @@ from npu_tensor.config import config
 from npu_tensor.errors import DTypeError
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
-from npu_tensor.runtime.cpu import tuning
 from npu_tensor.runtime.cpu.cpu_cost import factor_dtypes, product_work
 from npu_tensor.runtime.cpu.gemm_micro import (
-    THROUGHPUT_VECTORS,
     UNITS,
     blockings,
     choose_unit,
-    throughput_module,
     usual_blocking,
 )
 from npu_tensor.runtime.cpu.target import host_target
@@ -35,11 +31,6 @@ DTYPES = ("float32", "bfloat16", "int8", "int16", "int32", "float64")
 needs_dot_product = pytest.mark.skipif(
     not host_target(config.cpu_features).has_bfloat16, reason="no dot product of bfloat16 here"
 )
-
-
-@pytest.fixture(autouse=True)
-def nothing_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "_chosen", {})
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -64,22 +55,6 @@ def test_bfloat16_may_be_widened(level: str) -> None:
     blocking = usual_blocking(UNITS["float32"], machine(level).target)
     for result in multiply(level, a, b, ["float32", "bfloat16"], blocking=blocking):
         check_floats(result, a, b)
-
-
-@pytest.mark.parametrize("name", ["float32", "bfloat16_pair"])
-def test_what_is_timed_multiplies_and_adds(name: str) -> None:
-    target, engine, _ = machine("")
-    unit = UNITS[name]
-    if name == "bfloat16_pair" and not target.has_bfloat16:
-        pytest.skip("no dot product of bfloat16 here")
-    address = engine.compile(throughput_module("multiply", unit, target), "multiply")["multiply"]
-    elements = np.full((2, target.lanes * unit.count), 3, np.float32 if unit.count == 1 else ml_dtypes.bfloat16)
-    vectors = np.arange(THROUGHPUT_VECTORS * target.lanes, dtype=np.float32).reshape(THROUGHPUT_VECTORS, -1)
-    vectors[:2] = elements.view(np.float32)
-    expected = vectors.copy()
-    expected[2:] += 5 * 9 * unit.count
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address)(vectors.ctypes.data, 5)
-    np.testing.assert_array_equal(vectors, expected)
 
 
 @pytest.fixture
@@ -109,7 +84,6 @@ def test_a_calibration_decides_for_kernels_and_costs() -> None:
     rng = np.random.default_rng(3)
     a, b = (random_matrix(rng, shape, "bfloat16") for shape in ((70, 300), (300, 90)))
     x, y = (nt.from_numpy(array.astype(np.float32)).to("bfloat16").realize() for array in (a, b))
-    assert not tuning._chosen
     check_floats((x @ y).to("float32").numpy().astype(ml_dtypes.bfloat16), a, b)
     task, answer, _ = kernel(device, x @ y)
     assert factor_dtypes(task) == ("bfloat16", "bfloat16")
