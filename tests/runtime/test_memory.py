@@ -9,18 +9,14 @@ import subprocess
 import sys
 import threading
 import weakref
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import CodeType
 
 import ml_dtypes
 import numpy as np
 import pytest
-from running import Interrupter, in_child
 
 from npu_tensor._util import units
-from npu_tensor.runtime import memory
 from npu_tensor.runtime.memory import ALIGNMENT, Allocator, Buffer
 
 MIB = 1 << 20
@@ -287,32 +283,6 @@ def test_many_threads() -> None:
     assert allocator.statistics().in_use == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_while_another_thread_allocates() -> None:
-    allocator = Allocator(pool_bytes=0)
-    shared = allocator.allocate(3 * MIB).as_array((10,), np.int64)
-    shared[...] = 1
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            allocator.allocate(3 * MIB)
-
-    def use() -> int:
-        shared[...] = 2
-        return allocator.allocate(3 * MIB).nbytes
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        for _ in range(20):
-            assert in_child(use) == 3 * MIB
-    finally:
-        stop.set()
-        thread.join()
-    assert (shared == 1).all()
-
-
 def test_buffers_in_reference_cycles_come_back() -> None:
     allocator = Allocator()
     cycle: list[object] = [allocator.allocate(4 * MIB), allocator.allocate(100)]
@@ -337,35 +307,3 @@ late.self = late
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert (result.returncode, result.stderr) == (0, "")
-
-
-def in_allocator(code: CodeType) -> bool:
-    return code.co_filename == memory.__file__ and code.co_name not in ("__del__", "append")  # those lose the block
-
-
-def test_large_blocks_survive_an_interrupt_at_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
-
-    def work() -> None:
-        for nbytes in (3 * MIB, 5 * MIB, 3 * MIB):
-            first, second = allocator.allocate(nbytes), allocator.allocate(nbytes)
-            assert abs(first.address - second.address) >= nbytes
-            first.as_array((nbytes,), np.uint8)[::4096] = 1
-            second.as_array((nbytes,), np.uint8)[::4096] = 2
-            assert first.as_array((nbytes,), np.uint8)[0] == 1
-
-    number, reached = 1, True
-    while reached:
-        allocator = Allocator(pool_bytes=7 * MIB)
-        with suppress(KeyboardInterrupt), Interrupter(in_allocator, number) as places:
-            work()
-        reached = places.count >= number
-        work()
-        assert not allocator._lock.locked()
-        statistics = allocator.statistics()
-        assert statistics.in_use == 0, f"after an interrupt at place {number}"
-        assert statistics.cached <= 7 * MIB
-        allocator.release()
-        assert allocator.statistics().cached == 0
-        number += 1
-    assert number > 50

@@ -242,7 +242,6 @@ class LoopTable:
         self._arguments = self._table.ctypes.data, self._ends[-1], 0
 
     def _memory_of(self, kernel: int, item: int) -> Memory:
-        """Return the block of an item that a kernel reads or writes."""
         return self._memory.get((kernel, item), self._memory.get(item, item))
 
     def _lay_out(self) -> tuple[dict[Memory, int], int]:
@@ -259,7 +258,6 @@ class LoopTable:
         return dict(zip(inside, offsets, strict=True)), nbytes
 
     def _records(self, kernel: int) -> list[int]:
-        """Return the entries of the loops of a kernel."""
         loops = self._kernels[kernel].loops
         self._ends.append((self._ends[-1] if self._ends else 0) + len(loops.loops))
         records: list[int] = []
@@ -290,7 +288,6 @@ class LoopTable:
         return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._outside))
 
     def run(self, values: list[Any]) -> None:
-        """Run the loops."""
         scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
         for item in self._changed:
             self._forget(values[item])
@@ -315,7 +312,6 @@ class LoopTable:
         raise AssertionError("NumPy takes an index that a kernel refuses")
 
     def _buffer(self, memory: Memory, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> Buffer:
-        """Return a block of memory in a run."""
         if isinstance(memory, int) and memory not in self._sizes:
             block: Buffer = values[memory]
             return block

@@ -146,7 +146,6 @@ class Engine:
     def _build(
         self, key: bytes, data: bytes | None, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]
     ) -> tuple[_Code, bytes]:
-        """Return the module in memory, and its object file, which is generated unless it is passed."""
         data = data or self._generate(ir_text, exported, symbols)
         return self._link(key, data, exported, symbols), data
 
@@ -185,7 +184,6 @@ class Engine:
 
 @uninterrupted
 def _new_linker(target_machine: Any) -> tuple[str, llvm.LLJIT]:
-    """Return the triple of the machine and a linker for it."""
     return target_machine.triple, llvm.create_lljit_compiler(target_machine, suppress_errors=True)
 
 

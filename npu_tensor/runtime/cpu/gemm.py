@@ -156,13 +156,11 @@ def _whole(count: int, most: int) -> int:
 
 
 def _strides(operand: Matrix) -> tuple[int, ...]:
-    """Return the strides of an operand that is not a number."""
     assert operand.strides is not None
     return operand.strides
 
 
 def _matrices(operand: Matrix | Computed) -> list[Matrix]:
-    """Return the matrices in memory of an operand."""
     inputs = operand.inputs if isinstance(operand, Computed) else (operand,)
     return [x for x in inputs if x.strides is not None]
 
@@ -222,7 +220,6 @@ def _pack_spec(
     lines: int,
     target: CpuTarget,
 ) -> PackSpec:
-    """Return the packing of A or B, whose stride number `k_axis` is along K."""
     line_axis = -3 - k_axis
     if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit, target):
         return PackSpec(operand.dtype, unit, "runs", width)
@@ -287,7 +284,6 @@ def direct_tile(
 
 
 def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
-    """Return the epilogue that only casts."""
     casts = [Instruction("cast", (0,), register_dtype(output.dtype)) for output in outputs]
     return Program((Instruction("load", (), accumulate, 0), *casts), tuple(range(1, 1 + len(casts))))
 

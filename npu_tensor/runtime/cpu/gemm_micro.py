@@ -59,7 +59,6 @@ class Unit:
 
     @property
     def bits(self) -> str:
-        """The LLVM integer of a unit's size."""
         return f"i{self.bytes * 8}"
 
 
@@ -118,7 +117,6 @@ def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
 
 
 def unit_lanes(unit: Unit, target: CpuTarget) -> int:
-    """Return the number of units in a vector register."""
     return target.lanes * 4 // unit.bytes
 
 
@@ -145,7 +143,6 @@ def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
 
 
 def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:
-    """Return `pointer` plus a number of bytes."""
     return emitter.address(pointer, emitter.operand(offset, "i64"), "int8")
 
 
@@ -224,7 +221,6 @@ class Elements(NamedTuple):
 
 
 def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
-    """Return total plus the products of a and b, which are vectors of units."""
     if unit.name in ("float32", "float64"):
         return emitter.fma(a, b, total)
     if unit.name == "int8_quad":
@@ -240,7 +236,6 @@ def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value
 
 
 def _split(emitter: Emitter, units: Value, element: str) -> Value:
-    """Return units of 32 bits as a vector of their 16-bit elements."""
     return emitter.cast(units, f"<{2 * emitter.lanes} x {element}>")
 
 

@@ -432,7 +432,6 @@ class _MultiplyWriter:
         emitter.branch(whole, from_registers, from_memory)
 
     def _keep_sums(self, sums: list[Value]) -> None:
-        """Put the accumulators into memory."""
         per_row = len(sums) // self.shape.rows
         for number, value in enumerate(sums):
             row, position = divmod(number, per_row)

@@ -55,7 +55,6 @@ class PackPrologue(NamedTuple):
 
     @property
     def tensors(self) -> list[int]:
-        """Numbers of the inputs that are in memory."""
         return [number for number, (_, access) in enumerate(self.inputs) if access != "number"]
 
 
@@ -334,7 +333,6 @@ class _PackWriter:
         return stop
 
     def _copy_runs(self, panel_line: Value) -> None:
-        """Transpose one run along K after the other."""
         emitter, count = self.emitter, self.unit.count
         steps = emitter.op("udiv", self.run_length, count)
 
@@ -440,7 +438,6 @@ class _PackWriter:
         emitter.loop(first, last, 1, (), copy_segment)
 
     def _within(self, segment: Segment, lanes: Sequence[int]) -> Value:
-        """Return the mask of lanes of a vector that belong to a segment."""
         emitter = self.emitter
         numbers = emitter.literals(lanes, "i8")
         begin, end = (
@@ -488,7 +485,6 @@ class _PackWriter:
             copy_step(stop, self.spec.rest)
 
     def _copy_lanes(self, source: Value, segment: Segment) -> None:
-        """Copy a segment element by element."""
         emitter, count = self.emitter, self.unit.count
         k_end = emitter.mul(self.meta["steps"], count)
 

@@ -53,11 +53,9 @@ class Emitter:
     # ------------------------------------------------------------------ text
 
     def vector(self, element: str) -> str:
-        """Return the LLVM type of a full vector of `element`."""
         return f"<{self.lanes} x {element}>"
 
     def same_shape(self, value: Value, element: str) -> str:
-        """Return the type of `value` with another element type."""
         return value.type.replace(value.element, element) if value.type.startswith("<") else element
 
     def fresh(self, stem: str = "v") -> str:
@@ -84,11 +82,9 @@ class Emitter:
         return Value(f"splat ({element} {literal(number, element)})", type_)
 
     def literals(self, numbers: Sequence[Number], element: str = "float") -> Value:
-        """Return a vector of literals, one for each lane."""
         return Value(f"<{literal_list(numbers, element)}>", f"<{len(numbers)} x {element}>")
 
     def lane_numbers(self, element: str = "i64") -> Value:
-        """Return the vector 0, 1, 2, ..."""
         return self.literals(range(self.lanes), element)
 
     def define_table(self, numbers: Sequence[Number]) -> str:
@@ -111,7 +107,6 @@ class Emitter:
         return name
 
     def module(self, *functions: str) -> str:
-        """Return the text of a module of these functions and all that they call."""
         tables = [
             f"{name} = private unnamed_addr constant {contents}, align 64" for contents, name in self._tables.items()
         ]
@@ -188,7 +183,6 @@ class Emitter:
         return self.assign(type_, f"{opcode} {x.type} {x.name} to {type_}")
 
     def cast(self, x: Value, type_: str) -> Value:
-        """Return the bits of `x` as another type of the same size."""
         return self.assign(type_, f"bitcast {x.type} {x.name} to {type_}")
 
     def bits(self, x: Value) -> Value:
@@ -222,7 +216,6 @@ class Emitter:
         return self.assign(result, call)
 
     def splat(self, scalar: Value) -> Value:
-        """Return a vector with `scalar` in every lane."""
         type_ = self.vector(scalar.type)
         first = self.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
         return self.shuffle(first, [0] * self.lanes)
@@ -326,7 +319,6 @@ class Emitter:
         return self.from_memory(memory_dtype, self.load_raw(memory_dtype, address, mask))
 
     def load_raw(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
-        """Load elements without the conversion."""
         element, size = MEMORY_ELEMENT[memory_dtype], ELEMENT_SIZE[memory_dtype]
         type_ = self.vector(element)
         if mask is None:
@@ -414,7 +406,6 @@ class Emitter:
         return raw
 
     def to_memory(self, memory_dtype: str, value: Value) -> Value:
-        """Convert the lanes of a vector to their memory type."""
         return self.all_to_memory(memory_dtype, [value])[0]
 
     def all_to_memory(self, memory_dtype: str, values: Sequence[Value]) -> list[Value]:
@@ -431,7 +422,6 @@ class Emitter:
         return value
 
     def polynomial(self, x: Value, coefficients: Sequence[ValueOrNumber]) -> Value:
-        """Evaluate a polynomial by Horner's rule, highest power first."""
         result = coefficients[0]
         for coefficient in coefficients[1:]:
             result = self.fma(result, x, coefficient)
@@ -446,11 +436,9 @@ class Emitter:
         return self.select(self.compare("olt", x, bound), bound, x)
 
     def larger(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """Return the maximum of two signed integers."""
         return self.select(self.compare("sgt", left, right), left, right)
 
     def smaller(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """Return the minimum of two signed integers."""
         return self.select(self.compare("slt", left, right), left, right)
 
     def transpose(self, rows: Sequence[Value]) -> list[Value]:

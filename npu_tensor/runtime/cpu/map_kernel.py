@@ -147,15 +147,12 @@ class LoopBase:
         return self.emitter.assign("i64", f"load i64, ptr {address.name}")
 
     def lane_stride(self, number: int) -> Value:
-        """Return the distance in memory between the lanes of a strided operand."""
         return self.inner_strides[number]
 
     def row_pointers(self, row: Value) -> list[Value]:
-        """Return the addresses of the first element of a row in every operand."""
         return self.pointers(self.coordinates(row))
 
     def coordinates(self, row: Value) -> list[Value]:
-        """Return the coordinates of a row along the outer dimensions."""
         e = self.emitter
         coordinates = [row] * self.outer
         for axis in range(self.outer - 1, 0, -1):
@@ -253,7 +250,6 @@ class LoopBase:
         return e.gather(operand.dtype, start, self.lane_offsets[number], place.mask)
 
     def store(self, output: int, values: Sequence[Value], places: Sequence[Place]) -> None:
-        """Store an output's values at as many places."""
         e = self.emitter
         operand = self.operands[output]
         stored = e.all_to_memory(operand.dtype, [self.as_stored(output, value) for value in values])
@@ -266,7 +262,6 @@ class LoopBase:
                 e.scatter_raw(operand.dtype, raw, start, self.lane_offsets[output], place.mask)
 
     def as_stored(self, output: int, value: Value) -> Value:
-        """Return an output's value in the register dtype of its memory."""
         dtype = self.program.instructions[self.program.outputs[output]].dtype
         return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
 
@@ -426,7 +421,6 @@ TILE = 64
 
 
 def tile_count(outer: Sequence[int], inner: int) -> int:
-    """Return the number of positions of a map with transposed operands."""
     return math.prod(outer[:-1]) * -(-outer[-1] // TILE) * -(-inner // TILE)
 
 

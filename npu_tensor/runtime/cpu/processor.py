@@ -50,7 +50,6 @@ class Processor:
 
     @cached_property
     def rates(self) -> ProcessorRates:
-        """Rates of this processor."""
         return processor_rates(self.target.lanes)
 
     def blocking(self, dtype_a: str, dtype_b: str) -> Blocking:
@@ -107,7 +106,6 @@ class Processor:
         return packed
 
     def loop(self, spec: LoopSpec) -> Address:
-        """Return the address of a compiled kernel."""
         return self._loops(spec.program.constants, spec)
 
     def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
@@ -127,7 +125,6 @@ class Processor:
 
     @property
     def threads(self) -> int:
-        """Threads of the pool, the caller included."""
         return self.pool.threads
 
     def set_threads(self, threads: int) -> None:

@@ -36,7 +36,6 @@ class Reduction:
         self.type = emitter.vector(self.element)
 
     def identity(self) -> float | int:
-        """Neutral element."""
         raise NotImplementedError
 
     def empty(self, index: Index) -> list[Value]:
@@ -98,7 +97,6 @@ class _Product(Reduction):
 
 
 def _worst(dtype: str, for_maximum: bool) -> float | int:
-    """Return the number of a dtype that loses every comparison."""
     if dtype.startswith("float"):
         return -math.inf if for_maximum else math.inf
     width = BITS[REGISTER_ELEMENT[dtype]]
@@ -189,7 +187,6 @@ class ReducingBase(LoopBase):
     """True if the lanes of a vector belong to one row and are reduced in the end."""
 
     def stages(self, with_scratch: bool) -> list[Stage]:
-        """Return the passes over a row, in order."""
         plan = stages(self.program, self.outputs(per_row=False))
         if not with_scratch:
             return plan
@@ -217,7 +214,6 @@ class ReducingBase(LoopBase):
         return [output for output in range(len(self.program.outputs)) if self.stored_per_row(output) == per_row]
 
     def stored_per_row(self, output: int) -> bool:
-        """Return True if an output is stored once for each row."""
         raise NotImplementedError
 
     def reduction(self, number: int) -> Reduction:

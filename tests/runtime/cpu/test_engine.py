@@ -41,21 +41,6 @@ def test_undefined_symbols_are_refused() -> None:
     assert call(engine.compile(add_constant(1), "f")["f"], 1) == 2
 
 
-def test_symbol_table_provides_externals() -> None:
-    seven = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 7 * x)
-    text = """
-declare i64 @npu_tensor_test_seven(i64)
-define i64 @f(i64 %x) {
-  %y = call i64 @npu_tensor_test_seven(i64 %x)
-  ret i64 %y
-}
-"""
-    address = ctypes.cast(seven, ctypes.c_void_p).value
-    assert address
-    compiled = new_engine().compile(text, "f", symbols={"npu_tensor_test_seven": address})
-    assert call(compiled["f"], 6) == 42
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [

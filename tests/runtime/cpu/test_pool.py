@@ -229,24 +229,6 @@ def test_forked_child_computes_in_parallel(native: Native) -> None:
     assert (count_items(native, 1000, 10) == 1).all()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_while_another_thread_runs_loops(native: Native) -> None:
-    stop = threading.Event()
-
-    def compute() -> None:
-        while not stop.is_set():
-            count_items(native, 20_000, 10)
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    try:
-        for _ in range(5):
-            assert in_child(lambda: (count_items(native, 1000, 10, rounds=20) == 20).all())
-    finally:
-        stop.set()
-        thread.join()
-
-
 SETUP = textwrap.dedent(
     """
     import os, signal, sys, threading, time
