@@ -11,8 +11,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
-from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_value
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel, first_byte
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -23,46 +22,44 @@ from npu_tensor.task import Refusal, Task
 __all__ = ["GatherKernel", "gather_kernel"]
 
 
-def _module(name: str, bits: tuple[int, int], target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies elements.
+def _module(bits: tuple[int, int], target: CpuTarget) -> str:
+    """Return the module of a kernel that copies elements.
 
     pointers  [results, elements, indices, wrong]; wrong is a byte that becomes 1 if an index is out of range
     meta      extent along the dimension, positions after it, indices for each position before it; steps of the elements
               before, along and after it
 
     Args:
-        name: Name of the function.
         bits: Bits of an element and of an index.
         target: The processor.
     """
     e, (element_bits, index_bits) = Emitter(target), bits
-    slots, numbers = Value("%slots", "ptr"), Value("%meta", "ptr")
-    results, elements, indices, wrong = (load_value(e, "ptr", slots, slot) for slot in range(4))
-    extent, inner, group, step_before, step_along, step_after = (load_value(e, "i64", numbers, i) for i in range(6))
+    results, elements, indices, wrong = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
+    extent, inner, group, step_before, step_along, step_after = (e.load_value("i64", META, i) for i in range(6))
 
     def at(array: Value, number: Value, of_bits: int) -> Value:
-        return byte_offset(e, array, e.mul(number, of_bits // 8))
+        return e.byte_offset(array, e.mul(number, of_bits // 8))
 
     def copy(number: Value, _: list[Value]) -> None:
-        index = load_value(e, f"i{index_bits}", at(indices, number, index_bits), align=1)
+        index = e.load_value(f"i{index_bits}", at(indices, number, index_bits), align=1)
         place = index if index_bits == 64 else e.convert("sext", index, "i64")
         is_outside = e.compare("uge", place, extent)
         e.branch(is_outside, lambda: e.statement(f"store i8 1, ptr {wrong.name}"), lambda: None)
         along = e.mul(e.select(is_outside, 0, place), step_along)
         before, after = e.op("udiv", number, group), e.op("urem", number, inner)
         source = e.add(e.add(e.mul(before, step_before), along), e.mul(after, step_after))
-        element = load_value(e, f"i{element_bits}", at(elements, source, element_bits), align=1)
-        target_address = at(results, number, element_bits)
-        e.statement(f"store {element.type} {element.name}, ptr {target_address.name}, align 1")
+        element = e.load_value(f"i{element_bits}", at(elements, source, element_bits), align=1)
+        e.store_value(element, at(results, number, element_bits))
 
-    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), copy)
-    return e.module(e.function(f"@{name}(ptr noalias %slots, ptr noalias %meta, i64 %begin, i64 %end)"))
+    e.loop(BEGIN, END, 1, (), copy)
+    return e.kernel()
 
 
-def _clear_module(name: str, _: None, target: CpuTarget) -> str:
+def _clear_module(_: None, target: CpuTarget) -> str:
     """Return the module of a kernel that sets 8 bytes to 0."""
-    signature = f"define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"
-    return f"{signature} {{\n  %target = load ptr, ptr %pointers\n  store i64 0, ptr %target\n  ret void\n}}\n"
+    e = Emitter(target)
+    e.store_value(e.constant(0, "i64"), e.load_value("ptr", POINTERS))
+    return e.kernel()
 
 
 def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:

@@ -458,8 +458,7 @@ class Gemm:
         )
         strips = len(offsets[0]) * blocks * b_panels
         self.multiply = self._loop(
-            multiply_module("multiply", spec, self._target),
-            "multiply",
+            multiply_module(spec, self._target),
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
             strips if self.strips else strips * block_panels,
             _PIECE_CYCLES // (tile_cycles * (block_panels if self.strips else 1)),
@@ -524,14 +523,14 @@ class Gemm:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
-        module = pack_module("pack", spec, self._target)
-        loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
+        module = pack_module(spec, self._target)
+        loop = self._loop(module, meta, panels * len(offsets), _PIECE_BYTES // bytes_)
         key = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
-    def _loop(self, module: str, name: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
+    def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
         self._metas.append(meta)
-        kernel = self._engine.compile(module, name)[name]
+        kernel = self._engine.compile(module, "kernel")["kernel"]
         return _Loop(kernel, meta.ctypes.data, items, max(1, grain))
 
     def __call__(

@@ -28,14 +28,10 @@ __all__ = [
     "Operand",
     "Unit",
     "blockings",
-    "broadcast",
-    "byte_offset",
     "choose_unit",
     "emit_products",
     "first_of",
     "in_order",
-    "load_number",
-    "load_value",
     "sum_each",
     "unit_lanes",
     "unpack",
@@ -142,32 +138,10 @@ def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
     return [blocking for blocking in dict.fromkeys(tiles) if blocking.rows >= LEAST_ROWS]
 
 
-def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:
-    return emitter.address(pointer, emitter.operand(offset, "i64"), "int8")
-
-
-def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, align: int = 8) -> Value:
-    """Return the value of any LLVM type at `index` in an array of them."""
-    address = emitter.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
-    return emitter.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
-
-
-def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Value:
-    """Return a run-time number in every lane: a float64 or int64 is in the pointer slot itself."""
-    return emitter.number(dtype, lambda type_: load_value(emitter, type_, pointers, slot))
-
-
-def broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:
-    """Return a vector with a scalar in all lanes."""
-    type_ = f"<{lanes} x {scalar.type}>"
-    first = emitter.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
-    return emitter.shuffle(first, [0] * lanes)
-
-
 def first_of(emitter: Emitter, count: Value, lanes: int) -> Value:
     """Return the mask of the first `count` lanes; `count` is an i64 and may be below 0 or above `lanes`."""
     limit = emitter.convert("trunc", emitter.larger(emitter.smaller(count, lanes), 0), "i8")
-    return emitter.compare("slt", emitter.literals(range(lanes), "i8"), broadcast(emitter, limit, lanes))
+    return emitter.compare("slt", emitter.literals(range(lanes), "i8"), emitter.broadcast(limit, lanes))
 
 
 class Elements(NamedTuple):
@@ -187,7 +161,7 @@ class Elements(NamedTuple):
         element, size = MEMORY_ELEMENT[self.dtype], ELEMENT_SIZE[self.dtype]
         type_ = element if lanes == 1 else f"<{lanes} x {element}>"
         if mask is None:
-            return self._convert(load_value(self.emitter, type_, address, align=size))
+            return self._convert(self.emitter.load_value(type_, address, align=size))
         align, zero = Value(str(size), "i32"), Value("zeroinitializer", type_)
         return self._convert(self.emitter.masked("load", address, align, mask, zero))
 
@@ -338,6 +312,6 @@ def emit_products(
             for i, vector in enumerate(registers):
                 at, pair = (j * b.vectors + i, (other, vector)) if by_row else (i * b.vectors + j, (vector, other))
                 sums[at] = _multiply_add(emitter, unit, sums[at], *pair)
-        return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *sums
+        return emitter.byte_offset(from_a, a.step_bytes), emitter.byte_offset(from_b, b.step_bytes), *sums
 
     return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]

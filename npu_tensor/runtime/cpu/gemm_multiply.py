@@ -23,18 +23,14 @@ from npu_tensor.runtime.cpu.gemm_micro import (
     Elements,
     Operand,
     Unit,
-    broadcast,
-    byte_offset,
     emit_products,
     first_of,
     in_order,
-    load_number,
-    load_value,
     sum_each,
     unit_lanes,
     unpack,
 )
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
@@ -113,16 +109,16 @@ def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: 
 
     def load_a(pointer: Value) -> Iterator[Value]:
         for row in range(tile.rows):
-            yield broadcast(emitter, load_value(emitter, unit.accumulator, pointer, row, align=unit.bytes), lanes)
+            yield emitter.broadcast(emitter.load_value(unit.accumulator, pointer, row, align=unit.bytes), lanes)
 
     def load_b(pointer: Value) -> list[Value]:
-        return [load_value(emitter, type_, pointer, j, align=vector_bytes) for j in range(vectors)]
+        return [emitter.load_value(type_, pointer, j, align=vector_bytes) for j in range(vectors)]
 
-    a = byte_offset(emitter, place.a, emitter.mul(place.a_panel, meta["a_panel_bytes"]))
-    b = byte_offset(emitter, place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
+    a = emitter.byte_offset(place.a, emitter.mul(place.a_panel, meta["a_panel_bytes"]))
+    b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
     initial = [Value("zeroinitializer", type_)] * vectors
     if tile.shifted:
-        initial, b = load_b(b), byte_offset(emitter, b, vectors * vector_bytes)
+        initial, b = load_b(b), emitter.byte_offset(b, vectors * vector_bytes)
     from_a = Operand(tile.rows, a, tile.rows * unit.bytes, load_a)
     from_b = Operand(vectors, b, vectors * vector_bytes, load_b)
     return emit_products(emitter, unit, from_a, from_b, meta["steps"], initial * tile.rows)
@@ -151,11 +147,11 @@ def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
 
     def load_a(pointer: Value) -> Iterator[Value]:
         for offset in rows:
-            address = byte_offset(emitter, pointer, offset)
+            address = emitter.byte_offset(pointer, offset)
             if unit.count == 1:
-                yield broadcast(emitter, elements_a.load(1, address), lanes)
+                yield emitter.broadcast(elements_a.load(1, address), lanes)
                 continue
-            units = broadcast(emitter, load_value(emitter, unit.bits, address, align=1), lanes)
+            units = emitter.broadcast(emitter.load_value(unit.bits, address, align=1), lanes)
             yield emitter.op("xor", units, _FLIP_SIGNS) if tile.shifted else units
         if tile.shifted:
             yield emitter.constant(_QUAD_OF_128, type_)
@@ -165,17 +161,17 @@ def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
 
     def products(masks: Sequence[Value | None]) -> list[Value]:
         def load_b(pointer: Value) -> Iterator[Value]:
-            steps = [byte_offset(emitter, pointer, emitter.mul(meta["b_line_bytes"], i)) for i in range(unit.count)]
+            steps = [emitter.byte_offset(pointer, emitter.mul(meta["b_line_bytes"], i)) for i in range(unit.count)]
             for step in steps:
-                ahead = byte_offset(emitter, step, emitter.mul(meta["b_line_bytes"], tile.ahead * unit.count))
+                ahead = emitter.byte_offset(step, emitter.mul(meta["b_line_bytes"], tile.ahead * unit.count))
                 for column in range(0, tile.columns * size, _CACHE_LINE):
-                    emitter.prefetch(byte_offset(emitter, ahead, column))
+                    emitter.prefetch(emitter.byte_offset(ahead, column))
             for j, mask in enumerate(masks):
-                places = [byte_offset(emitter, step, j * per_group * size) for step in steps]
+                places = [emitter.byte_offset(step, j * per_group * size) for step in steps]
                 yield from unpack(emitter, unit, [elements_b.load(per_group, each, mask) for each in places])
 
         from_a = Operand(tile.rows + tile.shifted, place.a, meta["a_step_bytes"], load_a)
-        start = byte_offset(emitter, place.b, emitter.mul(place.first_column, size))
+        start = emitter.byte_offset(place.b, emitter.mul(place.first_column, size))
         from_b = Operand(len(masks) * unit.count, start, emitter.mul(meta["b_line_bytes"], unit.count), load_b)
         initial = [Value("zeroinitializer", type_)] * (vectors * (tile.rows + tile.shifted))
         totals = emit_products(emitter, unit, from_a, from_b, meta["steps"], initial)
@@ -217,7 +213,7 @@ def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
         ) -> list[Value]:
             def load(of: Elements, lines: Sequence[Value], pointer: Value) -> Iterator[Value]:
                 for line in lines:
-                    value = of.load(elements, byte_offset(emitter, pointer, line))
+                    value = of.load(elements, emitter.byte_offset(pointer, line))
                     zero = Value("zeroinitializer", value.type)
                     yield of.units(emitter.select(omitted, zero, value) if omitted else value)
 
@@ -228,14 +224,14 @@ def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
 
             def load_b(pointer: Value) -> Iterator[Value]:
                 if tile.ahead:
-                    later = byte_offset(emitter, pointer, ahead)
+                    later = emitter.byte_offset(pointer, ahead)
                     for line in columns:
-                        emitter.prefetch(byte_offset(emitter, later, line))
+                        emitter.prefetch(emitter.byte_offset(later, line))
                 yield from load(of_b, columns, pointer)
 
             def operand(count: int, of: Elements, start: Value, load: Callable[[Value], Iterable[Value]]) -> Operand:
                 size = ELEMENT_SIZE[of.dtype]
-                return Operand(count, byte_offset(emitter, start, emitter.mul(first, size)), elements * size, load)
+                return Operand(count, emitter.byte_offset(start, emitter.mul(first, size)), elements * size, load)
 
             from_a = operand(tile.rows + tile.shifted, of_a, place.a, load_a)
             from_b = operand(tile.group, of_b, place.b, load_b)
@@ -299,23 +295,21 @@ class _MultiplyWriter:
         self.shape = spec.tile
         self.unit = spec.tile.unit
         self.emitter = Emitter(target)
-        meta, pointers = Value("%meta", "ptr"), Value("%pointers", "ptr")
-        self.pointers = pointers
-        self.meta = {field: load_value(self.emitter, "i64", meta, i) for i, field in enumerate(MULTIPLY_META)}
+        self.meta = {field: self.emitter.load_value("i64", META, i) for i, field in enumerate(MULTIPLY_META)}
         # Slots of tensors, in the order of the row strides and the offsets of the meta array.
         tensors = [i for i, (_, access) in enumerate(spec.operands) if access != "number"]
         first_operand = 2 + len(spec.outputs)
         slots = [*range(2, first_operand), *(first_operand + i for i in tensors)]
         self.memory = {slot: position for position, slot in enumerate(slots)}
-        self.row_strides = byte_offset(self.emitter, meta, 8 * len(MULTIPLY_META))
-        self.offsets = byte_offset(self.emitter, self.row_strides, 8 * len(slots))
+        self.row_strides = self.emitter.byte_offset(META, 8 * len(MULTIPLY_META))
+        self.offsets = self.emitter.byte_offset(self.row_strides, 8 * len(slots))
 
-    def module(self, name: str) -> str:
+    def text(self) -> str:
         emitter, tile = self.emitter, self.shape
         # Columns of the sums in memory, which are read by whole vectors even if a tile has fewer columns.
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
-        self.matrices = [load_value(emitter, "ptr", self.pointers, slot) for slot in range(2)]
+        self.matrices = [emitter.load_value("ptr", POINTERS, slot) for slot in range(2)]
 
         def compute_item(index: Value, _: list[Value]) -> None:
             rest, in_block = self._divide(index, "block_panels")
@@ -327,9 +321,9 @@ class _MultiplyWriter:
 
         def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
             row_of_table = emitter.mul(product, 8 * (2 + len(self.memory)))
-            self.table = byte_offset(emitter, self.offsets, row_of_table)
+            self.table = emitter.byte_offset(self.offsets, row_of_table)
             a, b = (
-                byte_offset(emitter, matrix, load_value(emitter, "i64", self.table, position))
+                emitter.byte_offset(matrix, emitter.load_value("i64", self.table, position))
                 for position, matrix in enumerate(self.matrices)
             )
             sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel)
@@ -338,9 +332,8 @@ class _MultiplyWriter:
         if self.spec.strips:
             self._compute_strips(compute_tile)
         else:
-            emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
-        signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
-        return emitter.module(emitter.function(signature))
+            emitter.loop(BEGIN, END, 1, (), compute_item)
+        return emitter.kernel()
 
     def _compute_strips(self, compute_tile: Callable[[Value, Value, Value], None]) -> None:
         """Compute the products of blocks of panels of A with one panel of B each, which is packed before.
@@ -350,7 +343,7 @@ class _MultiplyWriter:
         emitter, panel_bytes, operand = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
         panel = emitter.assign("ptr", f"alloca i8, i64 {panel_bytes.name}, align 64")
         pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
-        emitter.statement(f"store ptr {operand.name}, ptr {byte_offset(emitter, pointers, 8).name}")
+        emitter.statement(f"store ptr {operand.name}, ptr {emitter.byte_offset(pointers, 8).name}")
         numbers = (self.meta["pack"], self.meta["pack_meta"])
         kernel, meta = (emitter.assign("ptr", f"inttoptr i64 {number.name} to ptr") for number in numbers)
 
@@ -358,10 +351,10 @@ class _MultiplyWriter:
             rest, b_panel = self._divide(strip, "b_panels")
             product, block = self._divide(rest, "blocks")
             offset = emitter.mul(product, 8 * (2 + len(self.memory)))
-            matrix = load_value(emitter, "i64", byte_offset(emitter, self.offsets, offset), 1)
+            matrix = emitter.load_value("i64", emitter.byte_offset(self.offsets, offset), 1)
             number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
             # Address of packed B if all of it were packed.
-            self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
+            self.matrices[1] = emitter.byte_offset(panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
             emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
             items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
             emitter.statement(f"call void {kernel.name}(ptr {pointers.name}, ptr {meta.name}, {items})")
@@ -369,7 +362,7 @@ class _MultiplyWriter:
             last = emitter.smaller(emitter.add(first, self.meta["block_panels"]), self.meta["a_panels"])
             emitter.loop(first, last, 1, (), lambda a_panel, _: compute_tile(product, a_panel, b_panel))
 
-        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_strip)
+        emitter.loop(BEGIN, END, 1, (), compute_strip)
 
     def _divide(self, index: Value, field: str) -> tuple[Value, Value]:
         quotient = self.emitter.op("udiv", index, self.meta[field])
@@ -383,7 +376,7 @@ class _MultiplyWriter:
         def starts(row: Value) -> dict[int, Value]:
             matrix_row = emitter.add(first_row, row)
             return {
-                slot: byte_offset(emitter, base, emitter.mul(matrix_row, stride))
+                slot: emitter.byte_offset(base, emitter.mul(matrix_row, stride))
                 for slot, (base, stride) in matrices.items()
             }
 
@@ -396,7 +389,7 @@ class _MultiplyWriter:
             columns = emitter.smaller(columns_left, self.shape.columns)
 
             def store_row(row: Value, _: list[Value]) -> None:
-                places, kept = starts(row), byte_offset(emitter, self.sums, emitter.mul(row, self.row_bytes))
+                places, kept = starts(row), emitter.byte_offset(self.sums, emitter.mul(row, self.row_bytes))
 
                 def store_vector(column: Value, _: list[Value]) -> None:
                     left = emitter.sub(columns, column)
@@ -436,14 +429,14 @@ class _MultiplyWriter:
         for number, value in enumerate(sums):
             row, position = divmod(number, per_row)
             bytes_ = self.unit.bytes * (self.shape.columns // per_row)
-            address = byte_offset(self.emitter, self.sums, row * self.row_bytes + position * bytes_)
+            address = self.emitter.byte_offset(self.sums, row * self.row_bytes + position * bytes_)
             self.emitter.statement(f"store {value.type} {value.name}, ptr {address.name}, align {bytes_}")
 
     def _matrix(self, slot: int, position: int) -> tuple[Value, Value]:
         """Return address and row stride of an output or tensor operand of the current product."""
-        base = load_value(self.emitter, "ptr", self.pointers, slot)
-        offset = load_value(self.emitter, "i64", self.table, 2 + position)
-        return byte_offset(self.emitter, base, offset), load_value(self.emitter, "i64", self.row_strides, position)
+        base = self.emitter.load_value("ptr", POINTERS, slot)
+        offset = self.emitter.load_value("i64", self.table, 2 + position)
+        return self.emitter.byte_offset(base, offset), self.emitter.load_value("i64", self.row_strides, position)
 
     def _store_vector(self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None) -> None:
         emitter, outputs = self.emitter, self.spec.outputs
@@ -459,7 +452,7 @@ class _MultiplyWriter:
             return emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
 
         def scalar(slot: int, dtype: str) -> Value:
-            return load_number(emitter, self.pointers, first_operand + slot - 1, dtype)
+            return emitter.load_number(POINTERS, first_operand + slot - 1, dtype)
 
         for output, value in enumerate(emit_program(emitter, self.spec.epilogue, load, scalar)):
             address = emitter.address(starts[2 + output], matrix_column, outputs[output])
@@ -467,10 +460,10 @@ class _MultiplyWriter:
 
 
 @lru_cache(maxsize=MODULES)
-def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
+def multiply_module(spec: GemmSpec, target: CpuTarget) -> str:
+    """Return the module of a kernel that computes tiles.
 
     pointers  [A, B, outputs..., epilogue operands...]; A and B are packed or not; with strips, B is not
     meta      `MULTIPLY_META` and the fields in its comment
     """
-    return _MultiplyWriter(spec, target).module(name)
+    return _MultiplyWriter(spec, target).text()

@@ -20,7 +20,11 @@ from npu_tensor.runtime.cpu.values import (
     mangled,
 )
 
-__all__ = ["TABLE_SIZE", "Emitter"]
+__all__ = ["BEGIN", "END", "META", "POINTERS", "TABLE_SIZE", "Emitter"]
+
+POINTERS, META = Value("%pointers", "ptr"), Value("%meta", "ptr")
+BEGIN, END = Value("%begin", "i64"), Value("%end", "i64")
+"""Arguments of a kernel, see `Emitter.kernel`."""
 
 
 # Elements of the tables of `lookup`, which fit into one AVX512 register.
@@ -117,6 +121,14 @@ class Emitter:
         """Return the text of the function `signature` with the body written so far; a return is added."""
         head = f"define void {signature} {self.target.function_attributes} {{"
         return "\n".join([head, "entry:", *self.lines, "  ret void", "}"])
+
+    def kernel(self) -> str:
+        """Return the module of a kernel with the body written so far.
+
+        The kernel handles the items `begin` to `end` of a loop. `pointers` is an array of addresses and numbers, `meta`
+        an array of int64 that is the same in all runs.
+        """
+        return self.module(self.function("@kernel(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"))
 
     # ------------------------------------------------------------------ operations
 
@@ -216,9 +228,13 @@ class Emitter:
         return self.assign(result, call)
 
     def splat(self, scalar: Value) -> Value:
-        type_ = self.vector(scalar.type)
+        return self.broadcast(scalar, self.lanes)
+
+    def broadcast(self, scalar: Value, lanes: int) -> Value:
+        """Return a vector of `lanes` lanes with a scalar in each."""
+        type_ = f"<{lanes} x {scalar.type}>"
         first = self.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
-        return self.shuffle(first, [0] * self.lanes)
+        return self.shuffle(first, [0] * lanes)
 
     def shuffle(self, x: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
         """Return lanes of `x`, then of `other`, in the order given."""
@@ -313,6 +329,23 @@ class Emitter:
         type_ = f"<{self.lanes} x ptr>" if index.type.startswith("<") else "ptr"
         element = MEMORY_ELEMENT[memory_dtype]
         return self.assign(type_, f"getelementptr {element}, ptr {pointer.name}, {index.type} {index.name}")
+
+    def byte_offset(self, pointer: Value, offset: ValueOrNumber) -> Value:
+        """Return `pointer` plus a number of bytes."""
+        return self.address(pointer, self.operand(offset, "i64"), "int8")
+
+    def load_value(self, type_: str, pointer: Value, index: int = 0, align: int = 8) -> Value:
+        """Return the value of any LLVM type at `index` in an array of them."""
+        address = self.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
+        return self.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
+
+    def store_value(self, value: Value, address: Value, align: int = 1) -> None:
+        """Store a value of any LLVM type."""
+        self.statement(f"store {value.type} {value.name}, ptr {address.name}, align {align}")
+
+    def load_number(self, pointers: Value, slot: int, dtype: str) -> Value:
+        """Return a run-time number in every lane: a float64 or int64 is in the pointer slot itself."""
+        return self.number(dtype, lambda type_: self.load_value(type_, pointers, slot))
 
     def load(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
         """Load consecutive elements in the register dtype. Lanes outside `mask` are 0 and not accessed."""

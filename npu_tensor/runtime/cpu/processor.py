@@ -111,9 +111,9 @@ class Processor:
     def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
         return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
 
-    def compiled(self, module: Callable[[str, Any, CpuTarget], str], spec: Any) -> Address:
+    def compiled(self, module: Callable[[Any, CpuTarget], str], spec: Any) -> Address:
         """Return the address of a kernel, from the cache or compiled from its module."""
-        return self.engine.compile(module("kernel", spec, self.target), "kernel")["kernel"]
+        return self.engine.compile(module(spec, self.target), "kernel")["kernel"]
 
     @contextmanager
     def compiling(self, kernel: Any) -> Iterator[None]:

@@ -27,8 +27,7 @@ from npu_tensor.ops.quantized import IQ4_NL_VALUES, MXFP4_VALUES
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
 from npu_tensor.runtime.cpu.cpu_cost import quantized_cost, quantized_piece
 from npu_tensor.runtime.cpu.float_formats import round_float16, widen_float16
-from npu_tensor.runtime.cpu.gemm_micro import broadcast, byte_offset, load_value
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel, CpuKernel, bind_copy, first_byte, last_item
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -74,8 +73,8 @@ class _Block:
 
     def load(self, field: str, type_: str, start: int = 0) -> Value:
         """Return a value of any type, which begins `start` bytes after the field does."""
-        address = byte_offset(self.emitter, self.pointer, self.offsets[field] + start)
-        return load_value(self.emitter, type_, address, align=1)
+        address = self.emitter.byte_offset(self.pointer, self.offsets[field] + start)
+        return self.emitter.load_value(type_, address, align=1)
 
     def nibbles(self, field: str = "qs") -> Value:
         """Return the low halves of 16 bytes and then the high ones."""
@@ -370,28 +369,20 @@ class _Writer:
 
     def __init__(self, target: CpuTarget, slots: int, meta: Sequence[str] = _META) -> None:
         self.emitter = Emitter(target)
-        pointers, numbers = Value("%pointers", "ptr"), Value("%meta", "ptr")
-        self.meta = {name: load_value(self.emitter, "i64", numbers, i) for i, name in enumerate(meta)}
-        self.slots = [load_value(self.emitter, "ptr", pointers, slot) for slot in range(slots)]
+        self.meta = {name: self.emitter.load_value("i64", META, i) for i, name in enumerate(meta)}
+        self.slots = [self.emitter.load_value("ptr", POINTERS, slot) for slot in range(slots)]
 
     def at(self, base: Value, line: Value, stride: str) -> Value:
-        return byte_offset(self.emitter, base, self.emitter.mul(line, self.meta[stride]))
-
-    def store(self, value: Value, address: Value) -> None:
-        self.emitter.statement(f"store {value.type} {value.name}, ptr {address.name}, align 1")
+        return self.emitter.byte_offset(base, self.emitter.mul(line, self.meta[stride]))
 
     def floats(self, address: Value, lanes: int) -> Value:
         type_ = "float" if lanes == 1 else f"<{lanes} x float>"
-        return load_value(self.emitter, type_, address, align=4)
-
-    def module(self, name: str) -> str:
-        signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
-        return self.emitter.module(self.emitter.function(signature))
+        return self.emitter.load_value(type_, address, align=4)
 
 
 @lru_cache(maxsize=MODULES)
-def round_module(name: str, block: int, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which rounds rows to bytes.
+def round_module(block: int, target: CpuTarget) -> str:
+    """Return the module of a kernel that rounds rows to bytes.
 
     pointers  [rounded rows, float32 rows]
     meta      `product_meta`
@@ -399,7 +390,6 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
     A block with NaN or infinity has a scale of NaN.
 
     Args:
-        name: Name of the function.
         block: Number of elements that share a scale, 32 or 256.
         target: The processor.
     """
@@ -412,8 +402,8 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
         source, target_row = writer.at(of, row, "float_row_bytes"), writer.at(to, row, "input_row_bytes")
 
         def round_block(index: Value, _: list[Value]) -> None:
-            start = byte_offset(e, source, e.mul(index, block * 4))
-            parts = [writer.floats(byte_offset(e, start, i * GROUP * 4), GROUP) for i in range(count)]
+            start = e.byte_offset(source, e.mul(index, block * 4))
+            parts = [writer.floats(e.byte_offset(start, i * GROUP * 4), GROUP) for i in range(count)]
             largest = e.abs(parts[0])
             for part in parts[1:]:
                 larger = e.abs(part)
@@ -428,23 +418,23 @@ def round_module(name: str, block: int, target: CpuTarget) -> str:
                 stored = e.add(stored, e.sum_lanes(e.mul(part, 0.0)))
             for i, part in enumerate(parts):
                 group = e.add(e.mul(index, count), i)
-                scaled = e.mul(part, broadcast(e, inverse, GROUP))
+                scaled = e.mul(part, e.broadcast(inverse, GROUP))
                 codes = e.convert("fptosi", e.rint(scaled), "i32")
-                writer.store(e.convert("trunc", codes, "i8"), byte_offset(e, target_row, e.mul(group, GROUP)))
+                e.store_value(e.convert("trunc", codes, "i8"), e.byte_offset(target_row, e.mul(group, GROUP)))
                 four = e.mul(group, 4)
-                writer.store(stored, byte_offset(e, byte_offset(e, target_row, meta["scales"]), four))
+                e.store_value(stored, e.byte_offset(e.byte_offset(target_row, meta["scales"]), four))
                 number = e.convert("sitofp", e.sum_lanes(codes), "float")
-                writer.store(e.mul(number, stored), byte_offset(e, byte_offset(e, target_row, meta["sums"]), four))
+                e.store_value(e.mul(number, stored), e.byte_offset(e.byte_offset(target_row, meta["sums"]), four))
 
         e.loop(0, meta["blocks"], 1, (), round_block)
 
-    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), round_row)
-    return writer.module(name)
+    e.loop(BEGIN, END, 1, (), round_row)
+    return e.kernel()
 
 
 @lru_cache(maxsize=MODULES)
-def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes result columns.
+def product_module(spec: QuantizedSpec, target: CpuTarget) -> str:
+    """Return the module of a kernel that computes result columns.
 
     An item is the columns of the rows of a tile. pointers: [result, weights, input]; the input as float32 rows if
     exact, else as rounded ones. meta: `product_meta`.
@@ -470,12 +460,12 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
             inputs = [writer.at(x, each, "input_row_bytes") for each in tokens]
 
             def add_block(index: Value, sums: list[Value]) -> list[Value]:
-                blocks = [byte_offset(e, start, e.mul(index, dtype.itemsize)) for start in starts]
+                blocks = [e.byte_offset(start, e.mul(index, dtype.itemsize)) for start in starts]
                 if spec.tokens == 1:
                     read = dtype.itemsize * spec.rows
-                    ahead = byte_offset(e, starts[0], e.add(e.mul(index, read), _AHEAD))
+                    ahead = e.byte_offset(starts[0], e.add(e.mul(index, read), _AHEAD))
                     for line in range(0, read, _LINE):
-                        e.prefetch(byte_offset(e, ahead, line))
+                        e.prefetch(e.byte_offset(ahead, line))
                 for i, group in enumerate(groups(e, spec.dtype, blocks)):
                     sums = add(writer, group, inputs, e.add(e.mul(index, count), i), sums)
                 return sums
@@ -488,12 +478,12 @@ def product_module(name: str, spec: QuantizedSpec, target: CpuTarget) -> str:
                 for r, row in enumerate(rows):
                     place = e.add(e.mul(each, meta["rows"]), row)
                     number = e.add(e.sum_lanes(sums[r * spec.tokens + t]), e.extract(column, r))
-                    writer.store(number, e.address(result, place, "float32"))
+                    e.store_value(number, e.address(result, place, "float32"))
 
         e.loop(0, meta["tokens"], spec.tokens, (), compute_tokens)
 
-    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
-    return writer.module(name)
+    e.loop(BEGIN, END, 1, (), compute_item)
+    return e.kernel()
 
 
 def _add_rounded(
@@ -506,11 +496,11 @@ def _add_rounded(
     e, meta, rows = writer.emitter, writer.meta, len(group.codes)
     sums, four = list(sums), e.mul(number, 4)
     for t, start in enumerate(inputs):
-        codes = load_value(e, f"<{GROUP} x i8>", byte_offset(e, start, e.mul(number, GROUP)), align=1)
+        codes = e.load_value(f"<{GROUP} x i8>", e.byte_offset(start, e.mul(number, GROUP)), align=1)
 
         def spread(name: str, start: Value = start) -> Value:
-            scalar = writer.floats(byte_offset(e, byte_offset(e, start, meta[name]), four), 1)
-            return broadcast(e, scalar, rows)
+            scalar = writer.floats(e.byte_offset(e.byte_offset(start, meta[name]), four), 1)
+            return e.broadcast(scalar, rows)
 
         x_scale = spread("scales")
         scales = [e.mul(each, x_scale) for each in group.scales]
@@ -536,7 +526,7 @@ def _add_exact(
     e = writer.emitter
     sums, start = list(sums), e.mul(number, GROUP * 4)
     for part in range(GROUP // _SUMS):
-        xs = [writer.floats(byte_offset(e, byte_offset(e, x, start), part * _SUMS * 4), _SUMS) for x in inputs]
+        xs = [writer.floats(e.byte_offset(e.byte_offset(x, start), part * _SUMS * 4), _SUMS) for x in inputs]
         for r in range(len(group.codes)):
             weights = _numbers(e, group, r, part)
             for t, x in enumerate(xs):
@@ -554,8 +544,8 @@ def _numbers(e: Emitter, group: CodeGroup, row: int, part: int) -> Value:
 
 
 @lru_cache(maxsize=MODULES)
-def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which makes float32 of blocks.
+def dequantize_module(dtype: str, target: CpuTarget) -> str:
+    """Return the module of a kernel that makes float32 of blocks.
 
     pointers: [result, blocks]. meta is not read.
     """
@@ -564,14 +554,14 @@ def dequantize_module(name: str, dtype: str, target: CpuTarget) -> str:
     result, blocks = writer.slots
 
     def write_block(index: Value, _: list[Value]) -> None:
-        block = byte_offset(e, blocks, e.mul(index, as_dtype(dtype).itemsize))
-        start = byte_offset(e, result, e.mul(index, as_dtype(dtype).block * 4))
+        block = e.byte_offset(blocks, e.mul(index, as_dtype(dtype).itemsize))
+        start = e.byte_offset(result, e.mul(index, as_dtype(dtype).block * 4))
         for i, group in enumerate(groups(e, dtype, [block])):
             for part in range(GROUP // _SUMS):
-                writer.store(_numbers(e, group, 0, part), byte_offset(e, start, (i * GROUP + part * _SUMS) * 4))
+                e.store_value(_numbers(e, group, 0, part), e.byte_offset(start, (i * GROUP + part * _SUMS) * 4))
 
-    e.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), write_block)
-    return writer.module(name)
+    e.loop(BEGIN, END, 1, (), write_block)
+    return e.kernel()
 
 
 class QuantizedKernel(CpuKernel):
