@@ -11,12 +11,7 @@ from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
-from npu_tensor.runtime.cpu.kernels import (
-    CpuKernel,
-    LoopKernel,
-    ProductKernel,
-    composed_kernel,
-)
+from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor

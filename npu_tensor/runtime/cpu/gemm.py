@@ -1,7 +1,7 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-Small products, and those of few rows, read A and B in place, in one loop; see `gemm_tile`, `direct_tile`. Others pack A
-and then either pack and multiply one panel of B after another, or pack all of B, which is cached for the next product
+Small products, and those of few rows, read A and B in place, in one loop; see `direct_tile`. Others pack A and then
+either pack and multiply one panel of B after another, or pack all of B, which is cached for the next product
 with it. A and B may be `Computed`: element-wise expressions that are evaluated while they are packed. K is never split,
 so the sums stay in registers until they are rounded once, after the epilogue. The panels stream from the caches at 7
 bytes per cycle and core, which L3 can deliver for any K; the order of the tiles keeps the most frequent reads in L2.
@@ -447,7 +447,9 @@ class Gemm:
         header = [sizes.get(field, 0) for field in MULTIPLY_META]
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
         offsets += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
-        tile_cycles = _OVERHEAD_CYCLES + sizes["steps"] * tile.rows * tile.columns // tile.lanes(self._target)
+        tile_cycles = _OVERHEAD_CYCLES + sizes["steps"] * tile.rows * tile.columns // unit_lanes(
+            tile.unit, self._target
+        )
         access = {None: "number", 0: "column", 1: "row"}
         spec = GemmSpec(
             tile,

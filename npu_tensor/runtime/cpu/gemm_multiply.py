@@ -59,10 +59,6 @@ class TileSpec(NamedTuple):
     ahead: int = 0  # lines of B, as MULTIPLY_META has them, that are prefetched so early
     group: int = 0  # columns whose sums are accumulated together in the inner form
 
-    def lanes(self, target: CpuTarget) -> int:
-        """Return the number of units of a vector."""
-        return unit_lanes(self.unit, target)
-
     @property
     def shifted(self) -> bool:
         """True if A is multiplied as unsigned."""
@@ -103,7 +99,7 @@ def emit_sums(
 
 def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
     """Return the sums of packed operands. With int8_quad, B has the initial value of each column before its units."""
-    unit, lanes = tile.unit, tile.lanes(emitter.target)
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
     vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
     type_ = f"<{lanes} x {unit.accumulator}>"
 
@@ -137,7 +133,7 @@ def _without_shift(emitter: Emitter, totals: Sequence[Value], columns: int) -> l
 
 
 def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
-    unit, lanes = tile.unit, tile.lanes(emitter.target)
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
     vectors = tile.columns // lanes
     elements_a, elements_b = Elements(emitter, unit, tile.dtype_a), Elements(emitter, unit, tile.dtype_b)
     rows = _lines(emitter, place.first_row, tile.rows, meta["m"], meta["a_line_bytes"])
@@ -194,7 +190,7 @@ def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
 
 
 def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
-    unit, lanes = tile.unit, tile.lanes(emitter.target)
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
     elements, type_ = lanes * unit.count, f"<{lanes} x {unit.accumulator}>"
     of_a = Elements(emitter, unit, tile.dtype_a, flip_sign=tile.shifted)
     of_b = Elements(emitter, unit, tile.dtype_b)

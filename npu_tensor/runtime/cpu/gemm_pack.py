@@ -16,28 +16,13 @@ from typing import Any, NamedTuple
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.gemm_micro import (
-    Elements,
-    Unit,
-    first_of,
-    unit_lanes,
-)
+from npu_tensor.runtime.cpu.gemm_micro import Elements, Unit, first_of, unit_lanes
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = [
-    "LAYOUTS",
-    "PACK_META",
-    "Block",
-    "PackPrologue",
-    "PackSpec",
-    "Segment",
-    "emit_block",
-    "pack_module",
-    "panel_bytes",
-]
+__all__ = ["PackPrologue", "PackSpec", "Segment", "pack_module", "panel_bytes"]
 
 
 class PackPrologue(NamedTuple):
@@ -55,7 +40,7 @@ class PackPrologue(NamedTuple):
         return [number for number, (_, access) in enumerate(self.inputs) if access != "number"]
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """A part of the operand: `outer` x `inner` elements from some position on, all i64.
 
     inner_end  where the operand ends in the inner direction; the block may not, whole vectors are stored
@@ -66,60 +51,6 @@ class Block(NamedTuple):
     inner_begin: Value
     inner: Value
     inner_end: Value
-
-
-def emit_block(
-    emitter: Emitter,
-    prologue: PackPrologue,
-    dtype: str,
-    block: Block,
-    matrices: dict[int, tuple[Value, Value]],
-    numbers: tuple[Value, int],
-    scratch: Value,
-    scratch_inner: int,
-) -> None:
-    """Evaluate a block into `scratch`, rounded to `dtype` once.
-
-    matrices       input number -> address and stride in bytes of the outer direction
-    numbers        array of pointer slots and the slot of input 0, for the inputs that are numbers
-    scratch_inner  elements between outer positions in scratch, a multiple of the lanes
-    """
-
-    def evaluate_line(outer: Value, _: list[Value]) -> Sequence[Value]:
-        position = emitter.add(block.outer_begin, outer)
-        starts = {
-            number: emitter.byte_offset(base, emitter.mul(position, stride))
-            for number, (base, stride) in matrices.items()
-        }
-        line = emitter.byte_offset(scratch, emitter.mul(outer, scratch_inner * ELEMENT_SIZE[dtype]))
-
-        def evaluate_vector(inner: Value, _: list[Value]) -> None:
-            at = emitter.add(block.inner_begin, inner)
-            left = emitter.sub(block.inner_end, at)
-            target = emitter.address(line, inner, dtype)
-
-            def evaluate(mask: Value | None) -> None:
-                def load(slot: int) -> Value:
-                    memory_dtype, access = prologue.inputs[slot]
-                    if access == "splat":
-                        return emitter.load_scalar(memory_dtype, starts[slot])
-                    return emitter.load(memory_dtype, emitter.address(starts[slot], at, memory_dtype), mask)
-
-                def scalar(slot: int, register: str) -> Value:
-                    pointers, first = numbers
-                    return emitter.load_number(pointers, first + slot, register)
-
-                (value,) = emit_program(emitter, prologue.program, load, scalar)
-                emitter.store(dtype, value, target)
-
-            # Lanes past the end of the operand are stored as well, but packing ignores them.
-            whole = emitter.compare("sge", left, emitter.lanes)
-            emitter.branch(whole, lambda: evaluate(None), lambda: evaluate(emitter.first_lanes(left)))
-
-        emitter.loop(0, block.inner, emitter.lanes, (), evaluate_vector)
-        return ()
-
-    emitter.loop(0, block.outer, 1, (), evaluate_line)
 
 
 # The stride that is one element: along K, across lines, or neither. Scattered lines and elements of K are where tables
@@ -267,11 +198,10 @@ class _PackWriter:
             k_begin = emitter.mul(step, self.unit.count)
             k = emitter.smaller(emitter.sub(whole["k"], k_begin), size)
             if along_k:
-                block, inner = Block(first, valid, k_begin, k, whole["k"]), size
+                block, inner = _Block(first, valid, k_begin, k, whole["k"]), size
             else:
-                block, inner = Block(k_begin, k, first, valid, whole["lines"]), lines
-            numbers = (POINTERS, 1)
-            emit_block(emitter, prologue, spec.dtype, block, matrices, numbers, self.scratch, inner)
+                block, inner = _Block(k_begin, k, first, valid, whole["lines"]), lines
+            self._compute_block(prologue, block, matrices, inner)
             self.meta = whole | {
                 "k": k,
                 "steps": emitter.smaller(emitter.sub(whole["steps"], step), steps),
@@ -286,6 +216,52 @@ class _PackWriter:
 
         emitter.loop(0, whole["steps"], steps, (), compute_block)
         self.meta, self.panel, self.valid = whole, panel, valid
+
+    def _compute_block(
+        self, prologue: PackPrologue, block: _Block, matrices: dict[int, tuple[Value, Value]], scratch_inner: int
+    ) -> None:
+        """Compute a block in scratch memory, rounded to the dtype once.
+
+        Args:
+            prologue: Program of the operand.
+            block: The block.
+            matrices: By number of an input, its address and its stride in bytes of the outer direction.
+            scratch_inner: Elements between outer positions in scratch memory, a multiple of the lanes.
+        """
+        emitter, dtype = self.emitter, self.spec.dtype
+
+        def compute_line(outer: Value, _: list[Value]) -> None:
+            position = emitter.add(block.outer_begin, outer)
+            starts = {
+                number: emitter.byte_offset(base, emitter.mul(position, stride))
+                for number, (base, stride) in matrices.items()
+            }
+            line = emitter.byte_offset(self.scratch, emitter.mul(outer, scratch_inner * self.element_bytes))
+
+            def compute_vector(inner: Value, _: list[Value]) -> None:
+                at = emitter.add(block.inner_begin, inner)
+                left = emitter.sub(block.inner_end, at)
+
+                def compute(mask: Value | None) -> None:
+                    def load(slot: int) -> Value:
+                        memory_dtype, access = prologue.inputs[slot]
+                        if access == "splat":
+                            return emitter.load_scalar(memory_dtype, starts[slot])
+                        return emitter.load(memory_dtype, emitter.address(starts[slot], at, memory_dtype), mask)
+
+                    def scalar(slot: int, register: str) -> Value:
+                        return emitter.load_number(POINTERS, 1 + slot, register)
+
+                    (value,) = emit_program(emitter, prologue.program, load, scalar)
+                    emitter.store(dtype, value, emitter.address(line, inner, dtype))
+
+                # Lanes past the end of the operand are stored as well, but packing ignores them.
+                whole = emitter.compare("sge", left, emitter.lanes)
+                emitter.branch(whole, lambda: compute(None), lambda: compute(emitter.first_lanes(left)))
+
+            emitter.loop(0, block.inner, emitter.lanes, (), compute_vector)
+
+        emitter.loop(0, block.outer, 1, (), compute_line)
 
     def _copy(self) -> None:
         """Copy all lines of the first steps by vectors, and of the others element by element."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Final
-from weakref import ref
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import DType
@@ -25,14 +24,7 @@ from npu_tensor.runtime.cpu.bound_loops import (
     with_constants,
 )
 from npu_tensor.runtime.cpu.collapse import collapse
-from npu_tensor.runtime.cpu.cpu_cost import (
-    NEAR,
-    copy_cost,
-    factor_dtypes,
-    loop_cost,
-    product_cost,
-    total,
-)
+from npu_tensor.runtime.cpu.cpu_cost import NEAR, copy_cost, factor_dtypes, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import COMPOSED, Composed
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
@@ -354,22 +346,7 @@ def _packed(
         if not at_first:
             return lambda values: None
         return lambda values: packing.run(owner.pool.launch, owner.allocator.allocate, _all(values, arguments))
-    # The common case, a value that was packed in the run before, without a look-up.
-    last: tuple[Callable[[], Buffer | None], ...] = (lambda: None, lambda: None)
-
-    def packed(values: list[Any]) -> Buffer | None:
-        nonlocal last
-        value, (of, copy) = values[item], last
-        if of() is value:
-            kept = copy()
-            if kept is not None:
-                return kept
-        result = owner.packed(packing, value, _all(values, arguments), at_first)
-        if result is not None:
-            last = ref(value), ref(result)
-        return result
-
-    return packed
+    return lambda values: owner.packed(packing, values[item], _all(values, arguments), at_first)
 
 
 def first_byte(source: Input) -> int:

@@ -13,12 +13,7 @@ from npu_tensor.errors import DTypeError
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.cpu.cpu_cost import factor_dtypes, product_work
-from npu_tensor.runtime.cpu.gemm_micro import (
-    UNITS,
-    blockings,
-    choose_unit,
-    usual_blocking,
-)
+from npu_tensor.runtime.cpu.gemm_micro import UNITS, blockings, choose_unit, usual_blocking
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import TileShape, processor_identity, processor_rates
 from npu_tensor.tools.calibrate.probes import kernel
