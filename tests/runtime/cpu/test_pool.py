@@ -22,7 +22,7 @@ import npu_tensor
 from npu_tensor._util.affinity import default_threads
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.pool import ARCHITECTURES, MAX_SLOTS, Pool
+from npu_tensor.runtime.cpu.pool import ARCHITECTURES, Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 POOL_SOURCE = Path(npu_tensor.__file__).parent / "runtime" / "cpu" / "pool.c"
@@ -274,24 +274,6 @@ def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
         np.array([value], np.float64).view(np.int64)[0] if isinstance(value, float) else int(value) for value in values
     ]
     assert output.tolist() == [output.ctypes.data, *expected, 12345]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exception"),
-    [
-        ((), TypeError),
-        ((0, 1, 1, *range(MAX_SLOTS + 1)), TypeError),
-        ((0, -1, 1), ValueError),
-        ((0, 1, 0), ValueError),
-        ((0, 1.0, 1), TypeError),
-        ((0, 1, 1, "text"), TypeError),
-        ((0, 1, 1, 1 << 63), OverflowError),
-        ((0, 1 << 70, 1), OverflowError),
-    ],
-)
-def test_bad_arguments_are_refused(native: Native, arguments: tuple[object, ...], exception: type[Exception]) -> None:
-    with pytest.raises(exception):
-        native.pool.launch(native.kernels["count"], *arguments)
 
 
 def test_launch_does_not_leak_references(native: Native) -> None:

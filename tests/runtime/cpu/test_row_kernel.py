@@ -227,13 +227,6 @@ def test_streaming_stores_write_the_same(level: str, dtype: str) -> None:
         np.testing.assert_array_equal(result, a + b)
 
 
-def test_a_map_may_have_no_input() -> None:
-    builder = ProgramBuilder()
-    result = np.zeros((3, 50), np.float32)
-    run("", builder.program([builder.constant(2.5, "float32")]), [result])
-    assert (result == 2.5).all()
-
-
 def test_an_output_may_be_an_input() -> None:
     add = program(lambda a, b: a + b, "float32", "float32")
     for length in (5, 64, 1000):
