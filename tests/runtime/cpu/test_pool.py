@@ -181,16 +181,6 @@ def test_threads_may_change_while_loops_run(native: Native) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers exist on Linux only")
-def test_workers_start_at_the_first_parallel_loop() -> None:
-    pool = Native()
-    pool.pool.set_threads(3)
-    count_items(pool, 10, 10)
-    assert pool.pool.started_workers == 0
-    count_items(pool, 11, 10)
-    assert pool.pool.started_workers == 2
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="workers exist on Linux only")
 def test_sleeping_workers_are_woken() -> None:
     """Each of two items waits until both are running, which one thread cannot do alone."""
     meet = """
@@ -274,17 +264,6 @@ def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
         np.array([value], np.float64).view(np.int64)[0] if isinstance(value, float) else int(value) for value in values
     ]
     assert output.tolist() == [output.ctypes.data, *expected, 12345]
-
-
-def test_launch_does_not_leak_references(native: Native) -> None:
-    output = np.zeros(4, np.int64)
-    argument = float("1e300")
-    before = (sys.getrefcount(argument), sys.getrefcount(None))
-    for _ in range(1000):
-        native.pool.launch(native.kernels["slots"], 0, 2, 2, output.ctypes.data, argument)
-    after = (sys.getrefcount(argument), sys.getrefcount(None))
-    assert before[0] == after[0]
-    assert abs(after[1] - before[1]) < 100
 
 
 def test_without_futex_loops_run_in_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
