@@ -11,6 +11,7 @@ from typing import Final
 
 from npu_tensor.kernels import elementwise, gemm, get_rows, movement, quantized, rope, rowwise
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.vector_product import is_vector_product
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["DATA_OPS", "claim"]
@@ -26,7 +27,11 @@ def _claim_map(task: Task, target: Target) -> Offer | Refusal:
     return movement.claim(task, target) if movement.is_copy(task) else elementwise.claim(task, target)
 
 
-KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": gemm.claim}
+def _claim_product(task: Task, target: Target) -> Offer | Refusal:
+    return rowwise.claim(task, target) if is_vector_product(task) else gemm.claim(task, target)
+
+
+KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": _claim_product}
 DATA_OPS: Final[Mapping[str, Claim]] = {
     "concat": movement.claim_concat,
     "linear_quantized": quantized.claim,

@@ -20,6 +20,7 @@ from npu_tensor.kernels.rowwise.design import design
 from npu_tensor.kernels.rowwise.program import Access, RowOperand, RowProgram, narrow, varying
 from npu_tensor.kernels.rowwise.row_layout import RowLayout, row_layout
 from npu_tensor.kernels.rowwise.tiling import FUNCTION_BYTES, RowTask, plan_rows
+from npu_tensor.kernels.vector_product import as_sum_over_rows, is_vector_product
 from npu_tensor.ops.analysis import reduces
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
@@ -34,7 +35,9 @@ SMALL: Final = 256
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """Return a design for a row task, or the reason why there is none."""
+    """Return a design for a row task or a product with a vector, or the reason why there is none."""
+    if is_vector_product(task):
+        task = as_sum_over_rows(task)
     if task.kind != "row" or task.program is None:
         return Refusal(f"{task.kind} tasks have no rows")
     cut = len(task.shape) - task.rows

@@ -13,11 +13,10 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -229,41 +228,30 @@ def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRate
     return path
 
 
-def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
-    """Return the record of a JSON object. Raises ArgumentError unless it has exactly the fields, with valid values.
+def _of_kind(kind: str, content: Any) -> ProcessorRates | NpuRates:
+    """Return the record of a JSON object. Raises ArgumentError unless it has exactly the fields, with valid numbers."""
+    record = ProcessorRates if kind == "processor" else NpuRates
+    try:
+        if record is ProcessorRates:
+            levels = tuple(Level(**level) for level in content["levels"])
+            tiles = {unit: TileShape(**tile) for unit, tile in content["tiles"].items()}
+            content = content | {"levels": levels, "tiles": tiles}
+        rates = record(**content)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ArgumentError(f"it does not have the fields of {record.__name__}: {error}") from error
+    for name, value in _numbers(asdict(rates)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
+            raise ArgumentError(f"{name} is {value!r}, not a positive number")
+    return rates
 
-    A rate that is 0 in the priors may be 0; one that the array does not have must be None.
-    """
-    if kind != "processor":
-        return NpuRates(**_checked(NpuRates.__name__, content, priors()[kind]))
-    rates = _checked(ProcessorRates.__name__, content, priors()[kind])
-    levels = tuple(Level(**level) for level in rates["levels"])
-    if any(small.nbytes >= large.nbytes for small, large in pairwise(levels)):
-        raise ArgumentError("the sizes of levels do not grow")
-    tiles = {unit: TileShape(int(tile["rows"]), int(tile["columns"])) for unit, tile in rates["tiles"].items()}
-    return ProcessorRates(**rates | {"levels": levels, "tiles": tiles})
 
-
-def _checked(name: str, value: object, prior: object) -> Any:
-    """Return a JSON value of the form of a prior. Raises ArgumentError for another form or a number <= 0.
-
-    The priors have no tiles; there may be those of any unit.
-    """
-    if name == "tiles" and isinstance(value, Mapping):
-        prior = {unit: {"rows": 1, "columns": 1} for unit in value}
-    if isinstance(prior, Mapping):
-        if not isinstance(value, Mapping) or set(value) != set(prior):
-            raise ArgumentError(f"{name} has not just the entries {', '.join(sorted(prior))}")
-        return {key: _checked(key, value[key], prior[key]) for key in prior}
-    if isinstance(prior, list):
-        if not isinstance(value, (list, tuple)) or not value:
-            raise ArgumentError(f"{name} is no list")
-        return [_checked(name, entry, prior[0]) for entry in value]
-    if prior is None:
-        if value is not None:
-            raise ArgumentError(f"{name} is {value!r}; this array has no such rate")
-        return None
-    least = 0.0 if prior == 0 else sys.float_info.min
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= sys.float_info.max:
-        raise ArgumentError(f"{name} is {value!r}, not a positive number")
-    return float(value)
+def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the rates in nested records, each with its name."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _numbers(part, key)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _numbers(part, name)
+    elif value is not None:
+        yield name, value

@@ -7,17 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.runtime.cpu.cpu_device import CpuDevice
-from npu_tensor.runtime.devices import host
-from npu_tensor.runtime.memory import Allocator
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -94,18 +89,6 @@ print(any("compiler cannot be used" in str(w.message) for w in seen))
     assert warned == "True"
 
 
-def test_damaged_kernel_cache_is_rebuilt(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    code = "import npu_tensor as nt; print(float((nt.ones(5) * 3).exp().sum()))"
-    first = run_python(code, NPU_TENSOR_CACHE_DIR=str(tmp_path))
-    entries = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert entries
-    for path in entries:
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    second = run_python(code, NPU_TENSOR_CACHE_DIR=str(tmp_path))
-    assert first.returncode == second.returncode == 0, second.stderr
-    assert first.stdout == second.stdout
-
-
 def test_threads_are_settable() -> None:
     before = nt.get_num_threads()
     with config.scope(threads=0):
@@ -161,74 +144,3 @@ def test_unknown_settings_are_refused() -> None:
     done = run_python("import npu_tensor as nt; (nt.ones(3) + 1).tolist()", NPU_TENSOR_CPU_FEATURES="foo")
     assert done.returncode != 0
     assert "'foo' is no level" in done.stderr
-
-
-def test_reading_while_another_thread_changes_the_tensor_in_place() -> None:
-    x = nt.zeros(3)
-    failures: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            for _ in range(300):
-                assert len(set(x.tolist())) == 1
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    for _ in range(300):
-        x.add_(1)
-    thread.join()
-    assert not failures, failures[0]
-
-
-def test_threads_that_ask_first_at_the_same_time_get_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[CpuDevice] = []
-    both = threading.Barrier(2)
-
-    class Slow(CpuDevice):
-        def __init__(self, allocator: Allocator) -> None:
-            made.append(self)
-            with suppress(threading.BrokenBarrierError):
-                both.wait(0.5)  # for the other thread, if it makes one too
-            super().__init__(allocator)
-
-    monkeypatch.setattr("npu_tensor.runtime.cpu.cpu_device.CpuDevice", Slow)
-    host.forget_host_devices()
-    try:
-        with ThreadPoolExecutor(2) as threads:
-            first, second = [threads.submit(host.host_devices) for _ in range(2)]
-        assert first.result() is second.result()
-        assert made == [first.result()[0]]
-    finally:
-        host.forget_host_devices()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_fork_while_another_thread_plans_can_plan() -> None:
-    program = """
-import os, threading
-import npu_tensor as nt
-from npu_tensor.planner import selection
-
-x = nt.ones(64).realize()
-holding, done = threading.Event(), threading.Event()
-
-def plan():
-    with selection.lock:
-        holding.set()
-        done.wait(60)
-
-thread = threading.Thread(target=plan)
-thread.start()
-holding.wait()
-child = os.fork()
-if child == 0:
-    os._exit(int((x * 2 + 1).sum().item() != 192))
-print(os.waitpid(child, 0)[1])
-done.set()
-thread.join()
-"""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "0\n", done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from npu_tensor.graph.structure import Item
@@ -156,8 +156,6 @@ def _domain(items: dict[int, Lowered], item: Lowered) -> Domain:
         return Domain("map", call.spec.shape, (), False, (item["copy"],))
     sources = [_reading(items, source) for source in item["inputs"]]
     kind = call.op.kind
-    if kind == "matmul" and 1 in call.spec.shape[-2:]:
-        return _matrix_vector(call, sources)
     if kind in ("matmul", "data"):
         return Domain(kind, call.spec.shape, (), False, tuple(sources))
     shape: tuple[int, ...] = call.spec.shape
@@ -171,27 +169,6 @@ def _domain(items: dict[int, Lowered], item: Lowered) -> Domain:
         layouts = [None if x is None else Layout(shape, (*x.strides, 0), x.offset) for x in layouts]
     pairs = tuple([(source, layout) for (source, _), layout in zip(sources, layouts, strict=True)])
     return Domain("row" if dims else "map", shape, dims, call.reduces, pairs)
-
-
-def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> Domain:
-    """Return a product with one row or column as a sum over (..., M, N, K): it is bound by memory."""
-    (a, a_layout), (b, b_layout) = sources
-    assert a_layout is not None
-    assert b_layout is not None
-    shape = (*call.spec.shape, a_layout.shape[-1])
-    left = broadcast(a_layout, (*call.spec.shape[:-1], shape[-1]))
-    right = broadcast(b_layout, (*call.spec.shape[:-2], shape[-1], shape[-2]))
-    (*batch_a, row, inner_a), (*batch_b, inner_b, column) = left.strides, right.strides
-    return Domain(
-        "row",
-        shape,
-        (len(shape) - 1,),
-        True,
-        (
-            (a, Layout(shape, (*batch_a, row, 0, inner_a), left.offset)),
-            (b, Layout(shape, (*batch_b, 0, column, inner_b), right.offset)),
-        ),
-    )
 
 
 def operand_register(call: Call, operand: int) -> str:

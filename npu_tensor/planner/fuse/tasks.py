@@ -187,11 +187,6 @@ def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
         symbols: Values of the operands.
         computed: True for operands that were never in memory and so are not rounded to their dtype yet.
     """
-    if call.op.kind == "matmul":  # with one row or column: see lower.py
-        register = operand_register(call, 0)
-        left, right = (symbol.astype(register) for symbol in symbols)
-        products = left.builder.emit("mul", (left, right))
-        return products.builder.emit("row_sum", (products,)).astype(call.spec.dtype.register)
     rounded = call.op.converts
     operands = []
     for number, (symbol, operand) in enumerate(zip(symbols, call.operands, strict=True)):

@@ -19,9 +19,8 @@ from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Number, Slot
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
-from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import length_class
-from npu_tensor.runtime.cpu.map_kernel import tile_count
+from npu_tensor.runtime.cpu.map_kernel import LoopOperand, LoopSpec, tile_count
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Input, Output
 

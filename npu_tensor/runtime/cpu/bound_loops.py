@@ -1,20 +1,40 @@
 """Loops of a kernel of the CPU device, as data. A run provides memory and numbers.
 
-`step` makes the function that runs one kernel; `loop_table` makes one for consecutive kernels.
+`step` makes the function that runs one kernel. A `LoopTable` runs consecutive kernels in native code without Python in
+between, see `launch.ll`: a run provides the addresses of inputs, of results, and of one scratch buffer for all other
+values, which is laid out by liveness.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from npu_tensor.runtime.cpu.engine import Address
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.memory import ALIGNMENT, Buffer
+from npu_tensor.runtime.scratch import Lifetime, laid_out
 from npu_tensor.task import Step
 
-__all__ = ["BoundLoop", "BoundLoops", "Location", "Number", "Slot", "joined", "step", "value_of", "with_constants"]
+__all__ = [
+    "BoundKernel",
+    "BoundLoop",
+    "BoundLoops",
+    "Location",
+    "LoopTable",
+    "Number",
+    "Slot",
+    "joined",
+    "step",
+    "value_of",
+    "with_constants",
+]
 
 
 class Location(NamedTuple):
@@ -165,3 +185,136 @@ def _arguments(
     ]
     numbers = [(place, slot.item, slot.kind) for place, slot in places if isinstance(slot, Number)]
     return fixed, locations, numbers
+
+
+_ZERO, _SCRATCH, _FIRST = 0, 1, 2
+"""Numbers of bases: constants of all runs, the scratch buffer, and the first of all others."""
+
+
+class BoundKernel(NamedTuple):
+    """Loops of a kernel and the items of its results."""
+
+    loops: BoundLoops
+    results: Sequence[int]
+
+
+Memory = int | tuple[int, int]
+"""Name of a block of memory: the item that it was allocated for, or (kernel, item) if the item exists inside one kernel
+only. An item that takes over a block has the block's name."""
+
+
+class LoopTable:
+    """Loops of consecutive kernels.
+
+    Args:
+        unread: Items that are not read after the last kernel.
+    """
+
+    def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], unread: frozenset[int]) -> None:
+        self._kernels = kernels
+        self._call, self._forget = owner.pool.run_loops, owner.allocator.forget_layouts
+        self._memory: dict[Memory, Memory] = {}
+        self._sizes: dict[Memory, int] = {}
+        changed: dict[int, None] = {}
+        for number, (loops, results) in enumerate(kernels):
+            for item, nbytes in loops.new:
+                name = item if item in results else (number, item)
+                self._memory[name] = name
+                self._sizes[name] = nbytes
+            for item, donor in loops.overwritten:
+                self._memory[item] = memory = self._memory.get(donor, donor)
+                if isinstance(memory, int) and memory not in self._sizes:
+                    changed[memory] = None
+        self._changed = tuple(changed)  # items from outside that are written to
+        kept = [(item, self._memory[item]) for _, results in kernels for item in results if item not in unread]
+        blocks = [*dict.fromkeys(memory for _, memory in kept if memory in self._sizes)]
+        self._own = {memory: number for number, memory in enumerate(blocks)}  # blocks that outlive the call
+        self._allocations = [owner.allocator.allocation(self._sizes[memory]) for memory in blocks]
+        self._results = [(item, self._own[memory]) for item, memory in kept if memory in self._own]
+        self._renamed = [(item, memory) for item, memory in kept if isinstance(memory, int) and memory in changed]
+        self._offsets, nbytes = self._lay_out()
+        self._scratch = owner.allocator.allocation(nbytes)
+        # Items whose address or number is a base, and its number.
+        self._outside: dict[tuple[int, type | None], int] = {}
+        self._ends: list[int] = []  # by kernel, loops until it has run
+        records = [self._records(number) for number in range(len(kernels))]
+        self._table = np.array([*chain.from_iterable(records)], np.int64)
+        self._arguments = self._table.ctypes.data, self._ends[-1], 0
+
+    def _memory_of(self, kernel: int, item: int) -> Memory:
+        return self._memory.get((kernel, item), self._memory.get(item, item))
+
+    def _lay_out(self) -> tuple[dict[Memory, int], int]:
+        """Return the offsets of blocks in the scratch buffer, and its bytes."""
+        used: dict[Memory, tuple[int, int]] = {}
+        for number, (loops, results) in enumerate(self._kernels):
+            items = [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Location)]
+            for item in (*items, *results, *(item for item, _ in loops.new)):
+                memory = self._memory_of(number, item)
+                used[memory] = used.get(memory, (number, number))[0], number
+        inside = [memory for memory in self._sizes if memory not in self._own]
+        sizes = [-(-self._sizes[memory] // ALIGNMENT) * ALIGNMENT for memory in inside]
+        offsets, nbytes = laid_out([Lifetime(size, *used[each]) for size, each in zip(sizes, inside, strict=True)])
+        return dict(zip(inside, offsets, strict=True)), nbytes
+
+    def _records(self, kernel: int) -> list[int]:
+        loops = self._kernels[kernel].loops
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(loops.loops))
+        records: list[int] = []
+        for loop in loops.loops:
+            is_last = loop is loops.loops[-1]
+            wrong = self._place(kernel, Location(loops.wrong)) if is_last and loops.wrong is not None else (_ZERO, 0)
+            pairs = (self._place(kernel, slot) for slot in loop.slots)
+            records += [*loop[:4], len(loop.slots), *wrong, *chain.from_iterable(pairs)]
+        return records
+
+    def _place(self, kernel: int, slot: Slot) -> tuple[int, int]:
+        """Return the number of a base, and the offset from it."""
+        if isinstance(slot, Location):
+            memory = self._memory_of(kernel, slot.item)
+            if memory in self._offsets:
+                return _SCRATCH, self._offsets[memory] + slot.offset
+            if memory in self._own:
+                return _FIRST + self._own[memory], slot.offset
+            assert isinstance(memory, int)
+            return self._base(memory, None), slot.offset
+        if isinstance(slot, Number):
+            return self._base(*slot), 0
+        (bits,) = struct.unpack("q", struct.pack("d" if isinstance(slot, float) else "q", slot))
+        return _ZERO, bits
+
+    def _base(self, item: int, kind: type | None) -> int:
+        """Return the base for the address of an item from outside, or for a number."""
+        return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._outside))
+
+    def run(self, values: list[Any]) -> None:
+        scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
+        for item in self._changed:
+            self._forget(values[item])
+        outside = [values[item].address if kind is None else kind(values[item]) for item, kind in self._outside]
+        loops_run = self._call(*self._arguments, scratch.address, *[buffer.address for buffer in own], *outside)
+        if loops_run < self._ends[-1]:
+            self._complain(bisect_right(self._ends, loops_run), values, scratch, own)
+        for item, number in self._results:
+            values[item] = own[number]
+        for item, source in self._renamed:
+            values[item] = values[source]
+
+    def _complain(self, kernel: int, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> None:
+        """Raise the error of a kernel that has met a wrong index."""
+        loops = self._kernels[kernel].loops
+        assert loops.raise_error is not None
+        operands = list(values)
+        for item, memory in self._memory.items():
+            if isinstance(item, int):
+                operands[item] = self._buffer(memory, values, scratch, own)
+        loops.raise_error(operands)
+        raise AssertionError("NumPy takes an index that a kernel refuses")
+
+    def _buffer(self, memory: Memory, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> Buffer:
+        if isinstance(memory, int) and memory not in self._sizes:
+            block: Buffer = values[memory]
+            return block
+        number = self._own.get(memory)
+        address = scratch.address + self._offsets[memory] if number is None else own[number].address
+        return Buffer(address, self._sizes[memory])

@@ -159,7 +159,6 @@ def factor_dtypes(task: Task) -> tuple[str, str]:
 
 
 def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWork:
-    """Return the work of a matrix product."""
     assert task.program is not None
     *batch, m, n = task.shape
     products, elements = math.prod(batch), math.prod(task.shape)
@@ -223,7 +222,6 @@ def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
 
 
 def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
-    """Return the cost of a task that is bound by memory."""
     nbytes = _tensor_bytes(task)
     working = max(1, min(threads, nbytes // PACKED_PIECE))
     return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
@@ -246,5 +244,4 @@ def _sum(rates: ProcessorRates, *stages: tuple[float, int]) -> Expense:
 
 
 def total(expenses: Iterable[Expense]) -> Expense:
-    """Return the sum of expenses."""
     return Expense(*map(sum, zip(*expenses, strict=True)))

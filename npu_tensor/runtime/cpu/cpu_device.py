@@ -7,21 +7,15 @@ from functools import partial
 from itertools import chain, takewhile
 from typing import Final
 
+from npu_tensor.kernels.vector_product import as_sum_over_rows
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
-from npu_tensor.runtime.cpu.kernels import (
-    ComposedKernel,
-    CpuKernel,
-    DequantizeKernel,
-    LoopKernel,
-    ProductKernel,
-    QuantizedKernel,
-)
+from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
-from npu_tensor.runtime.cpu.loop_table import BoundKernel, LoopTable
-from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
@@ -36,8 +30,9 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "put": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
     "write_strided": strided_kernel,
+    **dict.fromkeys(COMPOSED, composed_kernel),
 }
-"""By data op, those of which kernels are written for it alone; or why a task has none."""
+"""Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
 
 
 MOST_BYTES: Final = 1 << 20
@@ -83,18 +78,16 @@ class CpuDevice(Processor):
     def claim(self, task: Task) -> Kernel | Refusal:
         """Return a compiled kernel, or the reason why the task has none."""
         if task.kind == "data":
-            if task.ops[0] in KERNELS:
-                return KERNELS[task.ops[0]](self, task)
-            compose = COMPOSED.get(task.ops[0])
-            composed = Refusal("no compiled form") if compose is None else compose(task)
-            return composed if isinstance(composed, Refusal) else ComposedKernel(self, task, composed)
+            new_kernel = KERNELS.get(task.ops[0])
+            return Refusal("no compiled form") if new_kernel is None else new_kernel(self, task)
         assert task.program is not None
         programs = [task.program, *(prologue.program for prologue in task.prologues if prologue)]
         for program in programs:
             reason = refusal(program)
             if reason is not None:
                 return Refusal(reason)
-        product = as_product(task) if task.kind == "row" else task
-        if product is not None and product.kind == "matmul":
-            return ProductKernel(self, product)
-        return LoopKernel(self, task)
+        if task.kind != "matmul":
+            return LoopKernel(self, task)
+        if task.shape[-2:] == (1, 1):  # Threads share a long row.
+            return LoopKernel(self, as_sum_over_rows(task))
+        return ProductKernel(self, task)

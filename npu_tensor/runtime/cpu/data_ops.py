@@ -149,7 +149,6 @@ def _table_program(positions: str, magnitude: float, with_factors: bool) -> Prog
 
 
 def _program(slots: int, formula: Callable[..., Any]) -> Program:
-    """Return the program of a formula with float32 operands."""
     builder = ProgramBuilder()
     return builder.program([formula(*(builder.load(slot, "float32") for slot in range(slots)))])
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from npu_tensor.runtime.cpu.ssa import SsaBuilder
 from npu_tensor.runtime.cpu.values import Value
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.cpu.ir_emitter import Emitter
 
 __all__ = ["narrow_bfloat16", "narrow_float16", "round_bfloat16", "round_float16", "widen_bfloat16", "widen_float16"]
 
 
-def round_bfloat16(e: SsaBuilder, x: Value) -> Value:
+def round_bfloat16(e: Emitter, x: Value) -> Value:
     """Round float32 lanes to bfloat16 precision, half to even.
 
     Subnormals are kept, NaN becomes quiet.
@@ -18,12 +21,12 @@ def round_bfloat16(e: SsaBuilder, x: Value) -> Value:
     return e.float_of_bits(e.op("and", _rounded_bfloat16_bits(e, x), -65536))
 
 
-def round_float16(e: SsaBuilder, x: Value) -> Value:
+def round_float16(e: Emitter, x: Value) -> Value:
     """Round float32 lanes to float16 precision, half to even."""
     return widen_float16(e, narrow_float16(e, x))
 
 
-def _rounded_bfloat16_bits(e: SsaBuilder, x: Value) -> Value:
+def _rounded_bfloat16_bits(e: Emitter, x: Value) -> Value:
     """Return bits whose upper half is `x` in bfloat16; the lower half is undefined."""
     bits = e.bits(x)
     last_kept = e.op("and", e.op("lshr", bits, 16), 1)
@@ -31,11 +34,11 @@ def _rounded_bfloat16_bits(e: SsaBuilder, x: Value) -> Value:
     return e.select(e.compare("uno", x, x), e.op("or", bits, 0x00400000), rounded)
 
 
-def widen_bfloat16(e: SsaBuilder, raw: Value) -> Value:
+def widen_bfloat16(e: Emitter, raw: Value) -> Value:
     return e.float_of_bits(e.op("shl", e.convert("zext", raw, "i32"), 16))
 
 
-def narrow_bfloat16(e: SsaBuilder, vectors: Sequence[Value]) -> list[Value]:
+def narrow_bfloat16(e: Emitter, vectors: Sequence[Value]) -> list[Value]:
     """Round each vector half to even. Several at once need fewer branches than one by one."""
 
     def by_integers() -> list[Value]:
@@ -59,7 +62,7 @@ def narrow_bfloat16(e: SsaBuilder, vectors: Sequence[Value]) -> list[Value]:
     return e.branch(e.any(subnormal), by_integers, by_instruction)
 
 
-def narrow_float16(e: SsaBuilder, x: Value) -> Value:
+def narrow_float16(e: Emitter, x: Value) -> Value:
     """Round half to even."""
     if e.target.has_float16:
         return e.convert("bitcast", e.convert("fptrunc", x, "half"), "i16")
@@ -81,7 +84,7 @@ def narrow_float16(e: SsaBuilder, x: Value) -> Value:
     return e.convert("trunc", e.op("or", result, sign), "i16")
 
 
-def widen_float16(e: SsaBuilder, raw: Value) -> Value:
+def widen_float16(e: Emitter, raw: Value) -> Value:
     if e.target.has_float16:
         return e.convert("fpext", e.convert("bitcast", raw, "half"), "float")
     wide = e.convert("zext", raw, "i32")

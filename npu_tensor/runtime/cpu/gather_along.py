@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
@@ -12,84 +11,55 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel, first_byte
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["GatherKernel", "gather_kernel"]
 
-_MODULE: Final = """
-; pointers: results, elements, indices, and a byte that becomes 1 if an index is out of range.
-; meta: extent along the dimension, positions after it, indices for each position before it; steps of the elements
-; before, along and after it.
-define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end) {{
-entry:
-  %elements.slot = getelementptr ptr, ptr %pointers, i64 1
-  %indices.slot = getelementptr ptr, ptr %pointers, i64 2
-  %wrong.slot = getelementptr ptr, ptr %pointers, i64 3
-  %results = load ptr, ptr %pointers
-  %elements = load ptr, ptr %elements.slot
-  %indices = load ptr, ptr %indices.slot
-  %wrong = load ptr, ptr %wrong.slot
-  %inner.slot = getelementptr i64, ptr %meta, i64 1
-  %group.slot = getelementptr i64, ptr %meta, i64 2
-  %step.slot.0 = getelementptr i64, ptr %meta, i64 3
-  %step.slot.1 = getelementptr i64, ptr %meta, i64 4
-  %step.slot.2 = getelementptr i64, ptr %meta, i64 5
-  %step.before = load i64, ptr %step.slot.0
-  %step.along = load i64, ptr %step.slot.1
-  %step.behind = load i64, ptr %step.slot.2
-  %extent = load i64, ptr %meta
-  %inner = load i64, ptr %inner.slot
-  %group = load i64, ptr %group.slot
-  %any = icmp slt i64 %begin, %end
-  br i1 %any, label %loop, label %done
-loop:
-  %n = phi i64 [ %begin, %entry ], [ %next, %copy ]
-  %index.slot = getelementptr {index}, ptr %indices, i64 %n
-  %index = load {index}, ptr %index.slot
-  ; LLVM extends to a wider type only, and indices may have 64 bits already.
-  %wide = sext {index} %index to i65
-  %place = trunc i65 %wide to i64
-  %inside = icmp ult i64 %place, %extent
-  br i1 %inside, label %copy, label %outside
-outside:
-  store i8 1, ptr %wrong
-  br label %copy
-copy:
-  %safe = phi i64 [ %place, %loop ], [ 0, %outside ]
-  %before = udiv i64 %n, %group
-  %behind = urem i64 %n, %inner
-  %first = mul i64 %before, %step.before
-  %along = mul i64 %safe, %step.along
-  %last = mul i64 %behind, %step.behind
-  %row = add i64 %first, %along
-  %from = add i64 %row, %last
-  %element.slot = getelementptr {element}, ptr %elements, i64 %from
-  %element = load {element}, ptr %element.slot
-  %result.slot = getelementptr {element}, ptr %results, i64 %n
-  store {element} %element, ptr %result.slot
-  %next = add i64 %n, 1
-  %again = icmp slt i64 %next, %end
-  br i1 %again, label %loop, label %done
-done:
-  ret void
-}}
-"""
+
+def _module(bits: tuple[int, int], target: CpuTarget) -> str:
+    """Return the module of a kernel that copies elements.
+
+    pointers  [results, elements, indices, wrong]; wrong is a byte that becomes 1 if an index is out of range
+    meta      extent along the dimension, positions after it, indices for each position before it; steps of the elements
+              before, along and after it
+
+    Args:
+        bits: Bits of an element and of an index.
+        target: The processor.
+    """
+    e, (element_bits, index_bits) = Emitter(target), bits
+    results, elements, indices, wrong = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
+    extent, inner, group, step_before, step_along, step_after = (e.load_value("i64", META, i) for i in range(6))
+
+    def at(array: Value, number: Value, of_bits: int) -> Value:
+        return e.byte_offset(array, e.mul(number, of_bits // 8))
+
+    def copy(number: Value, _: list[Value]) -> None:
+        index = e.load_value(f"i{index_bits}", at(indices, number, index_bits), align=1)
+        place = index if index_bits == 64 else e.convert("sext", index, "i64")
+        is_outside = e.compare("uge", place, extent)
+        e.branch(is_outside, lambda: e.statement(f"store i8 1, ptr {wrong.name}"), lambda: None)
+        along = e.mul(e.select(is_outside, 0, place), step_along)
+        before, after = e.op("udiv", number, group), e.op("urem", number, inner)
+        source = e.add(e.add(e.mul(before, step_before), along), e.mul(after, step_after))
+        element = e.load_value(f"i{element_bits}", at(elements, source, element_bits), align=1)
+        e.store_value(element, at(results, number, element_bits))
+
+    e.loop(BEGIN, END, 1, (), copy)
+    return e.kernel()
 
 
-def _module(name: str, bits: tuple[int, int], target: CpuTarget) -> str:
-    """Return the module for elements and indices of these bits."""
-    element, index = bits
-    return _MODULE.format(name=name, element=f"i{element}", index=f"i{index}")
-
-
-def _clear_module(name: str, _: None, target: CpuTarget) -> str:
+def _clear_module(_: None, target: CpuTarget) -> str:
     """Return the module of a kernel that sets 8 bytes to 0."""
-    signature = f"define void @{name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"
-    return f"{signature} {{\n  %target = load ptr, ptr %pointers\n  store i64 0, ptr %target\n  ret void\n}}\n"
+    e = Emitter(target)
+    e.store_value(e.constant(0, "i64"), e.load_value("ptr", POINTERS))
+    return e.kernel()
 
 
 def gather_kernel(processor: Processor, task: Task) -> GatherKernel | Refusal:

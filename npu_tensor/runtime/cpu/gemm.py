@@ -1,7 +1,7 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-Small products, and those of few rows, read A and B in place, in one loop; see `gemm_tile`, `direct_tile`. Others pack A
-and then either pack and multiply one panel of B after another, or pack all of B, which is cached for the next product
+Small products, and those of few rows, read A and B in place, in one loop; see `direct_tile`. Others pack A and then
+either pack and multiply one panel of B after another, or pack all of B, which is cached for the next product
 with it. A and B may be `Computed`: element-wise expressions that are evaluated while they are packed. K is never split,
 so the sums stay in registers until they are rounded once, after the epilogue. The panels stream from the caches at 7
 bytes per cycle and core, which L3 can deliver for any K; the order of the tiles keeps the most frequent reads in L2.
@@ -20,9 +20,8 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, Blocking, Unit, unit_lanes
-from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, multiply_module
+from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, TileSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
-from npu_tensor.runtime.cpu.gemm_tile import TileSpec
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.memory import Buffer
@@ -157,13 +156,11 @@ def _whole(count: int, most: int) -> int:
 
 
 def _strides(operand: Matrix) -> tuple[int, ...]:
-    """Return the strides of an operand that is not a number."""
     assert operand.strides is not None
     return operand.strides
 
 
 def _matrices(operand: Matrix | Computed) -> list[Matrix]:
-    """Return the matrices in memory of an operand."""
     inputs = operand.inputs if isinstance(operand, Computed) else (operand,)
     return [x for x in inputs if x.strides is not None]
 
@@ -223,7 +220,6 @@ def _pack_spec(
     lines: int,
     target: CpuTarget,
 ) -> PackSpec:
-    """Return the packing of A or B, whose stride number `k_axis` is along K."""
     line_axis = -3 - k_axis
     if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit, target):
         return PackSpec(operand.dtype, unit, "runs", width)
@@ -288,7 +284,6 @@ def direct_tile(
 
 
 def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
-    """Return the epilogue that only casts."""
     casts = [Instruction("cast", (0,), register_dtype(output.dtype)) for output in outputs]
     return Program((Instruction("load", (), accumulate, 0), *casts), tuple(range(1, 1 + len(casts))))
 
@@ -452,7 +447,9 @@ class Gemm:
         header = [sizes.get(field, 0) for field in MULTIPLY_META]
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
         offsets += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
-        tile_cycles = _OVERHEAD_CYCLES + sizes["steps"] * tile.rows * tile.columns // tile.lanes(self._target)
+        tile_cycles = _OVERHEAD_CYCLES + sizes["steps"] * tile.rows * tile.columns // unit_lanes(
+            tile.unit, self._target
+        )
         access = {None: "number", 0: "column", 1: "row"}
         spec = GemmSpec(
             tile,
@@ -463,8 +460,7 @@ class Gemm:
         )
         strips = len(offsets[0]) * blocks * b_panels
         self.multiply = self._loop(
-            multiply_module("multiply", spec, self._target),
-            "multiply",
+            multiply_module(spec, self._target),
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
             strips if self.strips else strips * block_panels,
             _PIECE_CYCLES // (tile_cycles * (block_panels if self.strips else 1)),
@@ -529,14 +525,14 @@ class Gemm:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
-        module = pack_module("pack", spec, self._target)
-        loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
+        module = pack_module(spec, self._target)
+        loop = self._loop(module, meta, panels * len(offsets), _PIECE_BYTES // bytes_)
         key = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
-    def _loop(self, module: str, name: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
+    def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
         self._metas.append(meta)
-        kernel = self._engine.compile(module, name)[name]
+        kernel = self._engine.compile(module, "kernel")["kernel"]
         return _Loop(kernel, meta.ctypes.data, items, max(1, grain))
 
     def __call__(

@@ -22,23 +22,17 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
 __all__ = [
     "LEAST_ROWS",
-    "THROUGHPUT_VECTORS",
     "UNITS",
     "Blocking",
     "Elements",
     "Operand",
     "Unit",
     "blockings",
-    "broadcast",
-    "byte_offset",
     "choose_unit",
     "emit_products",
     "first_of",
     "in_order",
-    "load_number",
-    "load_value",
     "sum_each",
-    "throughput_module",
     "unit_lanes",
     "unpack",
     "usual_blocking",
@@ -61,7 +55,6 @@ class Unit:
 
     @property
     def bits(self) -> str:
-        """The LLVM integer of a unit's size."""
         return f"i{self.bytes * 8}"
 
 
@@ -120,7 +113,6 @@ def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
 
 
 def unit_lanes(unit: Unit, target: CpuTarget) -> int:
-    """Return the number of units in a vector register."""
     return target.lanes * 4 // unit.bytes
 
 
@@ -146,33 +138,10 @@ def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
     return [blocking for blocking in dict.fromkeys(tiles) if blocking.rows >= LEAST_ROWS]
 
 
-def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:
-    """Return `pointer` plus a number of bytes."""
-    return emitter.address(pointer, emitter.operand(offset, "i64"), "int8")
-
-
-def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, align: int = 8) -> Value:
-    """Return the value of any LLVM type at `index` in an array of them."""
-    address = emitter.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
-    return emitter.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
-
-
-def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Value:
-    """Return a run-time number in every lane: a float64 or int64 is in the pointer slot itself."""
-    return emitter.number(dtype, lambda type_: load_value(emitter, type_, pointers, slot))
-
-
-def broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:
-    """Return a vector with a scalar in all lanes."""
-    type_ = f"<{lanes} x {scalar.type}>"
-    first = emitter.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
-    return emitter.shuffle(first, [0] * lanes)
-
-
 def first_of(emitter: Emitter, count: Value, lanes: int) -> Value:
     """Return the mask of the first `count` lanes; `count` is an i64 and may be below 0 or above `lanes`."""
     limit = emitter.convert("trunc", emitter.larger(emitter.smaller(count, lanes), 0), "i8")
-    return emitter.compare("slt", emitter.literals(range(lanes), "i8"), broadcast(emitter, limit, lanes))
+    return emitter.compare("slt", emitter.literals(range(lanes), "i8"), emitter.broadcast(limit, lanes))
 
 
 class Elements(NamedTuple):
@@ -192,7 +161,7 @@ class Elements(NamedTuple):
         element, size = MEMORY_ELEMENT[self.dtype], ELEMENT_SIZE[self.dtype]
         type_ = element if lanes == 1 else f"<{lanes} x {element}>"
         if mask is None:
-            return self._convert(load_value(self.emitter, type_, address, align=size))
+            return self._convert(self.emitter.load_value(type_, address, align=size))
         align, zero = Value(str(size), "i32"), Value("zeroinitializer", type_)
         return self._convert(self.emitter.masked("load", address, align, mask, zero))
 
@@ -226,7 +195,6 @@ class Elements(NamedTuple):
 
 
 def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
-    """Return total plus the products of a and b, which are vectors of units."""
     if unit.name in ("float32", "float64"):
         return emitter.fma(a, b, total)
     if unit.name == "int8_quad":
@@ -242,7 +210,6 @@ def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value
 
 
 def _split(emitter: Emitter, units: Value, element: str) -> Value:
-    """Return units of 32 bits as a vector of their 16-bit elements."""
     return emitter.cast(units, f"<{2 * emitter.lanes} x {element}>")
 
 
@@ -345,29 +312,6 @@ def emit_products(
             for i, vector in enumerate(registers):
                 at, pair = (j * b.vectors + i, (other, vector)) if by_row else (i * b.vectors + j, (vector, other))
                 sums[at] = _multiply_add(emitter, unit, sums[at], *pair)
-        return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *sums
+        return emitter.byte_offset(from_a, a.step_bytes), emitter.byte_offset(from_b, b.step_bytes), *sums
 
     return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]
-
-
-_TOTALS = 24
-THROUGHPUT_VECTORS = 2 + _TOTALS
-
-
-def throughput_module(name: str, unit: Unit, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr vectors, i64 steps)`, which measures the throughput of multiply-adds.
-
-    Every step adds the products of the first two vectors to each of the others, which are stored.
-    """
-    emitter = Emitter(target)
-    type_ = f"<{unit_lanes(unit, target)} x {unit.accumulator}>"
-    vectors, steps = Value("%vectors", "ptr"), Value("%steps", "i64")
-    a, b, *totals = (load_value(emitter, type_, vectors, i, align=unit.bytes) for i in range(THROUGHPUT_VECTORS))
-
-    def step(_: Value, carried: list[Value]) -> Sequence[Value]:
-        return [_multiply_add(emitter, unit, total, a, b) for total in carried]
-
-    for position, total in enumerate(emitter.loop(0, steps, 1, totals, step), 2):
-        address = emitter.assign("ptr", f"getelementptr {type_}, ptr {vectors.name}, i64 {position}")
-        emitter.statement(f"store {type_} {total.name}, ptr {address.name}, align {unit.bytes}")
-    return emitter.module(emitter.function(f"@{name}(ptr %vectors, i64 %steps)"))

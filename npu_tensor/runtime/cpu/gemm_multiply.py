@@ -1,21 +1,258 @@
-"""The kernel that multiplies packed panels and applies the epilogue to each tile of the result."""
+"""The kernel that multiplies, tile by tile, and applies the epilogue to each tile of the result.
+
+The sums of a tile have three forms, which differ in how the operands are read:
+
+packed  panels of A and B, whose units stand in the order in which the steps read them
+outer   A by single units and B by vectors of columns, both where they are: for B with neighbouring columns
+inner   A and B by vectors along K, both where they are, for one group of columns after the other; the lanes of each
+        accumulator are added at the end: for A and B whose elements along K are neighbours
+
+The last two read each element of an operand once for every tile that it is in, and in no better order than the operand
+has, so they are for small products and for those of few rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_number, load_value
-from npu_tensor.runtime.cpu.gemm_tile import TileSpec, emit_sums
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.gemm_micro import (
+    Elements,
+    Operand,
+    Unit,
+    emit_products,
+    first_of,
+    in_order,
+    sum_each,
+    unit_lanes,
+    unpack,
+)
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import Value
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = ["MULTIPLY_META", "GemmSpec", "multiply_module"]
+__all__ = ["MULTIPLY_META", "GemmSpec", "TileSpec", "multiply_module"]
+
+Form = Literal["packed", "outer", "inner"]
+
+# int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. The products of a row of A
+# that is all 128 are subtracted.
+_QUAD_OF_128 = -0x7F7F7F80
+_FLIP_SIGNS = -0x7F7F7F80
+
+_CACHE_LINE = 64
+
+
+class TileSpec(NamedTuple):
+    """Parameters of the code of a tile."""
+
+    unit: Unit
+    form: Form
+    rows: int
+    columns: int
+    dtype_a: str = ""  # in memory; no matter in the packed form
+    dtype_b: str = ""
+    ahead: int = 0  # lines of B, as MULTIPLY_META has them, that are prefetched so early
+    group: int = 0  # columns whose sums are accumulated together in the inner form
+
+    @property
+    def shifted(self) -> bool:
+        """True if A is multiplied as unsigned."""
+        return self.unit.name == "int8_quad"
+
+
+class _Place(NamedTuple):
+    """Position of a tile: matrices of its product, panels, and first row and column."""
+
+    a: Value
+    b: Value
+    a_panel: Value
+    b_panel: Value
+    first_row: Value
+    first_column: Value
+
+
+def emit_sums(
+    emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], a: Value, b: Value, a_panel: Value, b_panel: Value
+) -> list[Value]:
+    """Return the sums row by row, as vectors of columns.
+
+    Args:
+        emitter: Emitter of the kernel.
+        tile: Parameters of the tile.
+        meta: `MULTIPLY_META` of the product.
+        a: Address of matrix A, packed or not.
+        b: Address of matrix B, packed or not.
+        a_panel: Number of the panel of A.
+        b_panel: Number of the panel of B.
+    """
+    rows, columns = emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns)
+    place = _Place(a, b, a_panel, b_panel, rows, columns)
+    if tile.form == "packed":
+        return _packed(emitter, tile, meta, place)
+    return (_outer if tile.form == "outer" else _inner)(emitter, tile, meta, place)
+
+
+def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+    """Return the sums of packed operands. With int8_quad, B has the initial value of each column before its units."""
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
+    vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
+    type_ = f"<{lanes} x {unit.accumulator}>"
+
+    def load_a(pointer: Value) -> Iterator[Value]:
+        for row in range(tile.rows):
+            yield emitter.broadcast(emitter.load_value(unit.accumulator, pointer, row, align=unit.bytes), lanes)
+
+    def load_b(pointer: Value) -> list[Value]:
+        return [emitter.load_value(type_, pointer, j, align=vector_bytes) for j in range(vectors)]
+
+    a = emitter.byte_offset(place.a, emitter.mul(place.a_panel, meta["a_panel_bytes"]))
+    b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
+    initial = [Value("zeroinitializer", type_)] * vectors
+    if tile.shifted:
+        initial, b = load_b(b), emitter.byte_offset(b, vectors * vector_bytes)
+    from_a = Operand(tile.rows, a, tile.rows * unit.bytes, load_a)
+    from_b = Operand(vectors, b, vectors * vector_bytes, load_b)
+    return emit_products(emitter, unit, from_a, from_b, meta["steps"], initial * tile.rows)
+
+
+def _lines(emitter: Emitter, first: Value, count: int, end: Value, stride: Value) -> list[Value]:
+    """Return byte offsets of lines. Lines past the end are the last line, whose products are not read."""
+    last = emitter.sub(end, 1)
+    return [emitter.mul(emitter.smaller(emitter.add(first, i), last), stride) for i in range(count)]
+
+
+def _without_shift(emitter: Emitter, totals: Sequence[Value], columns: int) -> list[Value]:
+    """Return the sums of all rows of A but the last, which is that of `_QUAD_OF_128`."""
+    *rows, correction = (totals[i : i + columns] for i in range(0, len(totals), columns))
+    return [emitter.sub(total, extra) for row in rows for total, extra in zip(row, correction, strict=True)]
+
+
+def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
+    vectors = tile.columns // lanes
+    elements_a, elements_b = Elements(emitter, unit, tile.dtype_a), Elements(emitter, unit, tile.dtype_b)
+    rows = _lines(emitter, place.first_row, tile.rows, meta["m"], meta["a_line_bytes"])
+    size = ELEMENT_SIZE[tile.dtype_b]
+    left = emitter.sub(meta["n"], place.first_column)
+    type_ = f"<{lanes} x {unit.accumulator}>"
+
+    def load_a(pointer: Value) -> Iterator[Value]:
+        for offset in rows:
+            address = emitter.byte_offset(pointer, offset)
+            if unit.count == 1:
+                yield emitter.broadcast(elements_a.load(1, address), lanes)
+                continue
+            units = emitter.broadcast(emitter.load_value(unit.bits, address, align=1), lanes)
+            yield emitter.op("xor", units, _FLIP_SIGNS) if tile.shifted else units
+        if tile.shifted:
+            yield emitter.constant(_QUAD_OF_128, type_)
+
+    # Vectors are read in groups of as many as a unit has elements, so that whole registers are interleaved.
+    per_group = unit.count * lanes
+
+    def products(masks: Sequence[Value | None]) -> list[Value]:
+        def load_b(pointer: Value) -> Iterator[Value]:
+            steps = [emitter.byte_offset(pointer, emitter.mul(meta["b_line_bytes"], i)) for i in range(unit.count)]
+            for step in steps:
+                ahead = emitter.byte_offset(step, emitter.mul(meta["b_line_bytes"], tile.ahead * unit.count))
+                for column in range(0, tile.columns * size, _CACHE_LINE):
+                    emitter.prefetch(emitter.byte_offset(ahead, column))
+            for j, mask in enumerate(masks):
+                places = [emitter.byte_offset(step, j * per_group * size) for step in steps]
+                yield from unpack(emitter, unit, [elements_b.load(per_group, each, mask) for each in places])
+
+        from_a = Operand(tile.rows + tile.shifted, place.a, meta["a_step_bytes"], load_a)
+        start = emitter.byte_offset(place.b, emitter.mul(place.first_column, size))
+        from_b = Operand(len(masks) * unit.count, start, emitter.mul(meta["b_line_bytes"], unit.count), load_b)
+        initial = [Value("zeroinitializer", type_)] * (vectors * (tile.rows + tile.shifted))
+        totals = emit_products(emitter, unit, from_a, from_b, meta["steps"], initial)
+        if tile.shifted:
+            totals = _without_shift(emitter, totals, vectors)
+        if unit.count == 1:
+            return totals
+        groups = [totals[i : i + unit.count] for i in range(0, len(totals), unit.count)]
+        return [total for group in groups for total in in_order(emitter, group, lanes)]
+
+    def edge() -> list[Value]:
+        lefts = [emitter.sub(left, first) for first in range(0, tile.columns, per_group)]
+        return products([first_of(emitter, each, per_group) for each in lefts])
+
+    # Without AVX512, LLVM makes a branch per element of most masked loads.
+    if emitter.target.has_avx512:
+        return edge()
+    whole = emitter.compare("sge", left, tile.columns)
+    return emitter.branch(whole, lambda: products([None] * (vectors // unit.count)), edge)
+
+
+def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
+    elements, type_ = lanes * unit.count, f"<{lanes} x {unit.accumulator}>"
+    of_a = Elements(emitter, unit, tile.dtype_a, flip_sign=tile.shifted)
+    of_b = Elements(emitter, unit, tile.dtype_b)
+    rows = _lines(emitter, place.first_row, tile.rows, meta["m"], meta["a_line_bytes"])
+    # The last vector of a line ends with the line. Lanes of it that are in the vector before count as zero.
+    overlap = emitter.sub(elements, meta["rest"])
+    last, repeated = emitter.sub(emitter.mul(meta["steps"], elements), overlap), first_of(emitter, overlap, elements)
+    ahead = emitter.mul(meta["b_line_bytes"], tile.ahead)
+
+    def sums(first_column: Value) -> list[Value]:
+        """Return the sums of a group of columns: for each row, vectors of at most as many sums as lanes."""
+        columns = _lines(emitter, first_column, tile.group, meta["n"], meta["b_line_bytes"])
+
+        def products(
+            first: Value, steps: Value | int, totals: Sequence[Value], omitted: Value | None = None
+        ) -> list[Value]:
+            def load(of: Elements, lines: Sequence[Value], pointer: Value) -> Iterator[Value]:
+                for line in lines:
+                    value = of.load(elements, emitter.byte_offset(pointer, line))
+                    zero = Value("zeroinitializer", value.type)
+                    yield of.units(emitter.select(omitted, zero, value) if omitted else value)
+
+            def load_a(pointer: Value) -> Iterator[Value]:
+                yield from load(of_a, rows, pointer)
+                if tile.shifted:
+                    yield emitter.constant(_QUAD_OF_128, type_)
+
+            def load_b(pointer: Value) -> Iterator[Value]:
+                if tile.ahead:
+                    later = emitter.byte_offset(pointer, ahead)
+                    for line in columns:
+                        emitter.prefetch(emitter.byte_offset(later, line))
+                yield from load(of_b, columns, pointer)
+
+            def operand(count: int, of: Elements, start: Value, load: Callable[[Value], Iterable[Value]]) -> Operand:
+                size = ELEMENT_SIZE[of.dtype]
+                return Operand(count, emitter.byte_offset(start, emitter.mul(first, size)), elements * size, load)
+
+            from_a = operand(tile.rows + tile.shifted, of_a, place.a, load_a)
+            from_b = operand(tile.group, of_b, place.b, load_b)
+            return emit_products(emitter, unit, from_a, from_b, steps, totals)
+
+        initial = [Value("zeroinitializer", type_)] * ((tile.rows + tile.shifted) * tile.group)
+        totals = products(emitter.constant(0, "i64"), meta["steps"], initial)
+        has_rest = emitter.compare("sgt", meta["rest"], 0)
+        totals = emitter.branch(has_rest, lambda: products(last, 1, totals, repeated), lambda: totals)
+        if tile.shifted:
+            totals = _without_shift(emitter, totals, tile.group)
+        size = min(tile.group, lanes)
+        return [sum_each(emitter, totals[i : i + size]) for i in range(0, len(totals), size)]
+
+    groups = [sums(place.first_column)]
+    none = [Value("zeroinitializer", vector.type) for vector in groups[0]]
+    for first in range(tile.group, tile.columns, tile.group):
+        column = emitter.add(place.first_column, first)
+        exists = emitter.compare("slt", column, meta["n"])
+        groups.append(emitter.branch(exists, partial(sums, column), lambda: none))
+    while len(groups) > 1:
+        order, pairs = range(2 * groups[0][0].lanes), zip(groups[::2], groups[1::2], strict=True)
+        groups = [[emitter.shuffle(a, order, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
+    return groups[0]
+
 
 # The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and tensor
 # operands, and for every product of the batch the offsets of A, B, outputs and tensor operands. All sizes, strides and
@@ -54,23 +291,21 @@ class _MultiplyWriter:
         self.shape = spec.tile
         self.unit = spec.tile.unit
         self.emitter = Emitter(target)
-        meta, pointers = Value("%meta", "ptr"), Value("%pointers", "ptr")
-        self.pointers = pointers
-        self.meta = {field: load_value(self.emitter, "i64", meta, i) for i, field in enumerate(MULTIPLY_META)}
+        self.meta = {field: self.emitter.load_value("i64", META, i) for i, field in enumerate(MULTIPLY_META)}
         # Slots of tensors, in the order of the row strides and the offsets of the meta array.
         tensors = [i for i, (_, access) in enumerate(spec.operands) if access != "number"]
         first_operand = 2 + len(spec.outputs)
         slots = [*range(2, first_operand), *(first_operand + i for i in tensors)]
         self.memory = {slot: position for position, slot in enumerate(slots)}
-        self.row_strides = byte_offset(self.emitter, meta, 8 * len(MULTIPLY_META))
-        self.offsets = byte_offset(self.emitter, self.row_strides, 8 * len(slots))
+        self.row_strides = self.emitter.byte_offset(META, 8 * len(MULTIPLY_META))
+        self.offsets = self.emitter.byte_offset(self.row_strides, 8 * len(slots))
 
-    def module(self, name: str) -> str:
+    def text(self) -> str:
         emitter, tile = self.emitter, self.shape
         # Columns of the sums in memory, which are read by whole vectors even if a tile has fewer columns.
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
-        self.matrices = [load_value(emitter, "ptr", self.pointers, slot) for slot in range(2)]
+        self.matrices = [emitter.load_value("ptr", POINTERS, slot) for slot in range(2)]
 
         def compute_item(index: Value, _: list[Value]) -> None:
             rest, in_block = self._divide(index, "block_panels")
@@ -82,9 +317,9 @@ class _MultiplyWriter:
 
         def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
             row_of_table = emitter.mul(product, 8 * (2 + len(self.memory)))
-            self.table = byte_offset(emitter, self.offsets, row_of_table)
+            self.table = emitter.byte_offset(self.offsets, row_of_table)
             a, b = (
-                byte_offset(emitter, matrix, load_value(emitter, "i64", self.table, position))
+                emitter.byte_offset(matrix, emitter.load_value("i64", self.table, position))
                 for position, matrix in enumerate(self.matrices)
             )
             sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel)
@@ -93,9 +328,8 @@ class _MultiplyWriter:
         if self.spec.strips:
             self._compute_strips(compute_tile)
         else:
-            emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
-        signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
-        return emitter.module(emitter.function(signature))
+            emitter.loop(BEGIN, END, 1, (), compute_item)
+        return emitter.kernel()
 
     def _compute_strips(self, compute_tile: Callable[[Value, Value, Value], None]) -> None:
         """Compute the products of blocks of panels of A with one panel of B each, which is packed before.
@@ -105,7 +339,7 @@ class _MultiplyWriter:
         emitter, panel_bytes, operand = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
         panel = emitter.assign("ptr", f"alloca i8, i64 {panel_bytes.name}, align 64")
         pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
-        emitter.statement(f"store ptr {operand.name}, ptr {byte_offset(emitter, pointers, 8).name}")
+        emitter.statement(f"store ptr {operand.name}, ptr {emitter.byte_offset(pointers, 8).name}")
         numbers = (self.meta["pack"], self.meta["pack_meta"])
         kernel, meta = (emitter.assign("ptr", f"inttoptr i64 {number.name} to ptr") for number in numbers)
 
@@ -113,10 +347,10 @@ class _MultiplyWriter:
             rest, b_panel = self._divide(strip, "b_panels")
             product, block = self._divide(rest, "blocks")
             offset = emitter.mul(product, 8 * (2 + len(self.memory)))
-            matrix = load_value(emitter, "i64", byte_offset(emitter, self.offsets, offset), 1)
+            matrix = emitter.load_value("i64", emitter.byte_offset(self.offsets, offset), 1)
             number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
             # Address of packed B if all of it were packed.
-            self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
+            self.matrices[1] = emitter.byte_offset(panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
             emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
             items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
             emitter.statement(f"call void {kernel.name}(ptr {pointers.name}, ptr {meta.name}, {items})")
@@ -124,7 +358,7 @@ class _MultiplyWriter:
             last = emitter.smaller(emitter.add(first, self.meta["block_panels"]), self.meta["a_panels"])
             emitter.loop(first, last, 1, (), lambda a_panel, _: compute_tile(product, a_panel, b_panel))
 
-        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_strip)
+        emitter.loop(BEGIN, END, 1, (), compute_strip)
 
     def _divide(self, index: Value, field: str) -> tuple[Value, Value]:
         quotient = self.emitter.op("udiv", index, self.meta[field])
@@ -138,7 +372,7 @@ class _MultiplyWriter:
         def starts(row: Value) -> dict[int, Value]:
             matrix_row = emitter.add(first_row, row)
             return {
-                slot: byte_offset(emitter, base, emitter.mul(matrix_row, stride))
+                slot: emitter.byte_offset(base, emitter.mul(matrix_row, stride))
                 for slot, (base, stride) in matrices.items()
             }
 
@@ -151,7 +385,7 @@ class _MultiplyWriter:
             columns = emitter.smaller(columns_left, self.shape.columns)
 
             def store_row(row: Value, _: list[Value]) -> None:
-                places, kept = starts(row), byte_offset(emitter, self.sums, emitter.mul(row, self.row_bytes))
+                places, kept = starts(row), emitter.byte_offset(self.sums, emitter.mul(row, self.row_bytes))
 
                 def store_vector(column: Value, _: list[Value]) -> None:
                     left = emitter.sub(columns, column)
@@ -187,19 +421,18 @@ class _MultiplyWriter:
         emitter.branch(whole, from_registers, from_memory)
 
     def _keep_sums(self, sums: list[Value]) -> None:
-        """Put the accumulators into memory."""
         per_row = len(sums) // self.shape.rows
         for number, value in enumerate(sums):
             row, position = divmod(number, per_row)
             bytes_ = self.unit.bytes * (self.shape.columns // per_row)
-            address = byte_offset(self.emitter, self.sums, row * self.row_bytes + position * bytes_)
+            address = self.emitter.byte_offset(self.sums, row * self.row_bytes + position * bytes_)
             self.emitter.statement(f"store {value.type} {value.name}, ptr {address.name}, align {bytes_}")
 
     def _matrix(self, slot: int, position: int) -> tuple[Value, Value]:
         """Return address and row stride of an output or tensor operand of the current product."""
-        base = load_value(self.emitter, "ptr", self.pointers, slot)
-        offset = load_value(self.emitter, "i64", self.table, 2 + position)
-        return byte_offset(self.emitter, base, offset), load_value(self.emitter, "i64", self.row_strides, position)
+        base = self.emitter.load_value("ptr", POINTERS, slot)
+        offset = self.emitter.load_value("i64", self.table, 2 + position)
+        return self.emitter.byte_offset(base, offset), self.emitter.load_value("i64", self.row_strides, position)
 
     def _store_vector(self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None) -> None:
         emitter, outputs = self.emitter, self.spec.outputs
@@ -215,7 +448,7 @@ class _MultiplyWriter:
             return emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
 
         def scalar(slot: int, dtype: str) -> Value:
-            return load_number(emitter, self.pointers, first_operand + slot - 1, dtype)
+            return emitter.load_number(POINTERS, first_operand + slot - 1, dtype)
 
         for output, value in enumerate(emit_program(emitter, self.spec.epilogue, load, scalar)):
             address = emitter.address(starts[2 + output], matrix_column, outputs[output])
@@ -223,10 +456,10 @@ class _MultiplyWriter:
 
 
 @lru_cache(maxsize=MODULES)
-def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
+def multiply_module(spec: GemmSpec, target: CpuTarget) -> str:
+    """Return the module of a kernel that computes tiles.
 
     pointers  [A, B, outputs..., epilogue operands...]; A and B are packed or not; with strips, B is not
     meta      `MULTIPLY_META` and the fields in its comment
     """
-    return _MultiplyWriter(spec, target).module(name)
+    return _MultiplyWriter(spec, target).text()

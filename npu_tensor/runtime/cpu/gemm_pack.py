@@ -16,31 +16,13 @@ from typing import Any, NamedTuple
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.gemm_micro import (
-    Elements,
-    Unit,
-    byte_offset,
-    first_of,
-    load_number,
-    load_value,
-    unit_lanes,
-)
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.gemm_micro import Elements, Unit, first_of, unit_lanes
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = [
-    "LAYOUTS",
-    "PACK_META",
-    "Block",
-    "PackPrologue",
-    "PackSpec",
-    "Segment",
-    "emit_block",
-    "pack_module",
-    "panel_bytes",
-]
+__all__ = ["PackPrologue", "PackSpec", "Segment", "pack_module", "panel_bytes"]
 
 
 class PackPrologue(NamedTuple):
@@ -55,11 +37,10 @@ class PackPrologue(NamedTuple):
 
     @property
     def tensors(self) -> list[int]:
-        """Numbers of the inputs that are in memory."""
         return [number for number, (_, access) in enumerate(self.inputs) if access != "number"]
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """A part of the operand: `outer` x `inner` elements from some position on, all i64.
 
     inner_end  where the operand ends in the inner direction; the block may not, whole vectors are stored
@@ -70,60 +51,6 @@ class Block(NamedTuple):
     inner_begin: Value
     inner: Value
     inner_end: Value
-
-
-def emit_block(
-    emitter: Emitter,
-    prologue: PackPrologue,
-    dtype: str,
-    block: Block,
-    matrices: dict[int, tuple[Value, Value]],
-    numbers: tuple[Value, int],
-    scratch: Value,
-    scratch_inner: int,
-) -> None:
-    """Evaluate a block into `scratch`, rounded to `dtype` once.
-
-    matrices       input number -> address and stride in bytes of the outer direction
-    numbers        array of pointer slots and the slot of input 0, for the inputs that are numbers
-    scratch_inner  elements between outer positions in scratch, a multiple of the lanes
-    """
-
-    def evaluate_line(outer: Value, _: list[Value]) -> Sequence[Value]:
-        position = emitter.add(block.outer_begin, outer)
-        starts = {
-            number: byte_offset(emitter, base, emitter.mul(position, stride))
-            for number, (base, stride) in matrices.items()
-        }
-        line = byte_offset(emitter, scratch, emitter.mul(outer, scratch_inner * ELEMENT_SIZE[dtype]))
-
-        def evaluate_vector(inner: Value, _: list[Value]) -> None:
-            at = emitter.add(block.inner_begin, inner)
-            left = emitter.sub(block.inner_end, at)
-            target = emitter.address(line, inner, dtype)
-
-            def evaluate(mask: Value | None) -> None:
-                def load(slot: int) -> Value:
-                    memory_dtype, access = prologue.inputs[slot]
-                    if access == "splat":
-                        return emitter.load_scalar(memory_dtype, starts[slot])
-                    return emitter.load(memory_dtype, emitter.address(starts[slot], at, memory_dtype), mask)
-
-                def scalar(slot: int, register: str) -> Value:
-                    pointers, first = numbers
-                    return load_number(emitter, pointers, first + slot, register)
-
-                (value,) = emit_program(emitter, prologue.program, load, scalar)
-                emitter.store(dtype, value, target)
-
-            # Lanes past the end of the operand are stored as well, but packing ignores them.
-            whole = emitter.compare("sge", left, emitter.lanes)
-            emitter.branch(whole, lambda: evaluate(None), lambda: evaluate(emitter.first_lanes(left)))
-
-        emitter.loop(0, block.inner, emitter.lanes, (), evaluate_vector)
-        return ()
-
-    emitter.loop(0, block.outer, 1, (), evaluate_line)
 
 
 # The stride that is one element: along K, across lines, or neither. Scattered lines and elements of K are where tables
@@ -211,20 +138,19 @@ class _PackWriter:
         # Without AVX512, LLVM makes a branch per element of a masked load, but for those that AVX2 has.
         self.masked = target.has_avx512
         self.masked_lines = self.masked or ("avx2" in target.features and self.element_bytes >= 4)
-        meta = Value("%meta", "ptr")
-        self.meta = {field: load_value(self.emitter, "i64", meta, i) for i, field in enumerate(PACK_META)}
+        self.meta = {field: self.emitter.load_value("i64", META, i) for i, field in enumerate(PACK_META)}
 
-    def module(self, name: str) -> str:
+    def text(self) -> str:
         emitter = self.emitter
-        packed, operand = (load_value(emitter, "ptr", Value("%pointers", "ptr"), slot) for slot in range(2))
-        self.table = table = byte_offset(emitter, Value("%meta", "ptr"), 8 * len(PACK_META))
+        packed, operand = (emitter.load_value("ptr", POINTERS, slot) for slot in range(2))
+        self.table = table = emitter.byte_offset(META, 8 * len(PACK_META))
         if self.spec.layout in ("scattered", "runs"):
-            self.k_offsets, second = (load_value(emitter, "ptr", table, i) for i in range(2))
+            self.k_offsets, second = (emitter.load_value("ptr", table, i) for i in range(2))
             if self.spec.layout == "runs":
-                self.line_offsets, self.run_length = second, load_value(emitter, "i64", table, 2)
+                self.line_offsets, self.run_length = second, emitter.load_value("i64", table, 2)
             else:
-                self.firsts, self.segments = second, load_value(emitter, "ptr", table, 2)
-            table = byte_offset(emitter, table, 8 * 3)
+                self.firsts, self.segments = second, emitter.load_value("ptr", table, 2)
+            table = emitter.byte_offset(table, 8 * 3)
         if self.spec.prologue is not None:
             self.scratch = emitter.assign("ptr", f"alloca [{_SCRATCH_BYTES} x i8], align 64")
 
@@ -232,27 +158,26 @@ class _PackWriter:
             matrix = emitter.op("udiv", index, self.meta["panels"])
             first = emitter.mul(emitter.op("urem", index, self.meta["panels"]), self.spec.width)
             self.valid = emitter.smaller(emitter.sub(self.meta["lines"], first), self.spec.width)
-            self.panel = destination = byte_offset(emitter, packed, emitter.mul(index, self.meta["panel_bytes"]))
+            self.panel = destination = emitter.byte_offset(packed, emitter.mul(index, self.meta["panel_bytes"]))
             if self.spec.correct:
-                self.panel = byte_offset(emitter, destination, self.spec.width * self.unit.bytes)
+                self.panel = emitter.byte_offset(destination, self.spec.width * self.unit.bytes)
             if self.spec.prologue is not None:
                 self._compute_blocks(self.spec.prologue, matrix, first)
             else:
-                offset = load_value(emitter, "i64", emitter.address(table, matrix, "int64"))
-                self.source = byte_offset(emitter, operand, offset)
+                offset = emitter.load_value("i64", emitter.address(table, matrix, "int64"))
+                self.source = emitter.byte_offset(operand, offset)
                 if self.spec.layout == "scattered":
                     self._copy_segments(emitter.op("urem", index, self.meta["panels"]))
                 elif self.spec.layout == "runs":
                     self._copy_runs(first)
                 else:
-                    self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
+                    self.source = emitter.byte_offset(self.source, emitter.mul(first, self.meta["line_stride"]))
                     self._copy()
             if self.spec.correct:
                 self._store_correction(destination)
 
-        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), pack_panel)
-        signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
-        return emitter.module(emitter.function(signature))
+        emitter.loop(BEGIN, END, 1, (), pack_panel)
+        return emitter.kernel()
 
     def _compute_blocks(self, prologue: PackPrologue, matrix: Value, first: Value) -> None:
         """Compute and copy the panel that begins at line `first`, block by block along K."""
@@ -262,22 +187,21 @@ class _PackWriter:
         size = _block_size(lines * self.element_bytes, self.lanes * self.unit.count)
         steps = size // self.unit.count
         tensors = prologue.tensors
-        offsets = byte_offset(emitter, self.table, emitter.mul(emitter.add(matrix, 1), 8 * len(tensors)))
+        offsets = emitter.byte_offset(self.table, emitter.mul(emitter.add(matrix, 1), 8 * len(tensors)))
         matrices = {}
         for position, number in enumerate(tensors):
-            pointer = load_value(emitter, "ptr", Value("%pointers", "ptr"), 1 + number)
-            start = byte_offset(emitter, pointer, load_value(emitter, "i64", offsets, position))
-            matrices[number] = start, load_value(emitter, "i64", self.table, position)
+            pointer = emitter.load_value("ptr", POINTERS, 1 + number)
+            start = emitter.byte_offset(pointer, emitter.load_value("i64", offsets, position))
+            matrices[number] = start, emitter.load_value("i64", self.table, position)
 
         def compute_block(step: Value, _: list[Value]) -> None:
             k_begin = emitter.mul(step, self.unit.count)
             k = emitter.smaller(emitter.sub(whole["k"], k_begin), size)
             if along_k:
-                block, inner = Block(first, valid, k_begin, k, whole["k"]), size
+                block, inner = _Block(first, valid, k_begin, k, whole["k"]), size
             else:
-                block, inner = Block(k_begin, k, first, valid, whole["lines"]), lines
-            numbers = (Value("%pointers", "ptr"), 1)
-            emit_block(emitter, prologue, spec.dtype, block, matrices, numbers, self.scratch, inner)
+                block, inner = _Block(k_begin, k, first, valid, whole["lines"]), lines
+            self._compute_block(prologue, block, matrices, inner)
             self.meta = whole | {
                 "k": k,
                 "steps": emitter.smaller(emitter.sub(whole["steps"], step), steps),
@@ -285,13 +209,59 @@ class _PackWriter:
                 "k_stride": emitter.constant((1 if along_k else inner) * self.element_bytes, "i64"),
             }
             self.source = self.scratch
-            self.panel = byte_offset(emitter, panel, emitter.mul(step, spec.width * self.unit.bytes))
+            self.panel = emitter.byte_offset(panel, emitter.mul(step, spec.width * self.unit.bytes))
             # The scratch memory has room for all lines of a panel.
             self.valid = emitter.constant(spec.width, "i64")
             self._copy()
 
         emitter.loop(0, whole["steps"], steps, (), compute_block)
         self.meta, self.panel, self.valid = whole, panel, valid
+
+    def _compute_block(
+        self, prologue: PackPrologue, block: _Block, matrices: dict[int, tuple[Value, Value]], scratch_inner: int
+    ) -> None:
+        """Compute a block in scratch memory, rounded to the dtype once.
+
+        Args:
+            prologue: Program of the operand.
+            block: The block.
+            matrices: By number of an input, its address and its stride in bytes of the outer direction.
+            scratch_inner: Elements between outer positions in scratch memory, a multiple of the lanes.
+        """
+        emitter, dtype = self.emitter, self.spec.dtype
+
+        def compute_line(outer: Value, _: list[Value]) -> None:
+            position = emitter.add(block.outer_begin, outer)
+            starts = {
+                number: emitter.byte_offset(base, emitter.mul(position, stride))
+                for number, (base, stride) in matrices.items()
+            }
+            line = emitter.byte_offset(self.scratch, emitter.mul(outer, scratch_inner * self.element_bytes))
+
+            def compute_vector(inner: Value, _: list[Value]) -> None:
+                at = emitter.add(block.inner_begin, inner)
+                left = emitter.sub(block.inner_end, at)
+
+                def compute(mask: Value | None) -> None:
+                    def load(slot: int) -> Value:
+                        memory_dtype, access = prologue.inputs[slot]
+                        if access == "splat":
+                            return emitter.load_scalar(memory_dtype, starts[slot])
+                        return emitter.load(memory_dtype, emitter.address(starts[slot], at, memory_dtype), mask)
+
+                    def scalar(slot: int, register: str) -> Value:
+                        return emitter.load_number(POINTERS, 1 + slot, register)
+
+                    (value,) = emit_program(emitter, prologue.program, load, scalar)
+                    emitter.store(dtype, value, emitter.address(line, inner, dtype))
+
+                # Lanes past the end of the operand are stored as well, but packing ignores them.
+                whole = emitter.compare("sge", left, emitter.lanes)
+                emitter.branch(whole, lambda: compute(None), lambda: compute(emitter.first_lanes(left)))
+
+            emitter.loop(0, block.inner, emitter.lanes, (), compute_vector)
+
+        emitter.loop(0, block.outer, 1, (), compute_line)
 
     def _copy(self) -> None:
         """Copy all lines of the first steps by vectors, and of the others element by element."""
@@ -309,7 +279,7 @@ class _PackWriter:
 
     def _unit_address(self, step: Value, line: Value | int) -> Value:
         position = self.emitter.add(self.emitter.mul(step, self.spec.width), line)
-        return byte_offset(self.emitter, self.panel, self.emitter.mul(position, self.unit.bytes))
+        return self.emitter.byte_offset(self.panel, self.emitter.mul(position, self.unit.bytes))
 
     def _store(self, value: Value, address: Value) -> None:
         self.emitter.statement(
@@ -325,7 +295,7 @@ class _PackWriter:
             stop = emitter.select(emitter.compare("sge", whole, self.lanes), whole, 0)
 
         def start(line: Value) -> Value:
-            return byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"]))
+            return emitter.byte_offset(self.source, emitter.mul(line, self.meta["line_stride"]))
 
         def transpose(sources: list[Value], first: Value) -> None:
             self._transpose(sources, first, emitter.constant(0, "i64"), self.meta["k"], stop)
@@ -334,18 +304,17 @@ class _PackWriter:
         return stop
 
     def _copy_runs(self, panel_line: Value) -> None:
-        """Transpose one run along K after the other."""
         emitter, count = self.emitter, self.unit.count
         steps = emitter.op("udiv", self.run_length, count)
 
         def start(line: Value) -> Value:
             offset = emitter.address(self.line_offsets, emitter.add(panel_line, line), "int64")
-            return byte_offset(emitter, self.source, load_value(emitter, "i64", offset))
+            return emitter.byte_offset(self.source, emitter.load_value("i64", offset))
 
         def transpose(sources: list[Value], first: Value) -> None:
             def run(k: Value, _: list[Value]) -> None:
-                offset = load_value(emitter, "i64", emitter.address(self.k_offsets, k, "int64"))
-                moved = [byte_offset(emitter, source, offset) for source in sources]
+                offset = emitter.load_value("i64", emitter.address(self.k_offsets, k, "int64"))
+                moved = [emitter.byte_offset(source, offset) for source in sources]
                 self._transpose(moved, first, emitter.op("udiv", k, count), self.run_length, steps)
 
             emitter.loop(0, self.meta["k"], self.run_length, (), run)
@@ -385,12 +354,12 @@ class _PackWriter:
             offset = emitter.mul(step, count * self.element_bytes)
             rows = []
             for source in sources:
-                units = self.elements.load(lanes * count, byte_offset(emitter, source, offset), mask)
+                units = self.elements.load(lanes * count, emitter.byte_offset(source, offset), mask)
                 rows.append(self.elements.units(units))
             rows += [Value("poison", rows[0].type)] * (lanes - len(sources))
             base = self._unit_address(emitter.add(begin, step), first)
             for i, column in enumerate(emitter.transpose(rows)):
-                self._store(column, byte_offset(emitter, base, i * self.spec.width * self.unit.bytes))
+                self._store(column, emitter.byte_offset(base, i * self.spec.width * self.unit.bytes))
 
         emitter.loop(0, stop, lanes, (), transpose_block)
 
@@ -404,14 +373,14 @@ class _PackWriter:
 
         def copy_step(step: Value, _: list[Value]) -> None:
             offset = emitter.mul(emitter.mul(step, self.unit.count), self.meta["k_stride"])
-            rows = [byte_offset(emitter, self.source, offset)]
+            rows = [emitter.byte_offset(self.source, offset)]
             for _i in range(1, self.unit.count):
-                rows.append(byte_offset(emitter, rows[-1], self.meta["k_stride"]))
+                rows.append(emitter.byte_offset(rows[-1], self.meta["k_stride"]))
             base = self._unit_address(step, 0)
             for first, size in _pieces(self.spec.width, self.lanes):
-                places = [byte_offset(emitter, row, first * self.element_bytes) for row in rows]
+                places = [emitter.byte_offset(row, first * self.element_bytes) for row in rows]
                 units = self.elements.interleave([self.elements.load(size, place) for place in places])
-                self._store(units, byte_offset(emitter, base, first * self.unit.bytes))
+                self._store(units, emitter.byte_offset(base, first * self.unit.bytes))
 
         emitter.loop(0, stop, 1, (), copy_step)
         return stop
@@ -421,9 +390,9 @@ class _PackWriter:
         emitter = self.emitter
 
         def copy_segment(number: Value, _: list[Value]) -> None:
-            fields = byte_offset(emitter, self.segments, emitter.mul(number, 8 * len(Segment._fields)))
-            segment = Segment(*(load_value(emitter, "i64", fields, i) for i in range(len(Segment._fields))))
-            source = byte_offset(emitter, self.source, segment.offset)
+            fields = emitter.byte_offset(self.segments, emitter.mul(number, 8 * len(Segment._fields)))
+            segment = Segment(*(emitter.load_value("i64", fields, i) for i in range(len(Segment._fields))))
+            source = emitter.byte_offset(self.source, segment.offset)
             length = emitter.sub(segment.end, segment.begin)
 
             def part() -> None:
@@ -436,11 +405,10 @@ class _PackWriter:
             emitter.branch(whole, lambda: self._copy_vectors(source, segment.line, None), part)
 
         places = (emitter.address(self.firsts, emitter.add(panel, i), "int64") for i in (0, 1))
-        first, last = (load_value(emitter, "i64", place) for place in places)
+        first, last = (emitter.load_value("i64", place) for place in places)
         emitter.loop(first, last, 1, (), copy_segment)
 
     def _within(self, segment: Segment, lanes: Sequence[int]) -> Value:
-        """Return the mask of lanes of a vector that belong to a segment."""
         emitter = self.emitter
         numbers = emitter.literals(lanes, "i8")
         begin, end = (
@@ -465,10 +433,10 @@ class _PackWriter:
         mask = within(range(lanes)) if within else None
 
         def load_row(k: Value) -> Value:
-            offset = load_value(emitter, "i64", emitter.address(self.k_offsets, k, "int64"))
-            address = byte_offset(emitter, source, offset)
+            offset = emitter.load_value("i64", emitter.address(self.k_offsets, k, "int64"))
+            address = emitter.byte_offset(source, offset)
             parts = [
-                self.elements.load(lanes, byte_offset(emitter, address, start * self.element_bytes), each)
+                self.elements.load(lanes, emitter.byte_offset(address, start * self.element_bytes), each)
                 for start, each in zip(starts, masks, strict=True)
             ]
             return parts[0] if stride == 1 else emitter.shuffle(parts[0], order, parts[1])
@@ -479,7 +447,7 @@ class _PackWriter:
             rows += [Value("zeroinitializer", rows[0].type)] * (count - existing)
             units, address = self.elements.interleave(rows), self._unit_address(step, line)
             if mask:
-                units = emitter.select(mask, units, load_value(emitter, units.type, address, align=self.unit.bytes))
+                units = emitter.select(mask, units, emitter.load_value(units.type, address, align=self.unit.bytes))
             self._store(units, address)
 
         stop = emitter.op("udiv", self.meta["k"], count)
@@ -488,21 +456,20 @@ class _PackWriter:
             copy_step(stop, self.spec.rest)
 
     def _copy_lanes(self, source: Value, segment: Segment) -> None:
-        """Copy a segment element by element."""
         emitter, count = self.emitter, self.unit.count
         k_end = emitter.mul(self.meta["steps"], count)
 
         def copy_lane(lane: Value, _: list[Value]) -> None:
-            start = byte_offset(emitter, source, emitter.mul(lane, self.spec.line_elements * self.element_bytes))
+            start = emitter.byte_offset(source, emitter.mul(lane, self.spec.line_elements * self.element_bytes))
 
             def store(k: Value, value: Value) -> None:
                 address = self._unit_address(emitter.op("udiv", k, count), emitter.add(segment.line, lane))
                 part = emitter.mul(emitter.op("urem", k, count), self.unit.bytes // count)
-                self._store(value, byte_offset(emitter, address, part))
+                self._store(value, emitter.byte_offset(address, part))
 
             def copy_element(k: Value, _: list[Value]) -> None:
-                offset = load_value(emitter, "i64", emitter.address(self.k_offsets, k, "int64"))
-                store(k, self.elements.load(1, byte_offset(emitter, start, offset)))
+                offset = emitter.load_value("i64", emitter.address(self.k_offsets, k, "int64"))
+                store(k, self.elements.load(1, emitter.byte_offset(start, offset)))
 
             emitter.loop(0, self.meta["k"], 1, (), copy_element)
             zero = Value("zeroinitializer", self.unit.element)
@@ -536,13 +503,13 @@ class _PackWriter:
             )
 
             def load() -> Sequence[Value]:
-                source = byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"]))
-                source = byte_offset(emitter, source, emitter.mul(k, self.meta["k_stride"]))
+                source = emitter.byte_offset(self.source, emitter.mul(line, self.meta["line_stride"]))
+                source = emitter.byte_offset(source, emitter.mul(k, self.meta["k_stride"]))
                 return (self.elements.load(1, source),)
 
             (value,) = emitter.branch(exists, load, lambda: (zero,))
             address = self._unit_address(step, line)
-            self._store(value, byte_offset(emitter, address, emitter.mul(part, element_bytes)))
+            self._store(value, emitter.byte_offset(address, emitter.mul(part, element_bytes)))
 
         def copy_unit(step: Value, line: Value) -> None:
             emitter.loop(0, count, 1, (), lambda part, _: copy_element(step, line, part))
@@ -561,7 +528,7 @@ class _PackWriter:
 
         def sum_step(step: Value, totals: list[Value]) -> Sequence[Value]:
             base = self._unit_address(step, 0)
-            name, quads = "llvm.x86.avx512.vpdpbusd.512", partial(load_value, emitter, type_, base, align=64)
+            name, quads = "llvm.x86.avx512.vpdpbusd.512", partial(emitter.load_value, type_, base, align=64)
             return [
                 emitter.intrinsic(name, total, quad_of_128, quads(index=j), overloads=())
                 for j, total in enumerate(totals)
@@ -570,15 +537,15 @@ class _PackWriter:
         initial = [Value("zeroinitializer", type_)] * vectors
         totals = emitter.loop(0, self.meta["steps"], 1, initial, sum_step)
         for j, total in enumerate(totals):
-            self._store(emitter.neg(total), byte_offset(emitter, destination, j * lanes * 4))
+            self._store(emitter.neg(total), emitter.byte_offset(destination, j * lanes * 4))
 
 
 @lru_cache(maxsize=MODULES)
-def pack_module(name: str, spec: PackSpec, target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
+def pack_module(spec: PackSpec, target: CpuTarget) -> str:
+    """Return the module of a kernel that packs panels.
 
     pointers  [packed, operand], or with a prologue [packed, its inputs...]; packed is aligned to 64 bytes and
               has room for matrices x panels panels
     meta      `PACK_META` and the fields in its comment
     """
-    return _PackWriter(spec, target).module(name)
+    return _PackWriter(spec, target).text()

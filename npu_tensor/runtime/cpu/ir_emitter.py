@@ -1,11 +1,11 @@
-"""IR emitter of kernels: the builder, access to memory, and operations of several instructions."""
+"""Emitter of LLVM IR text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from npu_tensor.runtime.cpu import float_formats
-from npu_tensor.runtime.cpu.ssa import SsaBuilder
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import (
     BITS,
     ELEMENT_SIZE,
@@ -15,19 +15,314 @@ from npu_tensor.runtime.cpu.values import (
     Number,
     Value,
     ValueOrNumber,
+    literal,
+    literal_list,
+    mangled,
 )
 
-__all__ = ["TABLE_SIZE", "Emitter"]
+__all__ = ["BEGIN", "END", "META", "POINTERS", "TABLE_SIZE", "Emitter"]
+
+POINTERS, META = Value("%pointers", "ptr"), Value("%meta", "ptr")
+BEGIN, END = Value("%begin", "i64"), Value("%end", "i64")
+"""Arguments of a kernel, see `Emitter.kernel`."""
+
 
 # Elements of the tables of `lookup`, which fit into one AVX512 register.
 TABLE_SIZE = 16
 
 
-class Emitter(SsaBuilder):
-    """A builder with loads and stores, and operations that take several instructions or differ between targets.
+class Emitter:
+    """Appends instructions to the body of one function: one method for each, and for loops and branches.
+
+    Every register is a vector of `target.lanes` elements of any type; LLVM splits or widens it to the registers of the
+    processor. No LLVM optimisation pass runs afterwards, so exactly these instructions are executed. LLVM must not turn
+    any of them into a call of a C library function, because such a symbol is missing from a module compiled in memory.
 
     Elements in memory have the type `memory_dtype`; in registers 16-bit floats are float32 and bool is a mask.
+    `lines` is the body so far, `block` the label of the current basic block. Intrinsics, helper functions and
+    tables that the body uses are collected and written by `module`.
     """
+
+    def __init__(self, target: CpuTarget) -> None:
+        self.target = target
+        self.lanes = target.lanes
+        self.lines: list[str] = []
+        self.block = "entry"
+        self._names = 0
+        self._declarations: dict[str, str] = {}
+        self._helpers: dict[str, str] = {}
+        # Type and elements of a constant array -> its name.
+        self._tables: dict[str, str] = {}
+
+    # ------------------------------------------------------------------ text
+
+    def vector(self, element: str) -> str:
+        return f"<{self.lanes} x {element}>"
+
+    def same_shape(self, value: Value, element: str) -> str:
+        return value.type.replace(value.element, element) if value.type.startswith("<") else element
+
+    def fresh(self, stem: str = "v") -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def assign(self, type_: str, text: str) -> Value:
+        name = f"%{self.fresh()}"
+        self.lines.append(f"  {name} = {text}")
+        return Value(name, type_)
+
+    def statement(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def constant(self, number: Number, type_: str) -> Value:
+        """Return a literal; for a vector type, the same number in every lane."""
+        if not type_.startswith("<"):
+            return Value(literal(number, type_), type_)
+        element = Value("", type_).element
+        return Value(f"splat ({element} {literal(number, element)})", type_)
+
+    def literals(self, numbers: Sequence[Number], element: str = "float") -> Value:
+        return Value(f"<{literal_list(numbers, element)}>", f"<{len(numbers)} x {element}>")
+
+    def lane_numbers(self, element: str = "i64") -> Value:
+        return self.literals(range(self.lanes), element)
+
+    def define_table(self, numbers: Sequence[Number]) -> str:
+        """Give the module a constant array of floats, once however often it is used. Its name."""
+        contents = f"[{len(numbers)} x float] [{literal_list(numbers, 'float')}]"
+        return self._tables.setdefault(contents, f"@table{len(self._tables)}")
+
+    def define_helper(self, name: str, result: str, argument: str, body: Callable[[Emitter, Value], Value]) -> str:
+        """Give the module the internal function `result name(argument)`, once however often it is called."""
+        if name not in self._helpers:
+            inner = Emitter(self.target)
+            inner._helpers = self._helpers
+            inner._declarations = self._declarations
+            inner._tables = self._tables
+            self._helpers[name] = ""
+            value = body(inner, Value("%argument", argument))
+            signature = f"{result} @{name}({argument} %argument)"
+            head = f"define internal {signature} noinline {self.target.function_attributes} {{"
+            self._helpers[name] = "\n".join([head, "entry:", *inner.lines, f"  ret {value.type} {value.name}", "}"])
+        return name
+
+    def module(self, *functions: str) -> str:
+        tables = [
+            f"{name} = private unnamed_addr constant {contents}, align 64" for contents, name in self._tables.items()
+        ]
+        rest = [*tables, *self._helpers.values(), *self._declarations.values()]
+        return "\n".join([*functions, *rest, "!0 = !{i32 1}", ""])
+
+    def function(self, signature: str) -> str:
+        """Return the text of the function `signature` with the body written so far; a return is added."""
+        head = f"define void {signature} {self.target.function_attributes} {{"
+        return "\n".join([head, "entry:", *self.lines, "  ret void", "}"])
+
+    def kernel(self) -> str:
+        """Return the module of a kernel with the body written so far.
+
+        The kernel handles the items `begin` to `end` of a loop. `pointers` is an array of addresses and numbers, `meta`
+        an array of int64 that is the same in all runs.
+        """
+        return self.module(self.function("@kernel(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"))
+
+    # ------------------------------------------------------------------ operations
+
+    def operand(self, operand: ValueOrNumber, type_: str) -> Value:
+        return operand if isinstance(operand, Value) else self.constant(operand, type_)
+
+    def op(self, opcode: str, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        """Emit a two-operand instruction. One operand may be a Python number, of the type of the other."""
+        type_ = left.type if isinstance(left, Value) else right.type if isinstance(right, Value) else ""
+        a, b = self.operand(left, type_), self.operand(right, type_)
+        return self.assign(type_, f"{opcode} {type_} {a.name}, {b.name}")
+
+    def add(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        return self.op(self._arithmetic("add", left, right), left, right)
+
+    def sub(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        return self.op(self._arithmetic("sub", left, right), left, right)
+
+    def mul(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        return self.op(self._arithmetic("mul", left, right), left, right)
+
+    def div(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        return self.op("fdiv", left, right)
+
+    def _arithmetic(self, stem: str, left: ValueOrNumber, right: ValueOrNumber) -> str:
+        value = left if isinstance(left, Value) else right
+        return f"f{stem}" if isinstance(value, Value) and value.element in FLOATS else stem
+
+    def fma(self, a: ValueOrNumber, b: ValueOrNumber, c: ValueOrNumber) -> Value:
+        """Return a * b + c, with one rounding if the target has the instruction, else two."""
+        type_ = next(operand.type for operand in (a, b, c) if isinstance(operand, Value))
+        return self.intrinsic("llvm.fmuladd", *(self.operand(operand, type_) for operand in (a, b, c)))
+
+    def neg(self, x: Value) -> Value:
+        return self.assign(x.type, f"fneg {x.type} {x.name}") if x.element in FLOATS else self.op("sub", 0, x)
+
+    def abs(self, x: Value) -> Value:
+        if x.element in FLOATS:
+            return self.intrinsic("llvm.fabs", x)
+        return self.select(self.compare("slt", x, 0), self.neg(x), x)
+
+    def sqrt(self, x: Value) -> Value:
+        return self.intrinsic("llvm.sqrt", x)
+
+    def copysign(self, magnitude: Value, sign: Value) -> Value:
+        return self.intrinsic("llvm.copysign", magnitude, sign)
+
+    def compare(self, predicate: str, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        """Emit fcmp or icmp; predicates as in LLVM: "olt", "uno", "slt", "ult", "eq", ..."""
+        type_ = left.type if isinstance(left, Value) else right.type if isinstance(right, Value) else ""
+        a, b = self.operand(left, type_), self.operand(right, type_)
+        opcode = "fcmp" if a.element in FLOATS else "icmp"
+        return self.assign(self.same_shape(a, "i1"), f"{opcode} {predicate} {type_} {a.name}, {b.name}")
+
+    def select(self, condition: Value, left: ValueOrNumber, right: ValueOrNumber) -> Value:
+        type_ = left.type if isinstance(left, Value) else right.type if isinstance(right, Value) else ""
+        a, b = self.operand(left, type_), self.operand(right, type_)
+        text = f"select {condition.type} {condition.name}, {type_} {a.name}, {type_} {b.name}"
+        return self.assign(type_, text)
+
+    def convert(self, opcode: str, x: Value, element: str) -> Value:
+        """Emit a conversion (zext, trunc, sitofp, bitcast, ...) to lanes of type `element`."""
+        type_ = self.same_shape(x, element)
+        return self.assign(type_, f"{opcode} {x.type} {x.name} to {type_}")
+
+    def cast(self, x: Value, type_: str) -> Value:
+        return self.assign(type_, f"bitcast {x.type} {x.name} to {type_}")
+
+    def bits(self, x: Value) -> Value:
+        """Return the bit pattern of floats as integers of the same width."""
+        return self.convert("bitcast", x, f"i{BITS[x.element]}")
+
+    def float_of_bits(self, x: Value) -> Value:
+        return self.convert("bitcast", x, {"i32": "float", "i64": "double"}[x.element])
+
+    def intrinsic(
+        self,
+        name: str,
+        *operands: Value,
+        result: str = "",
+        overloads: Sequence[str] | None = None,
+        flags: str = "",
+    ) -> Value:
+        """Call an LLVM intrinsic, by default overloaded on and returning the type of the first operand.
+
+        Pass `overloads=()` for one that is not overloaded; flags: those of fast arithmetic.
+        """
+        result = result or operands[0].type
+        suffix = "".join(f".{mangled(type_)}" for type_ in ([result] if overloads is None else overloads))
+        types = ", ".join(operand.type for operand in operands)
+        self._declarations[name + suffix] = f"declare {result} @{name}{suffix}({types})"
+        arguments = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
+        call = f"call {flags} {result} @{name}{suffix}({arguments})"
+        if result == "void":
+            self.statement(call)
+            return Value("", "void")
+        return self.assign(result, call)
+
+    def splat(self, scalar: Value) -> Value:
+        return self.broadcast(scalar, self.lanes)
+
+    def broadcast(self, scalar: Value, lanes: int) -> Value:
+        """Return a vector of `lanes` lanes with a scalar in each."""
+        type_ = f"<{lanes} x {scalar.type}>"
+        first = self.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
+        return self.shuffle(first, [0] * lanes)
+
+    def shuffle(self, x: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
+        """Return lanes of `x`, then of `other`, in the order given."""
+        second = other.name if other else "poison"
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        text = f"shufflevector {x.type} {x.name}, {x.type} {second}, <{len(lanes)} x i32> <{mask}>"
+        return self.assign(f"<{len(lanes)} x {x.element}>", text)
+
+    def extract(self, x: Value, lane: int = 0) -> Value:
+        return self.assign(x.element, f"extractelement {x.type} {x.name}, i64 {lane}")
+
+    def prefetch(self, address: Value) -> None:
+        """Begin to bring the cache line of an address into the level-2 cache."""
+        numbers = [Value(text, "i32") for text in ("0", "2", "1")]  # of a read, level 2, data
+        self.intrinsic("llvm.prefetch", address, *numbers, result="void", overloads=("ptr",))
+
+    def sum_lanes(self, x: Value) -> Value:
+        """Return the sum of all lanes, of floats in any order, as a scalar."""
+        if x.element not in FLOATS:
+            return self.intrinsic("llvm.vector.reduce.add", x, result=x.element, overloads=(x.type,))
+        start = self.constant(-0.0, x.element)
+        return self.intrinsic(
+            "llvm.vector.reduce.fadd", start, x, result=x.element, overloads=(x.type,), flags="reassoc"
+        )
+
+    def any(self, mask: Value) -> Value:
+        """Return a scalar i1: some lane of a mask is set."""
+        bits = self.assign(f"i{self.lanes}", f"bitcast {mask.type} {mask.name} to i{self.lanes}")
+        return self.compare("ne", bits, 0)
+
+    # ------------------------------------------------------------------ control flow
+
+    def loop(
+        self,
+        begin: ValueOrNumber,
+        end: ValueOrNumber,
+        step: ValueOrNumber,
+        carried: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value] | None],
+    ) -> list[Value]:
+        """Emit for (i = begin; i < end; i += step) carried = body(i, carried). Returns `carried`; None for none."""
+        start, stop = self.operand(begin, "i64"), self.operand(end, "i64")
+        head, done, entry = self.fresh("loop"), self.fresh("done"), self.block
+        nonempty = self.compare("slt", start, stop)
+        self.statement(f"br i1 {nonempty.name}, label %{head}, label %{done}")
+        self.label(head)
+        phis = len(self.lines)
+        index, *current = (Value(f"%{self.fresh()}", value.type) for value in (start, *carried))
+        self.lines += [""] * (1 + len(current))
+        result = list(body(index, current) or ())
+        following = self.add(index, step)
+        latch = self.block
+        again = self.compare("slt", following, stop)
+        self.statement(f"br i1 {again.name}, label %{head}, label %{done}")
+        rows = zip((index, *current), (start, *carried), (following, *result), strict=True)
+        for position, (phi, first, later) in enumerate(rows, phis):
+            self.lines[position] = (
+                f"  {phi.name} = phi {phi.type} [ {first.name}, %{entry} ], [ {later.name}, %{latch} ]"
+            )
+        self.label(done)
+        return [
+            self.assign(value.type, f"phi {value.type} [ {first.name}, %{entry} ], [ {value.name}, %{latch} ]")
+            for first, value in zip(carried, result, strict=True)
+        ]
+
+    def branch(
+        self,
+        condition: Value,
+        then: Callable[[], Sequence[Value] | None],
+        otherwise: Callable[[], Sequence[Value] | None],
+    ) -> list[Value]:
+        """Emit if (condition) then() else otherwise(); both return values of the same types, or None."""
+        yes, no, join = self.fresh("then"), self.fresh("else"), self.fresh("join")
+        self.statement(f"br i1 {condition.name}, label %{yes}, label %{no}")
+        arms = []
+        for label, arm in ((yes, then), (no, otherwise)):
+            self.label(label)
+            values = list(arm() or ())
+            arms.append((values, self.block))
+            self.statement(f"br label %{join}")
+        self.label(join)
+        (left, left_block), (right, right_block) = arms
+        return [
+            self.assign(a.type, f"phi {a.type} [ {a.name}, %{left_block} ], [ {b.name}, %{right_block} ]")
+            for a, b in zip(left, right, strict=True)
+        ]
+
+    # ------------------------------------------------------------------ memory
 
     def address(self, pointer: Value, index: Value, memory_dtype: str) -> Value:
         """Return the address of element `index` (an i64, or a vector of them) of an array."""
@@ -35,12 +330,28 @@ class Emitter(SsaBuilder):
         element = MEMORY_ELEMENT[memory_dtype]
         return self.assign(type_, f"getelementptr {element}, ptr {pointer.name}, {index.type} {index.name}")
 
+    def byte_offset(self, pointer: Value, offset: ValueOrNumber) -> Value:
+        """Return `pointer` plus a number of bytes."""
+        return self.address(pointer, self.operand(offset, "i64"), "int8")
+
+    def load_value(self, type_: str, pointer: Value, index: int = 0, align: int = 8) -> Value:
+        """Return the value of any LLVM type at `index` in an array of them."""
+        address = self.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
+        return self.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
+
+    def store_value(self, value: Value, address: Value, align: int = 1) -> None:
+        """Store a value of any LLVM type."""
+        self.statement(f"store {value.type} {value.name}, ptr {address.name}, align {align}")
+
+    def load_number(self, pointers: Value, slot: int, dtype: str) -> Value:
+        """Return a run-time number in every lane: a float64 or int64 is in the pointer slot itself."""
+        return self.number(dtype, lambda type_: self.load_value(type_, pointers, slot))
+
     def load(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
         """Load consecutive elements in the register dtype. Lanes outside `mask` are 0 and not accessed."""
         return self.from_memory(memory_dtype, self.load_raw(memory_dtype, address, mask))
 
     def load_raw(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
-        """Load elements without the conversion."""
         element, size = MEMORY_ELEMENT[memory_dtype], ELEMENT_SIZE[memory_dtype]
         type_ = self.vector(element)
         if mask is None:
@@ -128,7 +439,6 @@ class Emitter(SsaBuilder):
         return raw
 
     def to_memory(self, memory_dtype: str, value: Value) -> Value:
-        """Convert the lanes of a vector to their memory type."""
         return self.all_to_memory(memory_dtype, [value])[0]
 
     def all_to_memory(self, memory_dtype: str, values: Sequence[Value]) -> list[Value]:
@@ -145,7 +455,6 @@ class Emitter(SsaBuilder):
         return value
 
     def polynomial(self, x: Value, coefficients: Sequence[ValueOrNumber]) -> Value:
-        """Evaluate a polynomial by Horner's rule, highest power first."""
         result = coefficients[0]
         for coefficient in coefficients[1:]:
             result = self.fma(result, x, coefficient)
@@ -160,11 +469,9 @@ class Emitter(SsaBuilder):
         return self.select(self.compare("olt", x, bound), bound, x)
 
     def larger(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """Return the maximum of two signed integers."""
         return self.select(self.compare("sgt", left, right), left, right)
 
     def smaller(self, left: ValueOrNumber, right: ValueOrNumber) -> Value:
-        """Return the minimum of two signed integers."""
         return self.select(self.compare("slt", left, right), left, right)
 
     def transpose(self, rows: Sequence[Value]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""The kernels of the CPU device: a loop, several loops one after the other, and a matrix product."""
+"""The kernels of programs and products. Data ops have a module for each kind of kernel."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Final
-from weakref import ref
 
 from npu_tensor._util.forks import cached_property
-from npu_tensor.dtypes import DType, float32
+from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.ops.layouts import factored
@@ -25,44 +24,26 @@ from npu_tensor.runtime.cpu.bound_loops import (
     with_constants,
 )
 from npu_tensor.runtime.cpu.collapse import collapse
-from npu_tensor.runtime.cpu.cpu_cost import (
-    NEAR,
-    copy_cost,
-    factor_dtypes,
-    loop_cost,
-    product_cost,
-    quantized_cost,
-    quantized_piece,
-    total,
-)
-from npu_tensor.runtime.cpu.data_ops import Composed
+from npu_tensor.runtime.cpu.cpu_cost import NEAR, copy_cost, factor_dtypes, loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.data_ops import COMPOSED, Composed
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.runtime.cpu.quantized_product import (
-    MOST_TOKENS,
-    QuantizedSpec,
-    RoundedRow,
-    dequantize_module,
-    product_meta,
-    product_module,
-    round_module,
-)
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
+from npu_tensor.task import Cost, Input, Output, Prologue, Refusal, Step, Task
 
 __all__ = [
-    "ComposedKernel",
+    "CopyingKernel",
     "CpuKernel",
-    "DequantizeKernel",
     "LoopKernel",
     "ProductKernel",
-    "QuantizedKernel",
     "bind_copy",
+    "composed_kernel",
     "first_byte",
+    "last_item",
 ]
 
 
@@ -121,7 +102,7 @@ class LoopKernel(CpuKernel):
         if task.rows:
             for number, source in enumerate(inputs):
                 if source.layout is not None and _jumps_within_rows(source.layout, task.rows):
-                    copy, inputs[number] = bind_copy(self.owner, source, _last_item(task) + 1 + number)
+                    copy, inputs[number] = bind_copy(self.owner, source, last_item(task) + 1 + number)
                     copies.append(copy)
         split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
         tasks = split or (task._replace(inputs=tuple(inputs)),)
@@ -147,12 +128,20 @@ class ComposedKernel(CpuKernel):
         return with_constants(loops, constants)
 
 
+def composed_kernel(processor: Processor, task: Task) -> ComposedKernel | Refusal:
+    """Return the kernel of a data op that is several loops, or the reason why there is none."""
+    composed = COMPOSED[task.ops[0]](task)
+    return composed if isinstance(composed, Refusal) else ComposedKernel(processor, task, composed)
+
+
 class ProductKernel(CpuKernel):
     """A matrix product with its prologues and epilogue."""
 
     name = "gemm"
 
     def __init__(self, processor: Processor, task: Task) -> None:
+        if task.shape[-1] == 1 and not any(task.prologues):
+            task = _transposed(task)
         super().__init__(processor, task)
         assert task.call is not None
         left = task.call.operands[0]
@@ -178,7 +167,7 @@ class ProductKernel(CpuKernel):
         copies = []
         for number, source in enumerate(rest):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
-                copy, rest[number] = bind_copy(owner, source, _last_item(task) + 1 + number)
+                copy, rest[number] = bind_copy(owner, source, last_item(task) + 1 + number)
                 copies.append(copy)
         slots = MAX_SLOTS - len(task.outputs) - len(rest) - 2  # for A and B
         program, fixed = with_fixed_numbers(task.program, 1 + len(rest), slots)
@@ -226,61 +215,6 @@ class ProductKernel(CpuKernel):
         return _after([step(owner, copy, [item for item, _ in copy.new]) for copy in copies], run, task)
 
 
-class QuantizedKernel(CpuKernel):
-    """The op `linear_quantized`."""
-
-    name = "quantized"
-
-    def __init__(self, processor: Processor, task: Task) -> None:
-        super().__init__(processor, task)
-        dtype, call = task.inputs[1].dtype, task.call
-        assert dtype is not None
-        assert call is not None
-        self.dtype = dtype
-        self.exact: bool = call.attributes["exact"]
-        how = "exact: by float32 numbers" if self.exact else "input rounded to 8 bits as in ggml"
-        self.reason = f"compiled for {dtype.name}, {how}"
-
-    @cached_property
-    def cost(self) -> Cost:
-        return quantized_cost(self.task, self.owner.rates, self.owner.threads)
-
-    def _bind(self) -> BoundLoops:
-        """Bind the product. An input that jumps in memory or is bfloat16 is copied first; an inexact product rounds it.
-
-        A bfloat16 result is a copy of the float32 sums.
-        """
-        task, owner, dtype, spare = self.task, self.owner, self.dtype, _last_item(self.task) + 1
-        (source, weights), (output,) = task.inputs, task.outputs
-        assert source.layout is not None
-        assert weights.layout is not None
-        before, after = [], []
-        if source.dtype is not float32 or source.layout.strides != contiguous_strides(source.layout.shape):
-            copy, source = bind_copy(owner, source, spare, float32)
-            before.append(copy)
-        sums = Input(output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
-        if output.dtype is not float32:
-            sums = sums._replace(item=spare + 1)
-            after.append(bind_copy(owner, sums, output.item, output.dtype)[0])
-        (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
-        spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
-        meta = product_meta(dtype, self.exact, rows, features, tokens)
-        read = Location(source.item, first_byte(source))
-        new = [(sums.item, tokens * rows * 4)]
-        loops = []
-        if not self.exact:
-            kernel, piece = owner.compiled(round_module, dtype.block), quantized_piece(features * 4, 1)
-            rounded = Location(spare + 2)
-            loops.append(BoundLoop(kernel, meta.ctypes.data, tokens, piece, (rounded, read)))
-            new.append((rounded.item, tokens * RoundedRow.of(features).nbytes))
-            read = rounded
-        kernel = owner.compiled(product_module, spec)
-        piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
-        slots = Location(sums.item), Location(weights.item), read
-        loops.append(BoundLoop(kernel, meta.ctypes.data, -(-rows // spec.rows), piece, slots))
-        return joined([*before, BoundLoops(tuple(loops), tuple(new), keep=(meta,)), *after])
-
-
 class CopyingKernel(CpuKernel):
     """A kernel that moves elements and is bound by memory."""
 
@@ -289,19 +223,17 @@ class CopyingKernel(CpuKernel):
         return copy_cost(self.task, self.owner.rates, self.owner.threads)
 
 
-class DequantizeKernel(CopyingKernel):
-    """The op `dequantize`."""
+def _transposed(task: Task) -> Task:
+    """Return the transposed product: tiles have few rows or many columns."""
 
-    name = "quantized"
+    def of(layout: Layout) -> Layout:
+        shape, strides = layout.shape, layout.strides
+        return Layout((*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1]), layout.offset)
 
-    def _bind(self) -> BoundLoops:
-        (source,), (output,) = self.task.inputs, self.task.outputs
-        dtype = source.dtype
-        assert dtype is not None
-        kernel, blocks = self.owner.compiled(dequantize_module, dtype.name), math.prod(self.task.shape) // dtype.block
-        slots = Location(output.item), Location(source.item)
-        loop = BoundLoop(kernel, 0, blocks, quantized_piece(dtype.itemsize, 1), slots)
-        return BoundLoops((loop,), ((output.item, output.nbytes),))
+    left, right, *rest = (source._replace(layout=source.layout and of(source.layout)) for source in task.inputs)
+    outputs = tuple(output._replace(layout=of(output.layout)) for output in task.outputs)
+    shape = (*task.shape[:-2], *task.shape[:-3:-1])
+    return task._replace(inputs=(right, left, *rest), outputs=outputs, shape=shape)
 
 
 LONG_RUN: Final = 64
@@ -339,7 +271,7 @@ def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
     return run_all
 
 
-def _last_item(*tasks: Task) -> int:
+def last_item(*tasks: Task) -> int:
     """Return the largest number of an item that some tasks read or write."""
     read = [source.item for task in tasks for source in task.inputs]
     return max(read + [output.item for task in tasks for output in task.outputs])
@@ -414,22 +346,7 @@ def _packed(
         if not at_first:
             return lambda values: None
         return lambda values: packing.run(owner.pool.launch, owner.allocator.allocate, _all(values, arguments))
-    # The common case, a value that was packed in the run before, without a look-up.
-    last: tuple[Callable[[], Buffer | None], ...] = (lambda: None, lambda: None)
-
-    def packed(values: list[Any]) -> Buffer | None:
-        nonlocal last
-        value, (of, copy) = values[item], last
-        if of() is value:
-            kept = copy()
-            if kept is not None:
-                return kept
-        result = owner.packed(packing, value, _all(values, arguments), at_first)
-        if result is not None:
-            last = ref(value), ref(result)
-        return result
-
-    return packed
+    return lambda values: owner.packed(packing, values[item], _all(values, arguments), at_first)
 
 
 def first_byte(source: Input) -> int:

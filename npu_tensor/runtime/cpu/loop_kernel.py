@@ -25,12 +25,9 @@ from typing import Final
 from npu_tensor.ops.analysis import reduces
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu import vector_math
-from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
-from npu_tensor.runtime.cpu.loop_base import LoopSpec
-from npu_tensor.runtime.cpu.map_kernel import MapKernel, TileKernel
+from npu_tensor.runtime.cpu.map_kernel import LoopSpec, MapKernel, TileKernel
 from npu_tensor.runtime.cpu.primitive_ir import ELEMENTWISE
-from npu_tensor.runtime.cpu.reductions import REDUCTIONS
-from npu_tensor.runtime.cpu.row_kernel import SHORT_VECTORS, RowKernel
+from npu_tensor.runtime.cpu.row_kernel import REDUCTIONS, SHORT_VECTORS, ColumnKernel, RowKernel
 from npu_tensor.runtime.cpu.target import CpuTarget
 
 __all__ = ["length_class", "loop_kernel", "refusal"]

@@ -1,15 +1,325 @@
-"""The form of maps: positions are elements in row-major order."""
+"""Base of all forms of loops, and the forms without reductions: maps, and maps in tiles."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
-from npu_tensor.ops.analysis import PER_ROW
-from npu_tensor.runtime.cpu.loop_base import NUMBERS, LoopBase, Place, unrolling
-from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
+from npu_tensor.ops.analysis import ONCE, PER_ELEMENT, PER_ROW, frequencies, needed, reduces
+from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.primitive_ir import cast, emit_program
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value, register_dtype
 
-__all__ = ["MapKernel", "TileKernel", "tile_count"]
+__all__ = [
+    "EXPENSIVE",
+    "NUMBERS",
+    "LoopBase",
+    "LoopOperand",
+    "LoopSpec",
+    "MapKernel",
+    "Place",
+    "TileKernel",
+    "tile_count",
+    "unrolling",
+]
+
+# Loops are not unrolled whose body has at least this many flops.
+EXPENSIVE = 60
+
+# Accesses of numbers, which are not in memory.
+NUMBERS = frozenset({"scalar", "fixed"})
+
+
+class LoopOperand(NamedTuple):
+    """Access of a loop to an operand.
+
+    Attributes:
+        access: Name of the inner stride: "contiguous" (1), "row" (0: one element per row), "strided" (any); for inputs
+            also "run" (0, but another element in the next run of the row), "reversed" (-1) and "alternate" (2).
+            Run-time numbers are "scalar", or "fixed" if they are in `meta` in place of the offset. In the column form
+            it is the stride across rows, along the innermost outer dimension. An input of a map may be "transposed":
+            contiguous along that dimension, which has at least as many elements as a vector has lanes.
+        per_row: True in the column form if all elements of a row are one element.
+    """
+
+    dtype: str
+    access: str
+    per_row: bool = False
+
+
+class LoopSpec(NamedTuple):
+    """Parameters of a loop kernel. See `loop_kernel` for the forms."""
+
+    program: Program
+    operands: tuple[LoopOperand, ...]  # the outputs, then the slots that loads and scalars name
+    outer: int  # the number of outer dimensions; without any there is a single row
+    # A map without outer dimensions may write past the caches, for outputs larger than these.
+    nontemporal: bool = False
+    # The column form, which needs outer dimensions: outputs with one value per row are stored once.
+    columns: bool = False
+    # The inner length, promised: rows of a few vectors are kept in registers, and code for rows that are too long for
+    # scratch memory is left out.
+    length: int | None = None
+    runs: int = 0  # the number of outer dimensions that belong to the row, in the form of rows, without a length
+
+
+class Place(NamedTuple):
+    """Position of a vector: pointers to position 0 of every operand, and the elements."""
+
+    pointers: list[Value]
+    position: Value  # in the row, or along the inner dimension of a map
+    lane: Value  # where the vector starts across the lanes' dimension: the inner one except in the column form
+    scratch: Value  # the position in scratch rows
+    mask: Value | None
+
+
+class LoopBase:
+    """A kernel of one form. Subclasses emit in `body` the loops over positions."""
+
+    def __init__(self, spec: LoopSpec, target: CpuTarget) -> None:
+        self.spec = spec
+        self.program = spec.program
+        self.operands = spec.operands
+        self.outer = spec.outer
+        self.emitter = Emitter(target)
+        inputs = spec.operands[len(spec.program.outputs) :]
+        row_slots = {slot for slot, operand in enumerate(inputs) if self.is_per_row(operand)}
+        self.frequency = frequencies(spec.program, row_slots)
+        self.known: dict[int, Value] = {}
+
+    def is_per_row(self, operand: LoopOperand) -> bool:
+        """Return True if an input is loaded once for each row."""
+        return operand.access == "row"
+
+    def flops(self, roots: Iterable[int], known: Collection[int] = ()) -> int:
+        """Count the floating-point operations per element that evaluate `roots`."""
+        instructions = self.program.instructions
+        return sum(
+            PRIMITIVES[instructions[number].primitive].flops
+            for number in needed(self.program, roots, known)
+            if self.frequency[number] == PER_ELEMENT and number not in known
+        )
+
+    def text(self) -> str:
+        self.read_arguments()
+        self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, [])
+        self.body()
+        return self.emitter.module(self.emitter.function("@kernel(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"))
+
+    def body(self) -> None:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ arguments
+
+    def read_arguments(self) -> None:
+        e = self.emitter
+        self.begin, self.end = Value("%begin", "i64"), Value("%end", "i64")
+        self.inner = self.read_meta(0)
+        self.sizes = [self.read_meta(1 + axis) for axis in range(self.outer)]
+        self.bases: list[Value] = []
+        self.outer_strides: list[list[Value]] = []
+        self.inner_strides: list[Value] = []
+        # For strided operands, the distances of a vector's elements from its first.
+        self.lane_offsets: dict[int, Value] = {}
+        for number, operand in enumerate(self.operands):
+            first = 1 + self.outer + number * (self.outer + 2)
+            slot = e.assign("ptr", f"getelementptr ptr, ptr %pointers, i64 {number}")
+            if operand.access in NUMBERS:
+                if operand.access == "fixed":
+                    slot = e.assign("ptr", f"getelementptr i64, ptr %meta, i64 {first}")
+                self.bases.append(slot)
+                self.outer_strides.append([])
+                self.inner_strides.append(e.constant(0, "i64"))
+                continue
+            pointer = e.assign("ptr", f"load ptr, ptr {slot.name}")
+            self.bases.append(e.address(pointer, self.read_meta(first), operand.dtype))
+            self.outer_strides.append([self.read_meta(first + 1 + axis) for axis in range(self.outer)])
+            self.inner_strides.append(self.read_meta(first + 1 + self.outer))
+            if operand.access in ("strided", "alternate"):
+                self.lane_offsets[number] = e.mul(e.splat(self.lane_stride(number)), e.lane_numbers())
+
+    def read_meta(self, position: int) -> Value:
+        address = self.emitter.assign("ptr", f"getelementptr i64, ptr %meta, i64 {position}")
+        return self.emitter.assign("i64", f"load i64, ptr {address.name}")
+
+    def lane_stride(self, number: int) -> Value:
+        return self.inner_strides[number]
+
+    def row_pointers(self, row: Value) -> list[Value]:
+        return self.pointers(self.coordinates(row))
+
+    def coordinates(self, row: Value) -> list[Value]:
+        e = self.emitter
+        coordinates = [row] * self.outer
+        for axis in range(self.outer - 1, 0, -1):
+            size = e.larger(self.sizes[axis], 1)
+            quotient = e.op("udiv", coordinates[axis], size)
+            coordinates[axis] = e.sub(coordinates[axis], e.mul(quotient, size))
+            coordinates[axis - 1] = quotient
+        return coordinates
+
+    def following(self, coordinates: list[Value]) -> list[Value]:
+        """Return the coordinates of the next row without a division, which costs several vectors of elements."""
+        e = self.emitter
+        result = list(coordinates)
+        carry = one = e.constant(1, "i64")
+        for axis in range(self.outer - 1, -1, -1):
+            moved = e.add(coordinates[axis], carry)
+            at_end = e.compare("eq", moved, self.sizes[axis])
+            result[axis] = e.select(at_end, 0, moved) if axis else moved
+            carry = e.select(at_end, one, 0)
+        return result
+
+    def pointers(self, coordinates: list[Value]) -> list[Value]:
+        """Return the addresses of the first element of the row at these coordinates in every operand."""
+        if self.outer == 0:
+            return self.bases
+        e = self.emitter
+        pointers = []
+        for operand, base, strides in zip(self.operands, self.bases, self.outer_strides, strict=True):
+            pointer = base
+            for coordinate, stride in zip(coordinates, strides, strict=False):
+                pointer = e.address(pointer, e.mul(coordinate, stride), operand.dtype)
+            pointers.append(pointer)
+        return pointers
+
+    def segments(
+        self,
+        width: Value,
+        start: Callable[[Value], list[Value]],
+        body: Callable[[list[Value], Value, Value], list[Value]],
+    ) -> None:
+        """Cut positions from `begin` to `end` into lines of `width`: body(state, first, last) for each.
+
+        start(line): the state of the first line. body returns that of the next one.
+        """
+        e = self.emitter
+        if self.outer == 0:
+            body(start(e.constant(0, "i64")), self.begin, self.end)
+            return
+        divisor = e.larger(width, 1)
+        first_line = e.op("udiv", self.begin, divisor)
+        last_line = e.op("udiv", e.add(self.end, e.sub(divisor, 1)), divisor)
+        last_line = e.select(e.compare("slt", self.begin, self.end), last_line, 0)
+
+        def line(number: Value, state: list[Value]) -> list[Value]:
+            before = e.mul(number, divisor)
+            first, last = e.sub(self.begin, before), e.sub(self.end, before)
+            first = e.larger(first, 0)
+            last = e.smaller(last, width)
+            return body(state, first, last)
+
+        e.loop(first_line, last_line, 1, start(first_line), line)
+
+    def numbered(self, width: Value, body: Callable[[Value, Value, Value], None]) -> None:
+        """Emit `segments` with the number of the line in place of a state."""
+
+        def line(state: list[Value], first: Value, last: Value) -> list[Value]:
+            (number,) = state
+            body(number, first, last)
+            return [self.emitter.add(number, 1)]
+
+        self.segments(width, lambda number: [number], line)
+
+    # ------------------------------------------------------------------ elements
+
+    def load(self, slot: int, place: Place) -> Value:
+        e = self.emitter
+        number = len(self.program.outputs) + slot
+        operand, pointer = self.operands[number], place.pointers[number]
+        if operand.access in ("row", "run"):
+            return e.load_scalar(operand.dtype, pointer)
+        if operand.access == "contiguous":
+            return e.load(operand.dtype, e.address(pointer, place.lane, operand.dtype), place.mask)
+        start = e.address(pointer, e.mul(place.lane, self.lane_stride(number)), operand.dtype)
+        if operand.access == "reversed":
+            order = list(range(e.lanes - 1, -1, -1))
+            mask = e.shuffle(place.mask, order) if place.mask else None
+            first = e.address(start, e.constant(1 - e.lanes, "i64"), operand.dtype)
+            return e.from_memory(operand.dtype, e.shuffle(e.load_raw(operand.dtype, first, mask), order))
+        if operand.access == "alternate" and place.mask is None:
+            # The second vector begins one element early and so ends with the last element that is wanted.
+            second = e.address(start, e.constant(e.lanes - 1, "i64"), operand.dtype)
+            halves = [e.load_raw(operand.dtype, address) for address in (start, second)]
+            order = [*range(0, e.lanes, 2), *range(e.lanes + 1, 2 * e.lanes, 2)]
+            return e.from_memory(operand.dtype, e.shuffle(halves[0], order, halves[1]))
+        return e.gather(operand.dtype, start, self.lane_offsets[number], place.mask)
+
+    def store(self, output: int, values: Sequence[Value], places: Sequence[Place]) -> None:
+        e = self.emitter
+        operand = self.operands[output]
+        stored = e.all_to_memory(operand.dtype, [self.as_stored(output, value) for value in values])
+        for raw, place in zip(stored, places, strict=True):
+            pointer = place.pointers[output]
+            if operand.access == "contiguous":
+                e.store_raw(operand.dtype, raw, e.address(pointer, place.lane, operand.dtype), place.mask)
+            else:
+                start = e.address(pointer, e.mul(place.lane, self.lane_stride(output)), operand.dtype)
+                e.scatter_raw(operand.dtype, raw, start, self.lane_offsets[output], place.mask)
+
+    def as_stored(self, output: int, value: Value) -> Value:
+        dtype = self.program.instructions[self.program.outputs[output]].dtype
+        return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
+
+    def scalar(self, slot: int, dtype: str) -> Value:
+        address = self.bases[len(self.program.outputs) + slot].name
+        return self.emitter.number(dtype, lambda type_: self.emitter.assign(type_, f"load {type_}, ptr {address}"))
+
+    def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
+        """Return the values of instructions at a place. Evaluated values are added to `known`."""
+        return emit_program(
+            self.emitter,
+            self.program,
+            load=lambda slot: self.load(slot, place),
+            scalar=self.scalar,
+            index=lambda: self.index(place),
+            known=known,
+            roots=roots,
+        )
+
+    def index(self, place: Place) -> Value:
+        return self.emitter.add(self.emitter.splat(place.position), self.emitter.lane_numbers())
+
+    def places(self, pointers: list[Value], index: Value, count: int) -> list[Place]:
+        """Return `count` vectors side by side, with the lanes along the inner dimension."""
+        return [Place(pointers, position, position, position, None) for position in self.lane_starts(index, count)]
+
+    def lane_starts(self, first: Value, count: int) -> list[Value]:
+        """Return the start of each of `count` neighbouring vectors."""
+        e = self.emitter
+        return [first, *(e.add(first, number * e.lanes) for number in range(1, count))]
+
+    def evaluate_fixed(
+        self, frequency: int, roots: Sequence[int], known: dict[int, Value], pointers: list[Value]
+    ) -> dict[int, Value]:
+        """Return `known` and all values needed by `roots` that change at most at the given frequency."""
+        zero = self.emitter.constant(0, "i64")
+        return self.evaluate_fixed_at(frequency, roots, known, Place(pointers, zero, zero, zero, None))
+
+    def evaluate_fixed_at(
+        self, frequency: int, roots: Sequence[int], known: dict[int, Value], place: Place
+    ) -> dict[int, Value]:
+        result = dict(known)
+        fixed = [
+            number
+            for number in needed(self.program, roots, result)
+            if number not in result
+            and self.frequency[number] <= frequency
+            and not reduces(self.program.instructions[number])
+        ]
+        self.evaluate(fixed, result, place)
+        return result
+
+
+def unrolling(flops: int) -> int:
+    """Return the number of vectors per iteration: enough to hide latencies, few if there is much code."""
+    if flops <= 8:
+        return 4
+    return 2 if flops < EXPENSIVE else 1
 
 
 class MapKernel(LoopBase):
@@ -111,7 +421,6 @@ TILE = 64
 
 
 def tile_count(outer: Sequence[int], inner: int) -> int:
-    """Return the number of positions of a map with transposed operands."""
     return math.prod(outer[:-1]) * -(-outer[-1] // TILE) * -(-inner // TILE)
 
 

@@ -66,7 +66,6 @@ def external_symbols(ir_text: str) -> tuple[str, ...]:
 
 
 def symbol_addresses(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
-    """Return the addresses of functions and variables of a loaded library."""
     return {name: ctypes.addressof(ctypes.c_char.in_dll(library, name)) for name in names}
 
 

@@ -166,7 +166,6 @@ ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
 
 
 def apply(emitter: Emitter, instruction: Instruction, operands: list[Value], operand_dtypes: Sequence[str]) -> Value:
-    """Emit one elementwise instruction."""
     return ELEMENTWISE[instruction.primitive](emitter, _Step(operands, operand_dtypes[0], instruction.dtype))
 
 

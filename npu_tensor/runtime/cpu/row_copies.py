@@ -10,8 +10,7 @@ import numpy as np
 from npu_tensor._util.forks import cached_property
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
-from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_value
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -28,8 +27,8 @@ _CHUNK = 32
 """Bytes that are copied at a time."""
 
 
-def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
-    """Return the module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which copies rows.
+def _module(spec: tuple[int, bool, bool], target: CpuTarget) -> str:
+    """Return the module of a kernel that copies rows.
 
     Each row that is read is an item. All rows that are written are one item, because their order matters if indices are
     equal. Nothing is copied if an index is out of range.
@@ -38,19 +37,17 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
     meta      rows to copy, rows of the table, chunks of a row, bytes of a row in chunks, all bytes of a row
 
     Args:
-        name: Name of the function.
         spec: Bits of an index; True if rows are copied to the table; True if negative indices count from the end.
         target: The processor.
     """
     e, (index_bits, puts, wraps) = Emitter(target), spec
-    slots, meta = Value("%slots", "ptr"), Value("%meta", "ptr")
-    table, rows, indices, wrong = (load_value(e, "ptr", slots, slot) for slot in range(4))
-    count, entries, chunks, chunk_bytes, row_bytes = (load_value(e, "i64", meta, number) for number in range(5))
+    table, rows, indices, wrong = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
+    count, entries, chunks, chunk_bytes, row_bytes = (e.load_value("i64", META, number) for number in range(5))
 
     def place(number: Value) -> Value:
         """Return the address of a row of the table."""
-        address = byte_offset(e, indices, e.mul(number, index_bits // 8))
-        index = load_value(e, f"i{index_bits}", address, align=1)
+        address = e.byte_offset(indices, e.mul(number, index_bits // 8))
+        index = e.load_value(f"i{index_bits}", address, align=1)
         wide = index if index_bits == 64 else e.convert("sext", index, "i64")
         return e.add(wide, e.select(e.compare("slt", wide, 0), entries, 0)) if wraps else wide
 
@@ -59,23 +56,22 @@ def _module(name: str, spec: tuple[int, bool, bool], target: CpuTarget) -> str:
         return [e.op("or", so_far[0], e.convert("zext", outside, "i64"))]
 
     (is_wrong,) = e.loop(0, count, 1, [e.constant(0, "i64")], look)
-    e.statement(f"store i64 {is_wrong.name}, ptr {wrong.name}")
+    e.store_value(is_wrong, wrong, align=8)
 
     def copy_row(number: Value, _: list[Value]) -> None:
-        ends = byte_offset(e, rows, e.mul(number, row_bytes)), byte_offset(e, table, e.mul(place(number), row_bytes))
+        ends = e.byte_offset(rows, e.mul(number, row_bytes)), e.byte_offset(table, e.mul(place(number), row_bytes))
         source, target_row = ends if puts else ends[::-1]
 
         def copy(type_: str, byte: Value) -> None:
-            value = load_value(e, type_, byte_offset(e, source, byte), align=1)
-            e.statement(f"store {type_} {value.name}, ptr {byte_offset(e, target_row, byte).name}, align 1")
+            value = e.load_value(type_, e.byte_offset(source, byte), align=1)
+            e.store_value(value, e.byte_offset(target_row, byte))
 
         e.loop(0, chunks, 1, (), lambda chunk, _: copy(f"<{_CHUNK} x i8>", e.mul(chunk, _CHUNK)))
         e.loop(chunk_bytes, row_bytes, 1, (), lambda byte, _: copy("i8", byte))
 
-    first, last = (0, count) if puts else (Value("%begin", "i64"), Value("%end", "i64"))
+    first, last = (0, count) if puts else (BEGIN, END)
     e.loop(first, e.select(e.compare("eq", is_wrong, 0), last, 0), 1, (), copy_row)
-    signature = f"@{name}(ptr noalias %slots, ptr noalias %meta, i64 %begin, i64 %end)"
-    return e.module(e.function(signature))
+    return e.kernel()
 
 
 def rows_kernel(processor: Processor, task: Task, puts: bool) -> RowsKernel | Refusal:

@@ -89,7 +89,6 @@ class CpuTarget:
 
     @cached_property
     def vector_registers(self) -> int:
-        """Number of vector registers."""
         return 32 if self.has_avx512 or self.is_aarch64 else 16
 
     @cached_property

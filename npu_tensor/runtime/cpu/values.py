@@ -39,7 +39,6 @@ class Value(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector."""
         return int(self.type[1:].split()[0])
 
 
@@ -76,7 +75,6 @@ def is_signed(dtype: str) -> bool:
 
 
 def literal(number: Number, type_: str) -> str:
-    """Return a number as an operand of a scalar type."""
     if type_ in FLOATS:
         with np.errstate(over="ignore"):
             value = float(np.float32(number)) if type_ == "float" else float(number)
@@ -89,7 +87,6 @@ def literal(number: Number, type_: str) -> str:
 
 
 def literal_list(numbers: Sequence[Number], type_: str) -> str:
-    """Return the elements of a vector or array literal."""
     return ", ".join(f"{type_} {literal(number, type_)}" for number in numbers)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
 from typing import Any
 
 from npu_tensor.ops.declare import Layout
@@ -17,7 +16,7 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Step, Task
 
-__all__ = ["StridedKernel", "bind_copy_to", "bind_target", "is_contiguous", "strided_kernel"]
+__all__ = ["StridedKernel", "is_contiguous", "strided_kernel"]
 
 
 def strided_kernel(processor: Processor, task: Task) -> StridedKernel | Refusal:
@@ -41,16 +40,35 @@ class StridedKernel(CopyingKernel):
     name = "strided"
 
     def _bind(self) -> Step:
-        task = self.task
-        (target, value, offset), (output,) = task.inputs, task.outputs
-        assert task.call is not None
+        """Bind the copy into the memory of the first operand, or into a copy of it."""
+        (target, value, offset), (output,) = self.task.inputs, self.task.outputs
+        assert self.task.call is not None
+        assert target.layout is not None
         assert value.layout is not None
-        new = bind_target(self.owner, target, output)
-        copy = bind_copy_to(self.owner, value, **task.call.attributes, output=output)
+        assert value.dtype is not None
+        attributes, allocator = self.task.call.attributes, self.owner.allocator
+        shape, itemsize = value.layout.shape, output.dtype.itemsize
+        place = Layout(shape, attributes["strides"])
+        inputs = [value._replace(item=0), Input(1, output.dtype, place)]
+        builder = ProgramBuilder()
+        new: Any = builder.load(0, value.dtype.register)
+        if attributes["add"]:
+            new = builder.load(1, value.dtype.register) + new
+        else:
+            inputs.pop()
+        written = Output(1, output.dtype, place, math.prod(shape) * itemsize, donor=1)
+        loops = bind_loop(self.owner, builder.program([new]), shape, 0, inputs, [written], _colliding(place))
+        store = step(self.owner, loops, [1])
+        allocate, skipped = allocator.allocation(output.nbytes), target.layout.offset * itemsize
 
         def run(values: list[Any]) -> None:
-            buffer = new(values)
-            copy(values[value.item], buffer, values[offset.item])
+            buffer = before = values[target.item]
+            if output.donor is None:
+                buffer = allocate()
+                ctypes.memmove(buffer.address, before.address + skipped, output.nbytes)
+            else:
+                allocator.forget_layouts(buffer)
+            store([values[value.item], Buffer(buffer.address + values[offset.item] * itemsize, 0)])
             values[output.item] = buffer
 
         return run
@@ -60,25 +78,6 @@ def is_contiguous(layout: Layout) -> bool:
     """Return True if elements are in row-major order without gaps."""
     steps = zip(layout.shape, layout.strides, contiguous_strides(layout.shape), strict=True)
     return all(extent == 1 or stride == expected for extent, stride, expected in steps)
-
-
-def bind_target(owner: Processor, target: Input, output: Output) -> Callable[[list[Any]], Buffer]:
-    """Return the function that gets the buffer of an update: that of its first operand, or a copy."""
-    assert target.layout is not None
-    skipped, allocator = target.layout.offset * output.dtype.itemsize, owner.allocator
-    new_buffer = allocator.allocation(output.nbytes)
-
-    def overwritten(values: list[Any]) -> Buffer:
-        buffer: Buffer = values[target.item]
-        allocator.forget_layouts(buffer)
-        return buffer
-
-    def copied(values: list[Any]) -> Buffer:
-        buffer = new_buffer()
-        ctypes.memmove(buffer.address, values[target.item].address + skipped, output.nbytes)
-        return buffer
-
-    return copied if output.donor is None else overwritten
 
 
 def _colliding(layout: Layout) -> int:
@@ -91,24 +90,3 @@ def _colliding(layout: Layout) -> int:
             run = count
         span += (extent - 1) * stride
     return run
-
-
-def bind_copy_to(
-    owner: Processor, value: Input, output: Output, strides: tuple[int, ...], add: bool = False
-) -> Callable[[Buffer, Buffer, int], None]:
-    """Return the function that copies a value into a strided part of a buffer, or adds it."""
-    assert value.layout is not None
-    assert value.dtype is not None
-    shape, itemsize = value.layout.shape, output.dtype.itemsize
-    builder = ProgramBuilder()
-    place, inputs = Layout(shape, strides), [value._replace(item=0), Input(1, output.dtype, Layout(shape, strides))]
-    new: Any = builder.load(0, value.dtype.register)
-    program = builder.program([builder.load(1, value.dtype.register) + new if add else new])
-    written = Output(1, output.dtype, place, math.prod(shape) * itemsize, donor=1)
-    loops = bind_loop(owner, program, shape, 0, inputs if add else inputs[:1], [written], _colliding(place))
-    store = step(owner, loops, [1])
-
-    def copy(source: Buffer, target: Buffer, first: int) -> None:
-        store([source, Buffer(target.address + first * itemsize, 0)])
-
-    return copy

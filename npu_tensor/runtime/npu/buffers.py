@@ -208,6 +208,7 @@ class ResidentBuffer(Buffer):
 
     def __init__(self, home: Any, lease: Lease, argument: Argument) -> None:
         self.home = home
+        self._free = None
         self.nbytes = argument.result_bytes
         self.lease = lease
         self.argument = argument

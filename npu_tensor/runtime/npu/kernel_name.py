@@ -184,17 +184,9 @@ def _tensors(task: Task) -> list[_Tensor | None]:
     if task.kind == "matmul":
         left, right, others = task.split(operands)
         operands = [*map(_transposed, right), *left, *others]
-    elif _is_matrix_vector(task):
-        # Layouts over (..., M, N, K): A without N is (..., M, K), B without M is (..., N, K).
-        operands = [_without(operands[1], -3), _without(operands[0], -2)]
     specs = {item: call.spec for item, call in zip(task.items, task.calls, strict=True)}
     results = [_Tensor(o.dtype, _result(o.layout, task.rows, specs[o.item])) for o in task.outputs]
     return _in_four_dimensions([*results, *operands], task)
-
-
-def _is_matrix_vector(task: Task) -> bool:
-    """Return True for a single matrix-vector product, which is a sum over rows."""
-    return task.kind == "row" and len(task.calls) == 1 and task.calls[0].op.kind == "matmul" and len(task.inputs) == 2
 
 
 def _own(layout: Layout) -> Layout:
@@ -217,21 +209,13 @@ def _transposed(tensor: _Tensor | None) -> _Tensor | None:
     return tensor._replace(layout=Layout((*batch, columns, rows), (*steps, right, down), offset))
 
 
-def _without(tensor: _Tensor | None, axis: int) -> _Tensor | None:
-    if tensor is None:
-        return None
-    shape, strides = list(tensor.layout.shape), list(tensor.layout.strides)
-    del shape[axis], strides[axis]
-    return tensor._replace(layout=Layout(tuple(shape), tuple(strides), tensor.layout.offset))
-
-
 def _in_four_dimensions(tensors: list[_Tensor | None], task: Task) -> list[_Tensor | None]:
     """Give tensors their own extents and at most four dimensions, see the module."""
     layouts = [_own(tensor.layout) for tensor in tensors if tensor is not None]
     shape = task.shape
     if task.kind == "map" and all(layout.shape == shape and is_row_major(shape, layout.strides) for layout in layouts):
         layouts = [Layout((math.prod(task.shape),), (1,)) for _ in layouts]
-    product = task.kind == "matmul" or _is_matrix_vector(task)
+    product = task.kind == "matmul"
     # Rows and the dimensions of matrices are not joined.
     outer = list(task.shape[: len(task.shape) - task.rows - (2 if product else 0)])
     while max(len(layout.shape) for layout in layouts) > DIMENSIONS:

@@ -11,9 +11,8 @@ import numpy as np
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
-from npu_tensor.runtime.cpu.map_kernel import tile_count
+from npu_tensor.runtime.cpu.map_kernel import LoopOperand, LoopSpec, tile_count
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 # All of this processor, and as if it were an older one.

@@ -8,17 +8,13 @@ import sys
 from pathlib import Path
 
 import llvmlite.binding
-import numpy as np
 import pytest
-from running import in_child, python
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.planner import selection
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.target import host_target
-from npu_tensor.runtime.devices.host import host_devices
 
 TARGET = host_target()
 
@@ -64,35 +60,6 @@ def test_code_outlives_its_engine() -> None:
     assert call(address, 1.0) == 1.1
 
 
-def test_a_captured_function_keeps_its_code() -> None:
-    """Empty all caches, and fill free pages with other code."""
-    x = nt.tensor(np.arange(12.0, dtype=np.float32).reshape(3, 4))
-    function = nt.jit(lambda t: (t * 3 - 1).exp() @ t.mT)
-    expected = np.exp(x.numpy() * 3 - 1) @ x.numpy().T
-    np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5)
-    device = host_devices()[0]
-    selection.active.plans.clear()
-    device._loops.cache_clear()  # type: ignore[attr-defined]
-    device._products.cache_clear()  # type: ignore[attr-defined]
-    gc.collect()
-    held = [device.engine.compile(polynomial(k + 0.25), "f")["f"] for k in range(100)]  # type: ignore[attr-defined]
-    np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5)
-    assert call(held[7], 0.0) == 7.25
-
-
-def test_a_forked_process_has_pages_of_its_own() -> None:
-    engine = new_engine()
-    held = [engine.compile(polynomial(k), "f")["f"] for k in range(5)]
-
-    def compile_others() -> list[float]:
-        held.clear()
-        fresh = [engine.compile(polynomial(k + 100.0), "f")["f"] for k in range(5)]
-        return [call(address, 0.0) for address in fresh]
-
-    assert in_child(compile_others) == [100.0, 101.0, 102.0, 103.0, 104.0]
-    assert [call(address, 0.0) for address in held] == [0.0, 1.0, 2.0, 3.0, 4.0]
-
-
 def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of mappings of a process has this effect."""
 
@@ -112,37 +79,3 @@ def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch)
     assert explanation[-1].kernel == "numpy"
     assert "cannot link the machine code" in str(explanation)
     assert call(engine.compile(polynomial(1.0), "f")["f"], 1.0) == 2.0
-
-
-AT_THE_LIMIT = '''
-import ctypes
-from pathlib import Path
-import npu_tensor as nt
-
-x = nt.ones(5).realize()
-(x + x).realize()  # the thread pool
-libc = ctypes.CDLL(None)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-used = len(Path("/proc/self/maps").read_text().splitlines())
-pages = int(Path("/proc/sys/vm/max_map_count").read_text()) - used - 100
-start = libc.mmap(None, 4096 * pages, 1, 0x22, -1, 0)  # readable, private and anonymous
-for page in range(0, pages, 2):
-    assert not libc.mprotect(start + 4096 * page, 4096, 3)  # every second one writable too: each is a mapping
-
-def chain(x, number):
-    """Another kernel for each number."""
-    for bit in range(8):
-        x = x.abs() if number >> bit & 1 else x.square()
-    return x
-
-functions = [nt.jit(lambda x, number=number: chain(x, number)) for number in range(120)]
-assert all(function(x).tolist() == [1.0] * 5 for function in functions)
-print(*(row.kernel for row in nt.explain(chain(x, 120))))
-'''
-
-
-@pytest.mark.skipif(int(Path("/proc/sys/vm/max_map_count").read_text()) > 1 << 18, reason="the limit is too high")
-def test_at_the_limit_of_mappings_numpy_computes() -> None:
-    assert "numpy" in python("-c", AT_THE_LIMIT).stdout

@@ -37,19 +37,6 @@ def test_views(order: tuple[int, ...], dim: int) -> None:
     np.testing.assert_array_equal(result.numpy(), np.take_along_axis(own, places, dim))
 
 
-def test_repeated_elements() -> None:
-    places = np.array([[2], [0], [1], [2]])
-    result = nt.arange(3.0).expand(4, 3).gather(1, nt.from_numpy(places).realize())
-    assert [row.kernel for row in nt.explain(result)][-1] == "gather"
-    assert result.tolist() == places.tolist()
-
-
-def test_parts_of_tensors() -> None:
-    x, places = np.arange(24.0).reshape(4, 6), np.array([[9], [1], [5], [0], [2]])
-    result = nt.from_numpy(x)[1:].gather(1, nt.from_numpy(places)[2:])
-    assert result.tolist() == [[11], [12], [20]]
-
-
 @pytest.mark.parametrize("wrong", [-1, 5, 1 << 40])
 def test_places_that_are_not_there(wrong: int) -> None:
     result = nt.arange(10).reshape(2, 5).gather(1, nt.tensor([[0, 4], [1, wrong]]).double().long())

@@ -153,35 +153,6 @@ def test_memory_from_outside_that_is_overwritten_again(calls: list[int]) -> None
     assert calls
 
 
-def test_a_wrong_index_for_a_table_that_is_copied(calls: list[int]) -> None:
-    @nt.jit
-    def f(x: nt.Tensor, row: nt.Tensor, value: nt.Tensor) -> tuple[nt.Tensor, ...]:
-        a = x.softmax(-1)
-        b = a.clone()
-        b[row] = value
-        return b.softmax(0), (a + b).softmax(0)
-
-    x, value = nt.ones(6, 4).realize(), nt.ones(1, 4).realize()
-    for _ in range(2):
-        f(x, nt.tensor([3]), value)[1].realize()
-    assert calls
-    with pytest.raises(IndexError, match="index 6 is out of range"):
-        f(x, nt.tensor([6]), value)[1].realize()
-
-
-def test_tensors_without_elements(calls: list[int]) -> None:
-    @nt.jit
-    def f(x: nt.Tensor) -> tuple[nt.Tensor, ...]:
-        a = x[:0].softmax(-1)
-        return a.softmax(0) + 1, a.sum(0), x.softmax(-1).softmax(0)
-
-    for _ in range(2):
-        empty, zeros, _ = f(nt.ones(3, 4))
-        assert empty.shape == (0, 4)
-        assert zeros.tolist() == [0.0] * 4
-    assert calls
-
-
 def test_threads_run_one_plan(calls: list[int]) -> None:
     @nt.jit
     def f(x: nt.Tensor) -> nt.Tensor:

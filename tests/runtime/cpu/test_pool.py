@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import shutil
@@ -11,21 +10,19 @@ import sys
 import textwrap
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import llvmlite.binding
 import numpy as np
 import pytest
-from paths import ROOT
 from running import in_child
 
 import npu_tensor
 from npu_tensor._util.affinity import default_threads
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.pool import ARCHITECTURES, MAX_SLOTS, Pool
+from npu_tensor.runtime.cpu.pool import ARCHITECTURES, Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 POOL_SOURCE = Path(npu_tensor.__file__).parent / "runtime" / "cpu" / "pool.c"
@@ -184,16 +181,6 @@ def test_threads_may_change_while_loops_run(native: Native) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers exist on Linux only")
-def test_workers_start_at_the_first_parallel_loop() -> None:
-    pool = Native()
-    pool.pool.set_threads(3)
-    count_items(pool, 10, 10)
-    assert pool.pool.started_workers == 0
-    count_items(pool, 11, 10)
-    assert pool.pool.started_workers == 2
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="workers exist on Linux only")
 def test_sleeping_workers_are_woken() -> None:
     """Each of two items waits until both are running, which one thread cannot do alone."""
     meet = """
@@ -232,24 +219,6 @@ def test_forked_child_computes_in_parallel(native: Native) -> None:
     assert (count_items(native, 1000, 10) == 1).all()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_while_another_thread_runs_loops(native: Native) -> None:
-    stop = threading.Event()
-
-    def compute() -> None:
-        while not stop.is_set():
-            count_items(native, 20_000, 10)
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    try:
-        for _ in range(5):
-            assert in_child(lambda: (count_items(native, 1000, 10, rounds=20) == 20).all())
-    finally:
-        stop.set()
-        thread.join()
-
-
 SETUP = textwrap.dedent(
     """
     import os, signal, sys, threading, time
@@ -286,29 +255,6 @@ def test_ctrl_c_reaches_python_while_workers_run() -> None:
     assert (result.returncode, result.stdout) == (0, "interrupted\n"), result.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_block_signals() -> None:
-    result = run_python(
-        """
-        pool.launch(nothing, 0, 100, 1)
-        blocked = []
-        for task in os.listdir("/proc/self/task"):
-            fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
-            blocked.append(bool(int(fields["SigBlk"], 16) & 1 << (signal.SIGINT - 1)))
-        print(blocked.count(True))  # Other libraries have threads of their own.
-        """
-    )
-    assert result.stdout == "3\n", result.stderr
-
-
-@pytest.mark.parametrize("pause", [0, 0.05])
-def test_workers_do_not_disturb_exit(pause: float) -> None:
-    """Both while the workers still spin and after they fell asleep."""
-    for _ in range(3):
-        result = run_python(f"pool.launch(nothing, 0, 100, 1); time.sleep({pause})")
-        assert result.returncode == 0, result.stderr
-
-
 def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
     values = [-1, -1.0, 2.5, float("nan"), (1 << 63) - 1, -(1 << 63), True, np.int64(-7), np.float64(0.1)]
     output = np.zeros(len(values) + 2, np.int64)
@@ -320,47 +266,6 @@ def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
     assert output.tolist() == [output.ctypes.data, *expected, 12345]
 
 
-def test_launch_takes_the_largest_number_of_slots(native: Native) -> None:
-    output = np.zeros(MAX_SLOTS + 1, np.int64)
-    rest = range(1, MAX_SLOTS)
-    native.pool.launch(native.kernels["slots"], 0, MAX_SLOTS, MAX_SLOTS, output.ctypes.data, *rest)
-    assert output[1:MAX_SLOTS].tolist() == list(rest)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exception"),
-    [
-        ((), TypeError),
-        ((0, 1), TypeError),
-        ((0, 1, 1, *range(MAX_SLOTS + 1)), TypeError),
-        ((0, -1, 1), ValueError),
-        ((0, 1, 0), ValueError),
-        ((0, 1, -5), ValueError),
-        ((0, 1.0, 1), TypeError),
-        ((0.0, 1, 1), TypeError),
-        ((0, 1, 1, "text"), TypeError),
-        ((0, 1, 1, None), TypeError),
-        ((0, 1, 1, 1 << 63), OverflowError),
-        ((0, 1, 1, -(1 << 63) - 1), OverflowError),
-        ((0, 1 << 70, 1), OverflowError),
-    ],
-)
-def test_bad_arguments_are_refused(native: Native, arguments: tuple[object, ...], exception: type[Exception]) -> None:
-    with pytest.raises(exception):
-        native.pool.launch(native.kernels["count"], *arguments)
-
-
-def test_launch_does_not_leak_references(native: Native) -> None:
-    output = np.zeros(4, np.int64)
-    argument = float("1e300")
-    before = (sys.getrefcount(argument), sys.getrefcount(None))
-    for _ in range(1000):
-        native.pool.launch(native.kernels["slots"], 0, 2, 2, output.ctypes.data, argument)
-    after = (sys.getrefcount(argument), sys.getrefcount(None))
-    assert before[0] == after[0]
-    assert abs(after[1] - before[1]) < 100
-
-
 def test_without_futex_loops_run_in_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npu_tensor.runtime.cpu.pool.ARCHITECTURES", ())
     native = Native()
@@ -368,17 +273,6 @@ def test_without_futex_loops_run_in_the_calling_thread(monkeypatch: pytest.Monke
     assert (native.pool.parallel, native.pool.threads) == (False, 1)
     assert (count_items(native, 1000, 10) == 1).all()
     assert native.pool.started_workers == 0
-
-
-def test_launch_outlives_its_pool() -> None:
-    engine = Engine(host_target().create_target_machine(), "test", None)
-    launch = Pool(engine).launch
-    kernel = engine.compile(KERNELS, "count")["count"]
-    del engine
-    counters = (ctypes.c_int64 * 100)()
-    launch(kernel, 0, 100, 1, ctypes.addressof(counters))
-    assert list(counters) == [1] * 100
-    assert launch.__name__ == "launch"
 
 
 # ---------------------------------------------------------------------- the source in C
@@ -411,23 +305,3 @@ def test_no_data_race_under_thread_sanitizer(tmp_path: Path) -> None:
         pytest.skip(f"no ThreadSanitizer: {nothing.stderr[:200]}")
     result = run("pool", Path(__file__).with_name("pool_under_tsan.c"), POOL_SOURCE)
     assert (result.returncode, result.stdout) == (0, "3 workers\n"), result.stderr
-
-
-def test_the_package_computes_from_a_zip_file(tmp_path: Path) -> None:
-    archive = tmp_path / "package.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        # followlinks: npu_tensor/kernels links to kernels/
-        for folder, _, names in os.walk(ROOT / "npu_tensor", followlinks=True):
-            for path in (Path(folder) / name for name in names):
-                if path.suffix in (".py", ".json", ".ll", ".toml"):
-                    file.write(path, path.relative_to(ROOT))
-    program = "import npu_tensor as nt; print(nt.__file__, (nt.ones(3) * 2).tolist())"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(archive)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.stdout == f"{archive}/npu_tensor/__init__.py [2.0, 2.0, 2.0]\n", done.stderr

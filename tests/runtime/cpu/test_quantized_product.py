@@ -63,7 +63,7 @@ def test_levels(dtype: DType, level: str) -> None:
         meta = product_meta(dtype, exact, ROWS, FEATURES, len(x))
         if not exact:
             source = np.zeros((len(x), row.nbytes), np.uint8)
-            launch(level, round_module("kernel", dtype.block, made_for), [source, x], meta, len(x))
+            launch(level, round_module(dtype.block, made_for), [source, x], meta, len(x))
             codes, scales = source[:, :FEATURES].view(np.int8), source[:, row.scales : row.sums].view(np.float32)
             read = np.repeat(scales, 32, axis=1) * codes
             largest = np.abs(x.reshape(len(x), -1, dtype.block)).max(axis=-1)
@@ -71,7 +71,7 @@ def test_levels(dtype: DType, level: str) -> None:
             assert np.all(np.abs(read - x) <= np.repeat(largest, dtype.block, axis=1) * (0.502 / 127 + 2**-11))
         spec = QuantizedSpec(dtype.name, exact, tokens)
         out = np.full((len(x), ROWS), np.nan, np.float32)
-        launch(level, product_module("kernel", spec, made_for), [out, blocks, source], meta, -(-ROWS // spec.rows))
+        launch(level, product_module(spec, made_for), [out, blocks, source], meta, -(-ROWS // spec.rows))
         terms = read.astype(np.float64)
         atol = 2e-5 * (np.abs(terms) @ np.abs(numbers.T)).max()
         np.testing.assert_allclose(out, terms @ numbers.T, rtol=0, atol=atol)
@@ -93,7 +93,7 @@ VNNI = CpuTarget(
     ids=["aarch64", "dotprod", "vnni"],
 )
 def test_other_processors_get_their_instructions(dtype: DType, made_for: CpuTarget, instruction: str) -> None:
-    module = llvm.parse_assembly(product_module("kernel", QuantizedSpec(dtype.name, False, 1), made_for))
+    module = llvm.parse_assembly(product_module(QuantizedSpec(dtype.name, False, 1), made_for))
     module.verify()
     text = made_for.create_target_machine().emit_assembly(module)
     assert instruction in text

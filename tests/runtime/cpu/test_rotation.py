@@ -99,9 +99,3 @@ def test_few_or_no_elements(shape: tuple[int, ...]) -> None:
     x, positions = sample(*shape), np.arange(shape[-3])
     y = nt.rope(nt.from_numpy(x), nt.from_numpy(positions))
     np.testing.assert_allclose(y.numpy(), expected(x, positions, shape[-1], "normal"), atol=2e-6)
-
-
-def test_many_threads_of_work() -> None:
-    x, positions = sample(600, 8, 64), np.arange(600)
-    y = nt.rope(nt.from_numpy(x), nt.from_numpy(positions), mode="neox")
-    np.testing.assert_allclose(y.numpy(), expected(x, positions, 64, "neox"), atol=2e-6, rtol=0)

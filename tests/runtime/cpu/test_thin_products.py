@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 
-import ml_dtypes
 import numpy as np
 import pytest
 from running import needs_compiler
@@ -50,14 +49,6 @@ def test_vectors_of_integers_wrap_as_numpy_does(shape: tuple[int, int, int]) -> 
     a, b = RNG.integers(-128, 128, (2, m, k), np.int8), RNG.integers(-128, 128, (2, k, n), np.int8)
     product = nt.tensor(a) @ nt.tensor(b)
     np.testing.assert_array_equal(product, (a.astype(np.int32) @ b.astype(np.int32)).astype(np.int8))
-
-
-def test_operands_that_are_converted_on_the_way_are_multiplied_as_what_they_become() -> None:
-    """1 + 2^-8 is no bfloat16, but the product of two bfloat16 may be such a number."""
-    a = nt.tensor(np.full((1, 64), 1 + 2**-7, ml_dtypes.bfloat16)).realize()
-    b = nt.tensor(np.full((64, 8), 1 + 2**-7, ml_dtypes.bfloat16)).realize()
-    result = np.asarray(a.float() @ b.float())
-    np.testing.assert_array_equal(result, np.full((1, 8), 64 * (1 + 2**-7) ** 2, np.float32))
 
 
 def test_an_operand_is_packed_once_and_kept_while_its_value_lives() -> None:

@@ -77,11 +77,6 @@ def test_sums_of_elements_with_equal_places(shape: tuple[int, ...], strides: tup
     np.testing.assert_array_equal(result, whole)
 
 
-def test_values_added_to_one_place_are_all_added() -> None:
-    written = ops.write_strided(nt.zeros(3).realize(), nt.ones(3, 2), 0, strides=(1, 0), add=True)
-    assert written.tolist() == [2, 2, 2]
-
-
 def test_a_value_may_be_what_it_is_written_over() -> None:
     y = nt.arange(40, dtype=nt.float32).realize() + 0.5
     assert ops.write_strided(y, y, 39, strides=(-1,)).tolist() == [39.5 - n for n in range(40)]

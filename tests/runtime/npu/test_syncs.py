@@ -31,12 +31,7 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.planner import planner, selection
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.driver import RunRequest
-from npu_tensor.runtime.sim.simulated_driver import (
-    SimulatedContext,
-    SimulatedDriver,
-    SimulatedRun,
-    SimulatedSubmission,
-)
+from npu_tensor.runtime.sim.simulated_driver import SimulatedContext, SimulatedDriver, SimulatedRun, SimulatedSubmission
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 pytestmark = [

@@ -18,19 +18,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from store_entries import (
-    FOLDER,
-    KEY,
-    NAME,
-    Builder,
-    Failing,
-    key_of,
-    leftovers,
-    names,
-    put,
-    touch,
-    write_by_hand,
-)
+from store_entries import FOLDER, KEY, NAME, Builder, Failing, key_of, leftovers, names, put, touch, write_by_hand
 
 from npu_tensor import events
 from npu_tensor.config import config

@@ -8,15 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from store_entries import (
-    FOLDER,
-    KEY,
-    NAME,
-    PRELUDE,
-    Builder,
-    leftovers,
-    run,
-)
+from store_entries import FOLDER, KEY, NAME, PRELUDE, Builder, leftovers, run
 
 from npu_tensor.runtime.store.store import Store
 from npu_tensor.runtime.store.upkeep import collect, scan

@@ -8,18 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_entries import (
-    FOLDER,
-    KEY,
-    NAME,
-    PRELUDE,
-    Builder,
-    key_of,
-    names,
-    put,
-    run,
-    write_by_hand,
-)
+from store_entries import FOLDER, KEY, NAME, PRELUDE, Builder, key_of, names, put, run, write_by_hand
 
 from npu_tensor import events
 from npu_tensor.config import config
