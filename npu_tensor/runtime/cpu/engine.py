@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from mmap import PAGESIZE, mmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store.store import Store
 
 __all__ = ["Address", "Engine", "EngineStatistics"]
+
+SPARE_MAPPINGS: Final = 8
+"""Free memory mappings that linking needs. A module keeps 2 and needs some more for a moment."""
 
 # All of llvmlite works in one LLVM context, so one lock serves every engine. Holding it across fork() gives
 # the child an LLVM that is not in the middle of a compilation.
@@ -168,6 +172,7 @@ class Engine:
     def _link(self, key: bytes, data: bytes, exported: Iterable[str], symbols: Mapping[str, int]) -> _Code:
         # Code may be dropped in any thread at any moment; its memory is freed here, under the lock.
         self._modules = {old: module for old, module in self._modules.items() if module[0]() is not None}
+        _require_mappings()
         library = llvm.JITLibraryBuilder().add_object_img(data)
         for name in exported:
             library.export_symbol(name)
@@ -185,6 +190,15 @@ class Engine:
 @uninterrupted
 def _new_linker(target_machine: Any) -> tuple[str, llvm.LLJIT]:
     return target_machine.triple, llvm.create_lljit_compiler(target_machine, suppress_errors=True)
+
+
+def _require_mappings() -> None:
+    """Raise BuildError near the limit of mappings of a process (65,530 on Linux), where LLVM ends the process."""
+    try:
+        for mapping in [mmap(-1, PAGESIZE) for _ in range(SPARE_MAPPINGS)]:
+            mapping.close()
+    except OSError as error:
+        raise BuildError(f"the process has no room for more machine code: {error}") from error
 
 
 @cache
