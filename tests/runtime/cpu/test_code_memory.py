@@ -9,6 +9,7 @@ from pathlib import Path
 
 import llvmlite.binding
 import pytest
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import config
