@@ -17,8 +17,6 @@ from npu_tensor.functions.scattering import index_add
 from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 _MOST_COMPARISONS: Final = 4096
 """Number of comparisons of a row of values with its sequence that costs about as much as a binary search in NumPy."""
 
@@ -34,7 +32,6 @@ def unique(
     """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         sorted: Has no effect; the result is always sorted.
         return_inverse: True to also return the position of each element in the result.
         return_counts: True to also return the number of occurrences.
