@@ -345,27 +345,19 @@ def rope(
 
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))
     """
-    yarn = freq_base, freq_scale, n_ctx_orig, ext_factor, attn_factor, beta_fast, beta_slow
-    if mode in _SECTIONED:
+    yarn = {
+        "base": freq_base,
+        "scale": freq_scale,
+        "n_ctx_orig": n_ctx_orig,
+        "ext_factor": ext_factor,
+        "attn_factor": attn_factor,
+        "beta_fast": beta_fast,
+        "beta_slow": beta_slow,
+    }
+    if mode in ("mrope", "imrope", "vision"):
         return _rotated_by_sections(input, positions, freq_factors, n_dims, mode, tuple(sections), yarn)
     factors = () if freq_factors is None else (freq_factors,)
-    return ops.rotate(
-        input,
-        positions,
-        *factors,
-        n_dims=n_dims,
-        mode=mode,
-        base=freq_base,
-        scale=freq_scale,
-        n_ctx_orig=n_ctx_orig,
-        ext_factor=ext_factor,
-        attn_factor=attn_factor,
-        beta_fast=beta_fast,
-        beta_slow=beta_slow,
-    )
-
-
-_SECTIONED = ("mrope", "imrope", "vision")
+    return ops.rotate(input, positions, *factors, n_dims=n_dims, mode=mode, **yarn)
 
 
 def _rotated_by_sections(
@@ -375,7 +367,7 @@ def _rotated_by_sections(
     n_dims: int | None,
     mode: str,
     sections: tuple[int, ...],
-    yarn: tuple[Any, ...],
+    yarn: dict[str, Any],
 ) -> Tensor:
     """Apply `rope` in a mode with sections."""
     if input.ndim < 3 or len(sections) != 4 or sum(sections) < 1 or positions.shape != (4, input.shape[-3]):
@@ -388,7 +380,7 @@ def _rotated_by_sections(
     starts = np.cumsum((0, *sections))
     sector = np.arange(pairs) % starts[-1]
     which = np.searchsorted(starts[1:], sector, "right")
-    rates, magnitude = rope_rates(dims, *yarn)
+    rates, magnitude = rope_rates(dims, **yarn)
     if mode == "vision":
         rates = rates[(sector - starts[which]) % len(rates)]
     elif mode == "imrope":

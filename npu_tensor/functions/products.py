@@ -355,12 +355,6 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
     return tensor, labels
 
 
-def _squeezed(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
-    """Drop dimensions of extent 1, which are broadcast as if the operand did not have them."""
-    pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
-    return tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
-
-
 def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
     """Permute the dimensions to `order`, with extent 1 for labels that the tensor does not have."""
     extents = dict(zip(labels, tensor.shape, strict=True))
@@ -411,25 +405,21 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """
+    from opt_einsum import contract_path
+
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
     terms, result = _labels(equation, tensors)
     parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, terms, strict=True)]
     if len(parts) == 1:
         return _arranged(*_summed(*parts[0], set(result), widen=True), result)
-    parts = [_squeezed(*part) for part in parts]
-    for first, second in _order(terms, result, tensors):
+    for place, (tensor, labels) in enumerate(parts):  # dimensions of extent 1 are broadcast as if they were missing
+        pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
+        parts[place] = tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
+    path, _ = contract_path(f"{','.join(terms)}->{result}", *(tensor.shape for tensor in tensors), shapes=True)
+    for first, second in map(sorted, path):  # each product becomes the last operand
         b, a = parts.pop(second), parts.pop(first)
         parts.append(_contracted(*a, *b, set(result).union(*(labels for _, labels in parts))))
     return _arranged(*_summed(*parts[0], set(result)), result)
-
-
-def _order(terms: Sequence[str], result: str, tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """Return the pairs of operands to contract, in order; each product becomes the last operand."""
-    from opt_einsum import contract_path
-
-    shapes = [tensor.shape for tensor in tensors]
-    path, _ = contract_path(f"{','.join(terms)}->{result}", *shapes, shapes=True)
-    return [(min(pair), max(pair)) for pair in path]
 
 
 # --- GGML's products
