@@ -233,11 +233,8 @@ def _constant(name: str, value: float, text: str) -> tuple[Callable[..., Tensor]
     like.__doc__ = f"Create {text} of the input's shape and dtype."
     new.__doc__ = f"Create {text} of the given shape in the dtype of input."
     composite(f"new_{name}", function=False, creates=True)(new)
-    create, create_like = (
-        composite(name, method=False, creates=True),
-        composite(f"{name}_like", method=False, creates=True),
-    )
-    return create(filled), create_like(like)
+    create_like = composite(f"{name}_like", method=False, creates=True)
+    return composite(name, method=False, creates=True)(filled), create_like(like)
 
 
 zeros, zeros_like = _constant("zeros", 0, "zeros")
