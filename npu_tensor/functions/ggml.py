@@ -345,7 +345,7 @@ def rope(
 
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))
     """
-    yarn = {
+    yarn: dict[str, Any] = {
         "base": freq_base,
         "scale": freq_scale,
         "n_ctx_orig": n_ctx_orig,
