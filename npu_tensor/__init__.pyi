@@ -117,7 +117,6 @@ def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...])
     """Return input with source added to a block of the last dimensions.
 
     Args:
-        input: Tensor of any shape.
         source: Tensor of the block.
         start: Index of the block in each dimension of `source`.
 
@@ -257,8 +256,6 @@ def arange(start: builtins.float, end: builtins.float | None = None, step: built
         start: First element.
         end: Upper bound, not included.
         step: Difference of neighbours.
-        dtype: Dtype of the result; None to derive it from the numbers.
-        device: URI of a device in use; it does not choose where ops run.
 
     Raises:
         ArgumentError: A number is not finite, or `step` does not lead from `start` to `end`.
@@ -308,8 +305,6 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builti
 
     Args:
         data: Numbers, nested sequences, an array or a tensor.
-        dtype: Dtype of the result; None to derive it from the data.
-        device: URI of a device in use; it does not choose where ops run.
         copy: True never returns `data` itself. False refuses data that has to be copied.
 
     Raises:
@@ -386,9 +381,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.flo
 def baddbmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `baddbmm`: the result is written to this tensor, and so to its views."""
 def bartlett_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return a triangle that is 0 at the ends. periodic omits the last element of the symmetric window.
-
-    >>> nt.bartlett_window(4)"""
+    """Return a triangle that is 0 at the ends. periodic omits the last element of the symmetric window."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float | Tensor = 0.1, eps: builtins.float = 1e-05) -> Tensor:
     """Normalize each channel (dimension 1) with running statistics, or with its own statistics in training.
 
@@ -400,7 +393,6 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
         bias: Offset with one element per channel; None for 0.
         training: True to use the statistics of `input`.
         momentum: Weight of the present statistics in an update.
-        eps: Added to the variance.
 
     Raises:
         ArgumentError: Running statistics are missing outside of training.
@@ -425,8 +417,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     Args:
         input: Probabilities of any shape.
         target: Probabilities of the same shape.
-        weight: Factor of the losses; None for 1.
-        reduction: "mean", "sum", or "none" for all losses."""
+        weight: Factor of the losses; None for 1."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
     """Return the binary cross-entropy of sigmoid(input), computed without overflow.
 
@@ -436,7 +427,6 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
         input: Logits of any shape.
         target: Probabilities of the same shape.
         weight: Factor of the losses; None for 1.
-        reduction: "mean", "sum", or "none" for all losses.
         pos_weight: Factor of the part of positive targets; None for 1."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
     """Return the number of occurrences of 0, 1, ... in a vector, or the sums of their weights. Reads the value.
@@ -471,9 +461,7 @@ def bitwise_xor(input: Operand, other: Operand) -> Tensor:
 def bitwise_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
 def blackman_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window.
-
-    >>> nt.blackman_window(4)"""
+    """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window."""
 def block_diag(*tensors: Any) -> Tensor:
     """Return the matrix with these matrices along its diagonal; numbers and vectors count as one row."""
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -487,9 +475,7 @@ def broadcast_tensors(*tensors: Tensor) -> builtins.tuple[Tensor, ...]:
 
     >>> nt.broadcast_tensors(nt.zeros(2, 1), nt.ones(3))"""
 def broadcast_to(input: Tensor, size: Sequence[builtins.int]) -> Tensor:
-    """Expand to a shape by the rules of broadcasting.
-
-    >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
+    """Expand to a shape by the rules of broadcasting."""
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
     """Return the interval of each value between ascending boundaries, like `searchsorted`.
 
@@ -538,7 +524,6 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
     Args:
-        input: Tensor of any shape.
         min: Lower limit, a number or a tensor; None for no limit.
         max: Upper limit, a number or a tensor; None for no limit.
 
@@ -549,22 +534,17 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 def clamp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """Return the smaller of input and max.
-
-    >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
+    """Return the smaller of input and max."""
 def clamp_max_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """Return the larger of input and min.
-
-    >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
+    """Return the larger of input and min."""
 def clamp_min_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
     Args:
-        input: Tensor of any shape.
         min: Lower limit, a number or a tensor; None for no limit.
         max: Upper limit, a number or a tensor; None for no limit.
 
@@ -585,9 +565,7 @@ def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def constant_pad_nd(input: Tensor, pad: Sequence[builtins.int], value: builtins.float = 0) -> Tensor:
-    """Pad like `pad` with mode "constant".
-
-    >>> nt.constant_pad_nd(nt.ones(1, 2), (1, 1), 7.0)"""
+    """Pad like `pad` with mode "constant"."""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
     """Convolve (batch, channels, width) with a kernel, which is not flipped, as in PyTorch.
 
@@ -706,7 +684,6 @@ def cross(input: Tensor, other: Tensor, dim: builtins.int | None = None) -> Tens
 
     Args:
         input: Vectors of any shape with a dimension of extent 3.
-        other: Second operand; the shapes broadcast.
         dim: Dimension of extent 3; None for the first such dimension.
 
     >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))"""
@@ -720,10 +697,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
         size_average: Not supported; `reduction` has replaced it.
         ignore_index: Class index that does not count.
         reduce: Not supported; `reduction` has replaced it.
-        reduction: "mean", "sum", or "none" for all losses.
-        label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1].
-
-    >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))"""
+        label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1]."""
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
     """Return -sum(labels * log_softmax(input)) divided by the number of rows.
 
@@ -754,9 +728,7 @@ def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
 def cumsum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
-    """Return the integrals up to each sample except the first, like `trapezoid`.
-
-    >>> nt.cumulative_trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
+    """Return the integrals up to each sample except the first, like `trapezoid`."""
 def deg2rad(input: Operand) -> Tensor:
     """Convert degrees to radians."""
 def deg2rad_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -766,9 +738,7 @@ def dequantize(input: Operand) -> Tensor:
 
     >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
 def det(A: Tensor) -> Tensor:
-    """Return the determinant of square matrices.
-
-    >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
+    """Return the determinant of square matrices."""
 def detach(self: Any) -> Tensor:
     """Return the same value and memory without gradients.
 
@@ -793,9 +763,7 @@ def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
     """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
     Args:
-        input: Tensor of any shape.
         n: Number of times this is repeated.
-        dim: Dimension; negative values count from the last one.
 
     Raises:
         ArgumentError: `n` is negative.
@@ -838,7 +806,6 @@ def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = Tr
     """Set each element to 0 with probability p in training and scale the others by 1 / (1 - p).
 
     Args:
-        input: Tensor of any shape.
         p: Probability in [0, 1].
         training: False to return `input` itself."""
 def dropout1d(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = True) -> Tensor:
@@ -898,9 +865,9 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
 
     >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))"""
 def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Create zeros. Values are immutable, so uninitialized memory would have no use."""
+    """Create zeros, since uninitialized memory is of no use for immutable values, of the given shape, float32 unless `dtype` is given."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Create zeros of the input's shape and dtype, like `empty`."""
+    """Create zeros, since uninitialized memory is of no use for immutable values, of the input's shape and dtype."""
 def enable_grad(function: Any = None) -> Any:
     """Enable gradients in a with block or a decorated function, also inside of `no_grad`."""
 def eq(input: Operand, other: Operand) -> Tensor:
@@ -1091,7 +1058,6 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: builtins
         var: Variances.
         full: True to add log(2 pi) / 2.
         eps: Lower limit of the variances.
-        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.gaussian_nll_loss(nt.zeros(2), nt.ones(2), nt.ones(2))"""
 def gcd(input: Operand, other: Operand) -> Tensor:
@@ -1188,7 +1154,6 @@ def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = 
         num_groups: Number of groups; it must divide the number of channels.
         weight: Scale with one element per channel; None for 1.
         bias: Offset with one element per channel; None for 0.
-        eps: Added to the variance.
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)"""
 def gt(input: Operand, other: Operand) -> Tensor:
@@ -1203,17 +1168,12 @@ def gumbel_softmax(logits: Tensor, tau: builtins.float = 1.0, hard: builtins.boo
         tau: Temperature.
         hard: True to return one-hot vectors with the gradient of the soft sample.
         eps: Has no effect.
-        dim: Dimension; negative values count from the last one.
 
     >>> nt.gumbel_softmax(nt.tensor([1.0, 2.0, 3.0]), hard=True)"""
 def hamming_window(window_length: builtins.int, periodic: builtins.bool = True, alpha: builtins.float = 0.54, beta: builtins.float = 0.46, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window.
-
-    >>> nt.hamming_window(4)"""
+    """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window."""
 def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return 0.5 - 0.5 cos(x) over a turn. periodic omits the last element of the symmetric window.
-
-    >>> nt.hann_window(4)"""
+    """Return 0.5 - 0.5 cos(x) over a turn. periodic omits the last element of the symmetric window."""
 def hardshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
     """Return input where it is outside [-lambd, lambd], else zero."""
 def hardshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1273,9 +1233,6 @@ def im2col(input: Tensor, kernel_size: builtins.tuple[builtins.int, ...], stride
     Args:
         input: Tensor (batch, channels, *places).
         kernel_size: Extent of the kernel in each of one to three place dimensions.
-        stride: Steps between positions, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
 
     Returns:
         Tensor (batch, *positions, channels * elements of the kernel).
@@ -1303,7 +1260,6 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumul
     """Return input with input[indices] replaced by values.
 
     Args:
-        input: Tensor to copy.
         indices: Index tensors of the first dimensions.
         values: New elements, broadcast.
         accumulate: True to add the values, once for each time a position occurs.
@@ -1338,7 +1294,6 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
         bias: Offset with one element per channel; None for 0.
         use_input_stats: False to normalize with the running statistics.
         momentum: Weight of the present statistics in an update.
-        eps: Added to the variance.
 
     >>> nt.instance_norm(nt.arange(4.0).reshape(1, 2, 2))"""
 def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None, recompute_scale_factor: builtins.bool | None = None, antialias: builtins.bool = False) -> Tensor:
@@ -1356,9 +1311,7 @@ def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins
 
     >>> nt.interpolate(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
 def inverse(A: Tensor) -> Tensor:
-    """Return the inverse of square matrices.
-
-    >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
+    """Return the inverse of square matrices."""
 def is_floating_point(input: Tensor) -> builtins.bool:
     """Return True if the dtype is floating point."""
 def is_grad_enabled() -> builtins.bool:
@@ -1382,8 +1335,6 @@ def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: bu
     """Return True where |input - other| <= atol + rtol * |other|. Integers and bool are compared in float32.
 
     Args:
-        input: Tensor of any shape.
-        other: Second operand; the shapes broadcast.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
         equal_nan: True to treat two NaN as close."""
@@ -1412,9 +1363,7 @@ def isposinf(input: Operand) -> Tensor:
 def isposinf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
 def kaiser_window(window_length: builtins.int, periodic: builtins.bool = True, beta: builtins.float = 12.0, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window.
-
-    >>> nt.kaiser_window(4)"""
+    """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window."""
 def kl_div(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', log_target: builtins.bool = False) -> Tensor:
     """Return target * (log(target) - input).
 
@@ -1436,10 +1385,8 @@ def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins
 
     Args:
         input: Floats of any shape.
-        normalized_shape: Last extents of `input`.
         weight: Scale of shape `normalized_shape`; None for 1.
         bias: Offset of shape `normalized_shape`; None for 0.
-        eps: Added to the variance.
 
     Raises:
         ShapeError: `normalized_shape` is not the end of the input's shape.
@@ -1488,9 +1435,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         bias: Offset (out features); None for 0.
 
     Returns:
-        Tensor (..., out features).
-
-    >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))"""
+        Tensor (..., out features)."""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create `steps` evenly spaced numbers from start to end, both included.
 
@@ -1610,20 +1555,15 @@ def matmul(input: Operand, other: Operand) -> Tensor:
     Raises:
         ShapeError: Inner dimensions differ, or an operand has no dimensions."""
 def matrix_exp(A: Tensor) -> Tensor:
-    """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times.
-
-    >>> nt.matrix_exp(nt.zeros(2, 2))"""
+    """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times."""
 def matrix_power(A: Tensor, n: builtins.int) -> Tensor:
-    """Raise square matrices to an integer power; negative ones use the inverse.
-
-    >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)"""
+    """Raise square matrices to an integer power; negative ones use the inverse."""
 def max(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-    """Return the largest element; with dim, (values, indices) along it; with a tensor, the elementwise maximum.
+    """Return the largest element; with dim, (values, indices) along it; with a tensor, elementwise maxima.
 
     Args:
         input: First operand.
         dim: Dimension to reduce, or the second operand.
-        keepdim: True to keep the reduced dimension with extent 1.
         other: Second operand."""
 def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
     """Return the largest element of each window of (batch, channels, width).
@@ -1718,12 +1658,11 @@ def meshgrid(*tensors: Tensor, indexing: builtins.str = 'ij') -> builtins.tuple[
 
     >>> nt.meshgrid(nt.arange(2), nt.arange(3))"""
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-    """Return the smallest element; with dim, (values, indices) along it; with a tensor, the elementwise minimum.
+    """Return the smallest element; with dim, (values, indices) along it; with a tensor, elementwise minima.
 
     Args:
         input: First operand.
         dim: Dimension to reduce, or the second operand.
-        keepdim: True to keep the reduced dimension with extent 1.
         other: Second operand."""
 def minimum(input: Operand, other: Operand) -> Tensor:
     """Return the smaller of two elements, or NaN if either is NaN."""
@@ -1795,7 +1734,6 @@ def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.
         input: Weights (categories) or (rows, categories).
         num_samples: Number of indices per row.
         replacement: True if an index may be drawn again.
-        generator: Source of the seed; None for the default generator.
 
     Returns:
         int64 indices (num_samples) or (rows, num_samples).
@@ -1823,7 +1761,6 @@ def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float 
     """Replace NaN and infinities.
 
     Args:
-        input: Tensor of any shape.
         nan: Replacement of NaN.
         posinf: Replacement of infinity; None for the largest number of the dtype.
         neginf: Replacement of minus infinity; None for the lowest number of the dtype."""
@@ -1865,7 +1802,6 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
         size_average: Not supported; `reduction` has replaced it.
         ignore_index: Target that does not count.
         reduce: Not supported; `reduction` has replaced it.
-        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))"""
 def no_grad(function: Any = None) -> Any:
@@ -1874,7 +1810,6 @@ def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Return the positions of elements that are not zero. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         as_tuple: True for one vector per dimension, False for a matrix with one row per element."""
 def nonzero_static(input: Tensor, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
     """Return the result of `nonzero`, cut or filled with fill_value to `size` rows. Reads the value.
@@ -1887,7 +1822,6 @@ def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None
         input: Floats of any shape.
         p: Order, which may be infinite or 0; "fro" is 2.
         dim: Dimensions to reduce; None for all.
-        keepdim: True to keep the reduced dimensions with extent 1.
         dtype: Dtype to convert input to first."""
 def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
@@ -1900,9 +1834,6 @@ def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, si
         mean: Mean; broadcast with std.
         std: Standard deviation.
         size: Shape, if mean and std are numbers.
-        generator: Source of the seed; None for the default generator.
-        dtype: Dtype of the result; None to derive it from the operands.
-        device: URI of a device in use; it does not choose where ops run.
 
     >>> nt.normal(0.0, 1.0, (2, 2))"""
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
@@ -1939,12 +1870,9 @@ def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'consta
     """Add elements around a tensor. Negative widths crop.
 
     Args:
-        input: Tensor of any shape.
         pad: (before, after) of the last dimension, then of the one before it, and so on.
         mode: "constant", "reflect", "replicate" or "circular".
-        value: Added elements in the mode "constant"; None for 0.
-
-    >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)"""
+        value: Added elements in the mode "constant"; None for 0."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: builtins.float = 2.0, eps: builtins.float = 1e-06, keepdim: builtins.bool = False) -> Tensor:
     """Return the p-norms of x1 - x2 + eps over the last dimension."""
 def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
@@ -1973,8 +1901,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: builtins.bool = T
         target: Counts.
         log_input: False if `input` holds rates: the loss is input - target * log(input + eps).
         full: True to add Stirling's approximation of log(target!) for targets above 1.
-        eps: Added to rates.
-        reduction: "mean", "sum", or "none" for all losses."""
+        eps: Added to rates."""
 def positive(input: Tensor) -> Tensor:
     """Return input itself.
 
@@ -2013,7 +1940,6 @@ def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tenso
         input: float32 or float64 of any shape.
         q: Number in [0, 1], or a vector of them, which adds a first dimension.
         dim: Dimension to reduce; None for all elements.
-        keepdim: True to keep the reduced dimension with extent 1.
         interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
 
     Raises:
@@ -2102,7 +2028,6 @@ def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.i
 
     Args:
         input: Floats of any shape.
-        normalized_shape: Last extents of `input`.
         weight: Scale of shape `normalized_shape`; None for 1.
         eps: Added to the mean; None for the machine epsilon of the dtype of the computation.
 
@@ -2151,7 +2076,6 @@ def rrelu(input: Tensor, lower: builtins.float = 0.125, upper: builtins.float = 
     """Return input where positive, else input times a slope.
 
     Args:
-        input: Tensor of any shape.
         lower: Smallest slope.
         upper: Largest slope.
         training: True to draw a slope for each element; False to use the mean of both."""
@@ -2231,7 +2155,6 @@ def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | built
     """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     Args:
-        input: Tensor to copy.
         dim: Dimension along which `index` counts.
         index: Integer positions. Negative ones are out of range, as in `gather`.
         src: Tensor of the new elements, at least as large as `index`.
@@ -2255,7 +2178,6 @@ def scatter_reduce(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor,
     """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     Args:
-        input: Tensor to copy.
         dim: Dimension along which `index` counts.
         index: Integer positions.
         src: Elements, at least as many as in `index`.
@@ -2295,11 +2217,10 @@ def set(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...])
     """Return input with a block of the last dimensions replaced by source.
 
     Args:
-        input: Tensor of any shape.
         source: Tensor of the block.
         start: Index of the block in each dimension of `source`.
 
-    >>> nt.set(nt.zeros(2, 3), nt.ones(1, 2), (1, 1))"""
+    >>> nt.set(nt.ones(2, 3), nt.ones(1, 2), (1, 1))"""
 def set_default_dtype(d: Any) -> None:
     """Set the dtype of Python floats, `zeros` and other constants, and quotients of integers for the whole process.
 
@@ -2361,9 +2282,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: builtins.int = 0, start: buil
 
     >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)"""
 def slogdet(A: Tensor) -> SignLogDet:
-    """Return sign and logarithm of the magnitude of the determinant of square matrices.
-
-    >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
+    """Return sign and logarithm of the magnitude of the determinant of square matrices."""
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', beta: builtins.float = 1.0) -> Tensor:
     """Return half the squared distance over beta up to beta, and the distance minus half of beta beyond.
 
@@ -2406,9 +2325,7 @@ def solve_tri(a: Tensor, b: Tensor, left: builtins.bool = True, lower: builtins.
         b: Right-hand sides (..., n, m), or (..., m, n) if not `left`.
         left: True for a x = b, False for x a = b.
         lower: True for lower triangles.
-        unit_diagonal: True to take the diagonal as ones.
-
-    >>> nt.solve_tri(nt.tensor([[2.0, 0.0], [1.0, 1.0]]), nt.tensor([[2.0], [3.0]]))"""
+        unit_diagonal: True to take the diagonal as ones."""
 def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
     """Sort along dim. Always stable; NaN counts as the largest.
 
@@ -2463,7 +2380,13 @@ def ssm_scan(state: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tens
 def stack(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Join tensors of equal shape along a new dimension."""
 def std(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
-    """Return the standard deviation over dim: the square root of `var`."""
+    """Return the standard deviation over dim: the square root of `var`.
+
+    Args:
+        input: Floats of any shape.
+        dim: Dimensions to reduce; None for all.
+        unbiased: PyTorch's older argument: False for a correction of 0.
+        correction: Subtracted from the number of elements; 1 by default."""
 def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Return standard deviation and mean over dim."""
 def step(input: Operand) -> Tensor:
@@ -2529,8 +2452,6 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_g
 
     Args:
         data: Number, nested lists of numbers, array of NumPy, PyTorch or JAX, or another tensor.
-        dtype: Dtype of the result; None to derive it from the data.
-        device: URI of a device in use; it does not choose where ops run.
 
     Raises:
         ShapeError: Nested lists are ragged.
@@ -2581,13 +2502,9 @@ def trace(input: Tensor) -> Tensor:
 def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Swap the dimensions dim0 and dim1."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
-    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
-
-    >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
+    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
-    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
-
-    >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))"""
+    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx."""
 def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
 def tril_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -2605,7 +2522,6 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
         p: Order of the norm.
         eps: Added to the differences.
         swap: True to use the distance of positive and negative if it is smaller than that of anchor and negative.
-        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.triplet_margin_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))"""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: builtins.float = 1.0, swap: builtins.bool = False, reduction: builtins.str = 'mean') -> Tensor:
@@ -2650,7 +2566,6 @@ def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins
     """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         sorted: Has no effect; the result is always sorted.
         return_inverse: True to also return the position of each element in the result.
         return_counts: True to also return the number of occurrences.
@@ -2659,7 +2574,6 @@ def unique_consecutive(input: Tensor, return_inverse: builtins.bool = False, ret
     """Return the elements, or slices along dim, that differ from the previous one. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         return_inverse: True to also return the position of each element in the result.
         return_counts: True to also return the number of repetitions.
         dim: Dimension of the slices; None for elements."""
@@ -2684,7 +2598,6 @@ def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, 
         input: Floats of any shape.
         dim: Dimensions to reduce; None for all.
         unbiased: PyTorch's older argument: False for a correction of 0.
-        keepdim: True to keep the reduced dimensions with extent 1.
         correction: Subtracted from the number of elements; 1 by default."""
 def var_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Return variance and mean over dim."""

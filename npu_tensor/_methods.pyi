@@ -272,9 +272,7 @@ class Methods:
     def bool(self) -> Tensor:
         """As bool."""
     def broadcast_to(self, size: Sequence[builtins.int]) -> Tensor:
-        """Expand to a shape by the rules of broadcasting.
-
-        >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))"""
+        """Expand to a shape by the rules of broadcasting."""
     def byte(self) -> Tensor:
         """As uint8."""
     def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
@@ -305,7 +303,6 @@ class Methods:
         """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
         Args:
-            input: Tensor of any shape.
             min: Lower limit, a number or a tensor; None for no limit.
             max: Upper limit, a number or a tensor; None for no limit.
 
@@ -316,22 +313,17 @@ class Methods:
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
     def clamp_max(self, max: Operand) -> Tensor:
-        """Return the smaller of input and max.
-
-        >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)"""
+        """Return the smaller of input and max."""
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
     def clamp_min(self, min: Operand) -> Tensor:
-        """Return the larger of input and min.
-
-        >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)"""
+        """Return the larger of input and min."""
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
         Args:
-            input: Tensor of any shape.
             min: Lower limit, a number or a tensor; None for no limit.
             max: Upper limit, a number or a tensor; None for no limit.
 
@@ -376,7 +368,6 @@ class Methods:
 
         Args:
             input: Vectors of any shape with a dimension of extent 3.
-            other: Second operand; the shapes broadcast.
             dim: Dimension of extent 3; None for the first such dimension.
 
         >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))"""
@@ -401,9 +392,7 @@ class Methods:
 
         >>> nt.dequantize(nt.quantize(nt.ones(2, 32), "q8_0")).sum()"""
     def det(self) -> Tensor:
-        """Return the determinant of square matrices.
-
-        >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
+        """Return the determinant of square matrices."""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """Return the matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     def diag_embed(self, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
@@ -424,9 +413,7 @@ class Methods:
         """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
         Args:
-            input: Tensor of any shape.
             n: Number of times this is repeated.
-            dim: Dimension; negative values count from the last one.
 
         Raises:
             ArgumentError: `n` is negative.
@@ -690,7 +677,6 @@ class Methods:
         """Return input with input[indices] replaced by values.
 
         Args:
-            input: Tensor to copy.
             indices: Index tensors of the first dimensions.
             values: New elements, broadcast.
             accumulate: True to add the values, once for each time a position occurs.
@@ -713,9 +699,7 @@ class Methods:
     def int(self) -> Tensor:
         """As int32."""
     def inverse(self) -> Tensor:
-        """Return the inverse of square matrices.
-
-        >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
+        """Return the inverse of square matrices."""
     def is_contiguous(self) -> builtins.bool:
         """Return True if the elements are in row-major order. Only views may have another order."""
     def is_nonzero(self) -> builtins.bool:
@@ -733,8 +717,6 @@ class Methods:
         """Return True where |input - other| <= atol + rtol * |other|. Integers and bool are compared in float32.
 
         Args:
-            input: Tensor of any shape.
-            other: Second operand; the shapes broadcast.
             rtol: Relative tolerance.
             atol: Absolute tolerance.
             equal_nan: True to treat two NaN as close."""
@@ -889,20 +871,15 @@ class Methods:
         Raises:
             ShapeError: Inner dimensions differ, or an operand has no dimensions."""
     def matrix_exp(self) -> Tensor:
-        """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times.
-
-        >>> nt.matrix_exp(nt.zeros(2, 2))"""
+        """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times."""
     def matrix_power(self, n: builtins.int) -> Tensor:
-        """Raise square matrices to an integer power; negative ones use the inverse.
-
-        >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)"""
+        """Raise square matrices to an integer power; negative ones use the inverse."""
     def max(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-        """Return the largest element; with dim, (values, indices) along it; with a tensor, the elementwise maximum.
+        """Return the largest element; with dim, (values, indices) along it; with a tensor, elementwise maxima.
 
         Args:
             input: First operand.
             dim: Dimension to reduce, or the second operand.
-            keepdim: True to keep the reduced dimension with extent 1.
             other: Second operand."""
     def maximum(self, other: Operand) -> Tensor:
         """Return the larger of two elements, or NaN if either is NaN."""
@@ -918,12 +895,11 @@ class Methods:
         Raises:
             DimensionError: There are no elements along `dim`, or an integer tensor is empty."""
     def min(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
-        """Return the smallest element; with dim, (values, indices) along it; with a tensor, the elementwise minimum.
+        """Return the smallest element; with dim, (values, indices) along it; with a tensor, elementwise minima.
 
         Args:
             input: First operand.
             dim: Dimension to reduce, or the second operand.
-            keepdim: True to keep the reduced dimension with extent 1.
             other: Second operand."""
     def minimum(self, other: Operand) -> Tensor:
         """Return the smaller of two elements, or NaN if either is NaN."""
@@ -968,7 +944,6 @@ class Methods:
             input: Weights (categories) or (rows, categories).
             num_samples: Number of indices per row.
             replacement: True if an index may be drawn again.
-            generator: Source of the seed; None for the default generator.
 
         Returns:
             int64 indices (num_samples) or (rows, num_samples).
@@ -996,7 +971,6 @@ class Methods:
         """Replace NaN and infinities.
 
         Args:
-            input: Tensor of any shape.
             nan: Replacement of NaN.
             posinf: Replacement of infinity; None for the largest number of the dtype.
             neginf: Replacement of minus infinity; None for the lowest number of the dtype."""
@@ -1029,7 +1003,7 @@ class Methods:
     def nelement(self) -> builtins.int:
         """Return the number of elements."""
     def new_empty(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-        """Create zeros of the given shape in the dtype of input, like `empty`."""
+        """Create zeros, since uninitialized memory is of no use for immutable values, of the given shape in the dtype of input."""
     def new_full(self, size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """Create a tensor with `fill_value` everywhere, in the dtype of input."""
     def new_ones(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -1046,7 +1020,6 @@ class Methods:
         """Return the positions of elements that are not zero. Reads the value.
 
         Args:
-            input: Tensor of any shape.
             as_tuple: True for one vector per dimension, False for a matrix with one row per element."""
     def nonzero_static(self, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
         """Return the result of `nonzero`, cut or filled with fill_value to `size` rows. Reads the value.
@@ -1059,7 +1032,6 @@ class Methods:
             input: Floats of any shape.
             p: Order, which may be infinite or 0; "fro" is 2.
             dim: Dimensions to reduce; None for all.
-            keepdim: True to keep the reduced dimensions with extent 1.
             dtype: Dtype to convert input to first."""
     def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
         """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
@@ -1113,7 +1085,6 @@ class Methods:
             input: float32 or float64 of any shape.
             q: Number in [0, 1], or a vector of them, which adds a first dimension.
             dim: Dimension to reduce; None for all elements.
-            keepdim: True to keep the reduced dimension with extent 1.
             interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
 
         Raises:
@@ -1186,7 +1157,6 @@ class Methods:
         """Return input where positive, else input times a slope.
 
         Args:
-            input: Tensor of any shape.
             lower: Smallest slope.
             upper: Largest slope.
             training: True to draw a slope for each element; False to use the mean of both."""
@@ -1208,7 +1178,6 @@ class Methods:
         """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
         Args:
-            input: Tensor to copy.
             dim: Dimension along which `index` counts.
             index: Integer positions. Negative ones are out of range, as in `gather`.
             src: Tensor of the new elements, at least as large as `index`.
@@ -1232,7 +1201,6 @@ class Methods:
         """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
         Args:
-            input: Tensor to copy.
             dim: Dimension along which `index` counts.
             index: Integer positions.
             src: Elements, at least as many as in `index`.
@@ -1304,9 +1272,7 @@ class Methods:
 
         >>> nt.slice_scatter(nt.zeros(4), nt.ones(2), 0, 1, 3)"""
     def slogdet(self) -> SignLogDet:
-        """Return sign and logarithm of the magnitude of the determinant of square matrices.
-
-        >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))"""
+        """Return sign and logarithm of the magnitude of the determinant of square matrices."""
     def soft_max_ext(self, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
         """Return softmax(input * scale + slope * mask) over the last dimension.
 
@@ -1357,7 +1323,13 @@ class Methods:
     def squeeze_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `squeeze`: this tensor becomes that view of its memory."""
     def std(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
-        """Return the standard deviation over dim: the square root of `var`."""
+        """Return the standard deviation over dim: the square root of `var`.
+
+        Args:
+            input: Floats of any shape.
+            dim: Dimensions to reduce; None for all.
+            unbiased: PyTorch's older argument: False for a correction of 0.
+            correction: Subtracted from the number of elements; 1 by default."""
     def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Return standard deviation and mean over dim."""
     def step(self) -> Tensor:
@@ -1501,7 +1473,6 @@ class Methods:
         """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
         Args:
-            input: Tensor of any shape.
             sorted: Has no effect; the result is always sorted.
             return_inverse: True to also return the position of each element in the result.
             return_counts: True to also return the number of occurrences.
@@ -1510,7 +1481,6 @@ class Methods:
         """Return the elements, or slices along dim, that differ from the previous one. Reads the value.
 
         Args:
-            input: Tensor of any shape.
             return_inverse: True to also return the position of each element in the result.
             return_counts: True to also return the number of repetitions.
             dim: Dimension of the slices; None for elements."""
@@ -1525,7 +1495,6 @@ class Methods:
             input: Floats of any shape.
             dim: Dimensions to reduce; None for all.
             unbiased: PyTorch's older argument: False for a correction of 0.
-            keepdim: True to keep the reduced dimensions with extent 1.
             correction: Subtracted from the number of elements; 1 by default."""
     def var_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Return variance and mean over dim."""

@@ -121,8 +121,10 @@ def _computed(name: str, function: Callable[..., Any], *arguments: Any, **option
         raise ArgumentError(f"linalg.{name} of {shapes}: {error}") from None
 
 
-def _tensor(array: Any, dtype: DType) -> Tensor:
-    return from_array(np.asarray(array), dtype)
+def _applied(name: str, function: Callable[..., Any], *operands: Any, square: bool = False, **options: Any) -> Tensor:
+    """Return NumPy's result for matrices as a Tensor of their dtype."""
+    dtype, arrays = _arrays(name, *operands, square=square)
+    return from_array(np.asarray(_computed(name, function, *arrays, **options)), dtype)
 
 
 def norm(
@@ -157,34 +159,25 @@ def norm(
     dims = (dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim)
     if (len(dims) == 1) if dims is not None else (ord is None or A.ndim == 1):
         return A.norm(2.0 if ord is None else ord, dims, keepdim)
-    dtype, (array,) = _arrays("norm", A)
-    return _tensor(_computed("norm", lambda a: np.linalg.norm(a, ord, dims, keepdim), array), dtype)
+    return _applied("norm", lambda a: np.linalg.norm(a, ord, dims, keepdim), A)
 
 
 def inv(A: Tensor) -> Tensor:
-    """Return the inverse of square matrices.
-
-    >>> nt.inverse(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    """
-    dtype, (array,) = _arrays("inv", A, square=True)
-    return _tensor(_computed("inv", np.linalg.inv, array), dtype)
+    """Return the inverse of square matrices."""
+    return _applied("inv", np.linalg.inv, A, square=True)
 
 
 def det(A: Tensor) -> Tensor:
-    """Return the determinant of square matrices.
-
-    >>> nt.det(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    """
-    dtype, (array,) = _arrays("det", A, square=True)
-    return _tensor(_computed("det", np.linalg.det, array), dtype)
+    """Return the determinant of square matrices."""
+    return _applied("det", np.linalg.det, A, square=True)
 
 
 def solve(A: Tensor, B: Tensor) -> Tensor:
     """Solve A @ X = B for square matrices A. B has columns, or is one vector for each matrix."""
     dtype, (a, b) = _arrays("solve", A, B, square=True)
     if b.ndim == 1 or b.shape == a.shape[:-1]:
-        return _tensor(_computed("solve", np.linalg.solve, a, b[..., None])[..., 0], dtype)
-    return _tensor(_computed("solve", np.linalg.solve, a, b), dtype)
+        return from_array(_computed("solve", np.linalg.solve, a, b[..., None])[..., 0], dtype)
+    return from_array(_computed("solve", np.linalg.solve, a, b), dtype)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
@@ -200,14 +193,13 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     if a.ndim != 2 or b.ndim not in (1, 2):
         raise ShapeError(f"linalg.lstsq takes one matrix and columns, not {list(a.shape)} and {list(b.shape)}")
     solution, residuals, rank, values = _computed("lstsq", lambda a, b: np.linalg.lstsq(a, b, rcond), a, b)
-    parts = (_tensor(solution, dtype), _tensor(residuals, dtype))
-    return LeastSquares(*parts, from_array(np.asarray(rank, np.int64)), _tensor(values, dtype))
+    parts = (from_array(solution, dtype), from_array(residuals, dtype))
+    return LeastSquares(*parts, from_array(np.asarray(rank, np.int64)), from_array(values, dtype))
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """Return the lower triangular L with A = L @ L.mT for symmetric positive definite matrices, or its transpose."""
-    dtype, (array,) = _arrays("cholesky", A, square=True)
-    return _tensor(_computed("cholesky", np.linalg.cholesky, array, upper=upper), dtype)
+    return _applied("cholesky", np.linalg.cholesky, A, square=True, upper=upper)
 
 
 def qr(A: Tensor, mode: str = "reduced") -> QR:
@@ -222,13 +214,14 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
     dtype, (array,) = _arrays("qr", A)
     factors = _computed("qr", np.linalg.qr, array, mode=mode)
     q, r = (np.zeros(0), factors) if mode == "r" else factors
-    return QR(_tensor(q, dtype), _tensor(r, dtype))
+    return QR(from_array(q, dtype), from_array(r, dtype))
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:
     """Return the singular value decomposition. full_matrices=False omits vectors that S does not multiply."""
     dtype, (array,) = _arrays("svd", A)
-    return SVD(*(_tensor(part, dtype) for part in _computed("svd", np.linalg.svd, array, full_matrices=full_matrices)))
+    parts = _computed("svd", np.linalg.svd, array, full_matrices=full_matrices)
+    return SVD(*(from_array(part, dtype) for part in parts))
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
@@ -236,7 +229,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     if UPLO not in ("L", "U"):
         raise ArgumentError(f"linalg.eigh: UPLO must be 'L' or 'U', not {UPLO!r}")
     dtype, (array,) = _arrays("eigh", A, square=True)
-    return Eigh(*(_tensor(part, dtype) for part in _computed("eigh", np.linalg.eigh, array, UPLO=UPLO)))
+    return Eigh(*(from_array(part, dtype) for part in _computed("eigh", np.linalg.eigh, array, UPLO=UPLO)))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
@@ -246,23 +239,18 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 
 def svdvals(A: Tensor) -> Tensor:
     """Return the singular values in descending order."""
-    dtype, (array,) = _arrays("svdvals", A)
-    return _tensor(_computed("svdvals", np.linalg.svd, array, compute_uv=False), dtype)
+    return _applied("svdvals", np.linalg.svd, A, compute_uv=False)
 
 
 def slogdet(A: Tensor) -> SignLogDet:
-    """Return sign and logarithm of the magnitude of the determinant of square matrices.
-
-    >>> nt.slogdet(nt.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    """
+    """Return sign and logarithm of the magnitude of the determinant of square matrices."""
     dtype, (array,) = _arrays("slogdet", A, square=True)
-    return SignLogDet(*(_tensor(part, dtype) for part in _computed("slogdet", np.linalg.slogdet, array)))
+    return SignLogDet(*(from_array(np.asarray(part), dtype) for part in _computed("slogdet", np.linalg.slogdet, array)))
 
 
 def cond(A: Tensor, p: float | Literal["fro", "nuc"] | None = None) -> Tensor:
     """Return the condition number of matrices: the p-norm (by default 2) times that of the inverse; may be infinite."""
-    dtype, (array,) = _arrays("cond", A, square=p not in (None, 2, -2))
-    return _tensor(_computed("cond", lambda a: np.linalg.cond(a, p), array), dtype)
+    return _applied("cond", lambda a: np.linalg.cond(a, p), A, square=p not in (None, 2, -2))
 
 
 def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, rtol: float | None) -> Array:
@@ -280,7 +268,7 @@ def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, her
     u, s, vh = _computed("pinv", np.linalg.svd, array, full_matrices=False)
     kept = s > _smallest_counted(s, array.shape, atol, rtol)
     inverse = np.divide(1, s, out=np.zeros_like(s), where=kept)
-    return _tensor(np.swapaxes(vh, -1, -2) * inverse[..., None, :] @ np.swapaxes(u, -1, -2), dtype)
+    return from_array(np.swapaxes(vh, -1, -2) * inverse[..., None, :] @ np.swapaxes(u, -1, -2), dtype)
 
 
 def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
@@ -291,19 +279,12 @@ def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = No
 
 
 def matrix_power(A: Tensor, n: int) -> Tensor:
-    """Raise square matrices to an integer power; negative ones use the inverse.
-
-    >>> nt.matrix_power(nt.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
-    """
-    dtype, (array,) = _arrays("matrix_power", A, square=True)
-    return _tensor(_computed("matrix_power", lambda a: np.linalg.matrix_power(a, n), array), dtype)
+    """Raise square matrices to an integer power; negative ones use the inverse."""
+    return _applied("matrix_power", lambda a: np.linalg.matrix_power(a, n), A, square=True)
 
 
 def matrix_exp(A: Tensor) -> Tensor:
-    """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times.
-
-    >>> nt.matrix_exp(nt.zeros(2, 2))
-    """
+    """Return the exponential of square matrices: the Taylor series of A / 2^n, squared n times."""
     dtype, (array,) = _arrays("matrix_exp", A, square=True)
     wide = array.astype(np.float64)
     largest = np.abs(wide).sum(-1).max(initial=0)
@@ -315,14 +296,14 @@ def matrix_exp(A: Tensor) -> Tensor:
         total = total + term
     for _ in range(halvings):
         total = total @ total
-    return _tensor(total, dtype)
+    return from_array(total, dtype)
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """Return the product of matrices in the cheapest order; the first and the last may be vectors."""
     dtype, arrays = _arrays("multi_dot", *(tensor.reshape(1, -1) if tensor.ndim == 1 else tensor for tensor in tensors))
     shaped = [array.reshape(tensor.shape) for array, tensor in zip(arrays, tensors, strict=True)]
-    return _tensor(np.linalg.multi_dot(shaped), dtype)
+    return from_array(np.asarray(np.linalg.multi_dot(shaped)), dtype)
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
@@ -332,21 +313,20 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     if unitriangular:
         np.einsum("...ii->...i", triangle)[...] = 1
     if left:
-        return _tensor(_computed("solve_triangular", np.linalg.solve, triangle, b), dtype)
+        return from_array(_computed("solve_triangular", np.linalg.solve, triangle, b), dtype)
     turned = _computed("solve_triangular", np.linalg.solve, np.swapaxes(triangle, -1, -2), np.swapaxes(b, -1, -2))
-    return _tensor(np.swapaxes(turned, -1, -2), dtype)
+    return from_array(np.swapaxes(turned, -1, -2), dtype)
 
 
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """Return the inverse for `tensordot`, where the first `ind` dimensions have as many elements as the others."""
-    dtype, (array,) = _arrays("tensorinv", A)
-    return _tensor(_computed("tensorinv", lambda a: np.linalg.tensorinv(a, ind), array), dtype)
+    return _applied("tensorinv", lambda a: np.linalg.tensorinv(a, ind), A)
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """Solve tensordot(A, X, X.ndim) = B; dims of A are moved to the end first."""
     dtype, (a, b) = _arrays("tensorsolve", A, B.reshape(1, *B.shape))
-    return _tensor(_computed("tensorsolve", lambda a, b: np.linalg.tensorsolve(a, b, dims), a, b[0]), dtype)
+    return from_array(_computed("tensorsolve", lambda a, b: np.linalg.tensorsolve(a, b, dims), a, b[0]), dtype)
 
 
 # --- recorded, of any dtype that the functions they are made of take

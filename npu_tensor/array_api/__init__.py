@@ -9,15 +9,14 @@ uint8 is the only unsigned integer type.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 import npu_tensor
-from npu_tensor.array_api import array_creation, fft, inspection  # noqa: F401 - fft is the standard's extension
+from npu_tensor.array_api import fft, functions  # noqa: F401 - fft is the standard's extension
 from npu_tensor.array_api import linear_algebra as linalg  # noqa: F401 - the standard's name
 from npu_tensor.array_api.promotion import of_numpy
-from npu_tensor.tensor import Tensor
 
 __array_api_version__: Final = "2025.12"
 
@@ -37,42 +36,12 @@ _PROMOTED: Final = (
 _NOT_PROMOTED: Final = "astype broadcast_to repeat take take_along_axis"
 
 
-def clip(x: Tensor, /, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
-    """Limit x to [min, max], in its dtype."""
-    return x.clone() if min is None and max is None else x.clamp(min, max).to(x.dtype)
-
-
-def remainder(x1: Any, x2: Any, /) -> Any:
-    """Return the remainder of floor_divide, with the sign of x2 also where it is 0."""
-    rest = _remainder(x1, x2)
-    return npu_tensor.where(rest == 0, npu_tensor.copysign(rest, x2), rest) if rest.is_floating_point() else rest
-
-
-_remainder = of_numpy(np.remainder)
-
-
-def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Sort along an axis; equal elements keep their order."""
-    return npu_tensor.sort(x, axis, descending).values
-
-
-def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Return the indices of the elements of `sort`."""
-    return npu_tensor.argsort(x, axis, descending)
-
-
-def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Expand vectors to a grid of coordinates; the first along the second dimension unless indexing is "ij"."""
-    return tuple(npu_tensor.meshgrid(*arrays, indexing=indexing))
-
-
 globals().update(
     {name: of_numpy(getattr(np, name)) for name in _PROMOTED.split()},
     **{name: of_numpy(getattr(np, name), None) for name in _NOT_PROMOTED.split()},
     where=of_numpy(np.where, 1),
     broadcast_arrays=npu_tensor.broadcast_tensors,
     broadcast_shapes=npu_tensor.broadcast_shapes,
-    **{name: getattr(array_creation, name) for name in array_creation.__all__},
-    **{name: getattr(inspection, name) for name in inspection.__all__ if name != "OF_THE_STANDARD"},
-    **inspection.OF_THE_STANDARD,
+    **{name: getattr(functions, name) for name in functions.__all__},
+    **functions.OF_THE_STANDARD,
 )

@@ -1,6 +1,6 @@
 """Functions made of several ops. Importing this package enters all of them in the registry."""
 
-from npu_tensor.functions import (
+from npu_tensor.functions import (  # noqa: F401
     arithmetic,
     convolution,
     creation,
@@ -9,9 +9,7 @@ from npu_tensor.functions import (
     ggml_sequences,
     indexing,
     losses,
-    matrices,
     neural,
-    noise,
     numpy_protocol,
     pooling,
     products,
@@ -19,7 +17,6 @@ from npu_tensor.functions import (
     random,
     reduce,
     resizing,
-    sampling,
     scattering,
     search,
     shape,
@@ -28,31 +25,4 @@ from npu_tensor.functions import (
 )
 from npu_tensor.functions.creation import Generator, manual_seed
 
-__all__ = [
-    "Generator",
-    "arithmetic",
-    "convolution",
-    "creation",
-    "ggml",
-    "ggml_images",
-    "ggml_sequences",
-    "indexing",
-    "losses",
-    "manual_seed",
-    "matrices",
-    "neural",
-    "noise",
-    "numpy_protocol",
-    "pooling",
-    "products",
-    "pytorch_arguments",
-    "random",
-    "reduce",
-    "resizing",
-    "sampling",
-    "scattering",
-    "search",
-    "shape",
-    "stacking",
-    "statistics",
-]
+__all__ = ["Generator", "manual_seed"]

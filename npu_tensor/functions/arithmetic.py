@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -130,9 +132,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
     Args:
-        input: Tensor of any shape.
         n: Number of times this is repeated.
-        dim: Dimension; negative values count from the last one.
 
     Raises:
         ArgumentError: `n` is negative.
@@ -150,16 +150,23 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     return input.clone()
 
 
+def _add_scaled(
+    combine: Callable[[Tensor, Tensor], Tensor], input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float
+) -> Tensor:
+    """Return input + combine(value * tensor1, tensor2), rounded once."""
+    dtype = result_type(input, tensor1, tensor2)
+    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
+    scaled = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + combine(scaled, tensor2.to(register))).to(dtype)
+
+
 @composite(in_place=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """Return input + value * tensor1 * tensor2.
 
     The computation uses the promoted dtype of all three, and float32 for 16-bit floats.
     """
-    dtype = result_type(input, tensor1, tensor2)
-    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
-    factor = tensor1.to(register) if value == 1 else tensor1.to(register) * value
-    return (input.to(register) + factor * tensor2.to(register)).to(dtype)
+    return _add_scaled(operator.mul, input, tensor1, tensor2, value)
 
 
 @composite(in_place=True)
@@ -174,10 +181,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
         names = f"{tensor1.dtype.name} and {tensor2.dtype.name}"
         raise DTypeError(f"needs floats, not {names}; convert with .to(npu_tensor.float32)")
-    dtype = result_type(input, tensor1, tensor2)
-    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
-    divided = tensor1.to(register) if value == 1 else tensor1.to(register) * value
-    return (input.to(register) + divided / tensor2.to(register)).to(dtype)
+    return _add_scaled(operator.truediv, input, tensor1, tensor2, value)
 
 
 @composite(aliases=("clip",), in_place=True, ggml="CLAMP")
@@ -185,7 +189,6 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
     Args:
-        input: Tensor of any shape.
         min: Lower limit, a number or a tensor; None for no limit.
         max: Upper limit, a number or a tensor; None for no limit.
 
@@ -211,19 +214,13 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 @composite(in_place=True)
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """Return the larger of input and min.
-
-    >>> nt.clamp_min(nt.tensor([-2.0, 0.5, 3.0]), 0.0)
-    """
+    """Return the larger of input and min."""
     return clamp(input, min=min)
 
 
 @composite(in_place=True)
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """Return the smaller of input and max.
-
-    >>> nt.clamp_max(nt.tensor([-2.0, 0.5, 3.0]), 1.0)
-    """
+    """Return the smaller of input and max."""
     return clamp(input, max=max)
 
 
@@ -261,7 +258,6 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     """Replace NaN and infinities.
 
     Args:
-        input: Tensor of any shape.
         nan: Replacement of NaN.
         posinf: Replacement of infinity; None for the largest number of the dtype.
         neginf: Replacement of minus infinity; None for the lowest number of the dtype.
@@ -279,8 +275,6 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     """Return True where |input - other| <= atol + rtol * |other|. Integers and bool are compared in float32.
 
     Args:
-        input: Tensor of any shape.
-        other: Second operand; the shapes broadcast.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
         equal_nan: True to treat two NaN as close.

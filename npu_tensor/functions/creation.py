@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -49,12 +49,6 @@ def extents(size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _first_number(data: Any) -> Any:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return data
-
-
 def _elements(data: Any) -> Iterator[Any]:
     """Iterate over the leaves of nested lists."""
     if isinstance(data, (list, tuple)):
@@ -91,16 +85,7 @@ def _dtype_of(element: Any) -> DType:
 def _culprit(data: Any) -> Any:
     """Return the first element that is not a number, or else the first of all."""
     strange = (each for each in _elements(data) if not isinstance(each, (numbers.Real, np.bool_, Tensor)))
-    return next(strange, _first_number(data))
-
-
-def _is_too_long(data: Any, made: np.dtype[Any]) -> bool:
-    """True if NumPy did not choose int64 for Python integers because one of them does not fit."""
-    return made.kind in "uOf" and type(_first_number(data)) is int and _all_integers(data)
-
-
-def _all_integers(data: Any) -> bool:
-    return all(map(_all_integers, data)) if isinstance(data, (list, tuple)) else type(data) is int
+    return next(strange, next(_elements(data), data))
 
 
 @composite(method=False, creates=True)
@@ -112,8 +97,6 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
 
     Args:
         data: Number, nested lists of numbers, array of NumPy, PyTorch or JAX, or another tensor.
-        dtype: Dtype of the result; None to derive it from the data.
-        device: URI of a device in use; it does not choose where ops run.
 
     Raises:
         ShapeError: Nested lists are ragged.
@@ -140,11 +123,12 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         raise ShapeError(f"nested lists must be rectangular: {error}") from None
     except OverflowError as error:
         raise ArgumentError(str(error)) from None
-    if dtype is None and _is_too_long(data, array.dtype):
+    types = set() if dtype is not None else _types(data)
+    if array.dtype.kind in "uOf" and types == {int}:  # one of them is too large for int64
         raise ArgumentError("a number does not fit int64; give a float dtype to hold it approximately")
     if array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
         raise DTypeError(f"cannot make a tensor of {type(_culprit(data)).__name__}")
-    if dtype is None and not _types(data) <= {bool, int, float}:
+    if not types <= {bool, int, float}:
         dtype = promote((each, 1) for each in set(map(_dtype_of, _elements(data))))
     elif dtype is None and array.dtype == np.float64:
         dtype = default_dtype(float)
@@ -169,8 +153,6 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool |
 
     Args:
         data: Numbers, nested sequences, an array or a tensor.
-        dtype: Dtype of the result; None to derive it from the data.
-        device: URI of a device in use; it does not choose where ops run.
         copy: True never returns `data` itself. False refuses data that has to be copied.
 
     Raises:
@@ -235,22 +217,29 @@ def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any)
     return ops.fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
 
 
-@composite(method=False, creates=True)
-def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create zeros of the given shape, float32 unless `dtype` is given."""
-    return _filled(extents(size), 0, dtype or default_dtype(float), device)
+def _constant(name: str, value: float, text: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """Publish functions that fill tensors with a number: <name>, <name>_like and the method new_<name>."""
+
+    def filled(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        return _filled(extents(size), value, dtype or default_dtype(float), device)
+
+    def like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        return _filled(input.shape, value, dtype or input.dtype, device)
+
+    def new(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        return _filled(extents(size), value, dtype or input.dtype, device)
+
+    filled.__doc__ = f"Create {text} of the given shape, float32 unless `dtype` is given."
+    like.__doc__ = f"Create {text} of the input's shape and dtype."
+    new.__doc__ = f"Create {text} of the given shape in the dtype of input."
+    composite(f"new_{name}", function=False, creates=True)(new)
+    create_like = composite(f"{name}_like", method=False, creates=True)
+    return composite(name, method=False, creates=True)(filled), create_like(like)
 
 
-@composite(method=False, creates=True)
-def ones(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create ones of the given shape, float32 unless `dtype` is given."""
-    return _filled(extents(size), 1, dtype or default_dtype(float), device)
-
-
-@composite(method=False, creates=True)
-def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create zeros. Values are immutable, so uninitialized memory would have no use."""
-    return _filled(extents(size), 0, dtype or default_dtype(float), device)
+zeros, zeros_like = _constant("zeros", 0, "zeros")
+ones, ones_like = _constant("ones", 1, "ones")
+empty, empty_like = _constant("empty", 0, "zeros, since uninitialized memory is of no use for immutable values,")
 
 
 @composite(method=False, ggml="FILL", creates=True)
@@ -270,24 +259,6 @@ def full(size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any 
     if not isinstance(fill_value, (bool, int, float)):
         raise TypeError(f"fill_value must be a number, not {type(fill_value).__name__}")
     return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)), device)
-
-
-@composite(method=False, creates=True)
-def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create zeros of the input's shape and dtype."""
-    return _filled(input.shape, 0, dtype or input.dtype, device)
-
-
-@composite(method=False, creates=True)
-def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create ones of the input's shape and dtype."""
-    return _filled(input.shape, 1, dtype or input.dtype, device)
-
-
-@composite(method=False, creates=True)
-def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create zeros of the input's shape and dtype, like `empty`."""
-    return _filled(input.shape, 0, dtype or input.dtype, device)
 
 
 @composite(method=False, creates=True)
@@ -316,8 +287,6 @@ def arange(
         start: First element.
         end: Upper bound, not included.
         step: Difference of neighbours.
-        dtype: Dtype of the result; None to derive it from the numbers.
-        device: URI of a device in use; it does not choose where ops run.
 
     Raises:
         ArgumentError: A number is not finite, or `step` does not lead from `start` to `end`.
@@ -409,24 +378,6 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
     """Return rows and columns, int64 of shape (2, n), of the elements on and above a diagonal."""
     rows, columns = extents((row, col))
     return from_array(np.stack(np.triu_indices(rows, offset, columns)), int64)
-
-
-@composite(function=False, creates=True)
-def new_zeros(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create zeros of the given shape in the dtype of input."""
-    return zeros(*size, dtype=dtype or input.dtype, device=device)
-
-
-@composite(function=False, creates=True)
-def new_ones(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create ones of the given shape in the dtype of input."""
-    return ones(*size, dtype=dtype or input.dtype, device=device)
-
-
-@composite(function=False, creates=True)
-def new_empty(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Create zeros of the given shape in the dtype of input, like `empty`."""
-    return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
 @composite(function=False, creates=True)

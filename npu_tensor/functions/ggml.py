@@ -19,8 +19,6 @@ from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 # --- gated linear units
 
 
@@ -140,23 +138,19 @@ def soft_max_ext(
     return cut(weights, scores.ndim - 1, 0, input.shape[-1]).to(input.dtype)
 
 
-def _beyond_diagonal(input: Tensor, n_past: int) -> Tensor:
-    if input.ndim < 2:
-        raise ShapeError("needs two dimensions or more")
-    rows, columns = input.shape[-2:]
-    return arange(columns) > (arange(rows) + n_past).unsqueeze(1)
+def _diagonal_mask(name: str, value: float, text: str) -> None:
+    def function(input: Tensor, n_past: int) -> Tensor:
+        if input.ndim < 2:
+            raise ShapeError("needs two dimensions or more")
+        rows, columns = input.shape[-2:]
+        return ops.where_op(arange(columns) > (arange(rows) + n_past).unsqueeze(1), value, input)
+
+    function.__doc__ = f"Set elements with column > row + n_past in the last two dimensions to {text}."
+    composite(f"diag_mask_{name}", ggml=f"DIAG_MASK_{name.upper()}")(function)
 
 
-@composite(ggml="DIAG_MASK_INF")
-def diag_mask_inf(input: Tensor, n_past: int) -> Tensor:
-    """Set elements with column > row + n_past in the last two dimensions to minus infinity."""
-    return ops.where_op(_beyond_diagonal(input, n_past), -math.inf, input)
-
-
-@composite(ggml="DIAG_MASK_ZERO")
-def diag_mask_zero(input: Tensor, n_past: int) -> Tensor:
-    """Set elements with column > row + n_past in the last two dimensions to zero."""
-    return ops.where_op(_beyond_diagonal(input, n_past), 0, input)
+_diagonal_mask("inf", -math.inf, "minus infinity")
+_diagonal_mask("zero", 0, "zero")
 
 
 # --- rows
@@ -286,37 +280,27 @@ def _block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> tuple[slice
     return tuple(slice(first, first + extent) for first, extent in zip(start, source.shape, strict=True))
 
 
-@composite("set", method=False, ggml="SET")
-def set_block(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
-    """Return input with a block of the last dimensions replaced by source.
+def _block_function(name: str, text: str, adds: bool) -> None:
+    def function(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
+        place = (..., *_block(input, source, start))
+        result = input.clone()
+        result[place] = input[place] + source if adds else source
+        return result
 
-    Args:
-        input: Tensor of any shape.
-        source: Tensor of the block.
-        start: Index of the block in each dimension of `source`.
+    function.__doc__ = f"""
+        Return input with {text}.
 
-    >>> nt.set(nt.zeros(2, 3), nt.ones(1, 2), (1, 1))
+        Args:
+            source: Tensor of the block.
+            start: Index of the block in each dimension of `source`.
+
+        >>> nt.{name}(nt.ones(2, 3), nt.ones(1, 2), (1, 1))
     """
-    result = input.clone()
-    result[(..., *_block(input, source, start))] = source
-    return result
+    composite(name, method=False, ggml=name.upper())(function)
 
 
-@composite(method=False, ggml="ACC")
-def acc(input: Tensor, source: Tensor, start: tuple[int, ...]) -> Tensor:
-    """Return input with source added to a block of the last dimensions.
-
-    Args:
-        input: Tensor of any shape.
-        source: Tensor of the block.
-        start: Index of the block in each dimension of `source`.
-
-    >>> nt.acc(nt.ones(2, 3), nt.ones(1, 2), (1, 1))
-    """
-    place = (..., *_block(input, source, start))
-    result = input.clone()
-    result[place] = input[place] + source
-    return result
+_block_function("set", "a block of the last dimensions replaced by source", adds=False)
+_block_function("acc", "source added to a block of the last dimensions", adds=True)
 
 
 # --- others
@@ -361,27 +345,19 @@ def rope(
 
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))
     """
-    yarn = freq_base, freq_scale, n_ctx_orig, ext_factor, attn_factor, beta_fast, beta_slow
-    if mode in _SECTIONED:
+    yarn: dict[str, Any] = {
+        "base": freq_base,
+        "scale": freq_scale,
+        "n_ctx_orig": n_ctx_orig,
+        "ext_factor": ext_factor,
+        "attn_factor": attn_factor,
+        "beta_fast": beta_fast,
+        "beta_slow": beta_slow,
+    }
+    if mode in ("mrope", "imrope", "vision"):
         return _rotated_by_sections(input, positions, freq_factors, n_dims, mode, tuple(sections), yarn)
     factors = () if freq_factors is None else (freq_factors,)
-    return ops.rotate(
-        input,
-        positions,
-        *factors,
-        n_dims=n_dims,
-        mode=mode,
-        base=freq_base,
-        scale=freq_scale,
-        n_ctx_orig=n_ctx_orig,
-        ext_factor=ext_factor,
-        attn_factor=attn_factor,
-        beta_fast=beta_fast,
-        beta_slow=beta_slow,
-    )
-
-
-_SECTIONED = ("mrope", "imrope", "vision")
+    return ops.rotate(input, positions, *factors, n_dims=n_dims, mode=mode, **yarn)
 
 
 def _rotated_by_sections(
@@ -391,7 +367,7 @@ def _rotated_by_sections(
     n_dims: int | None,
     mode: str,
     sections: tuple[int, ...],
-    yarn: tuple[Any, ...],
+    yarn: dict[str, Any],
 ) -> Tensor:
     """Apply `rope` in a mode with sections."""
     if input.ndim < 3 or len(sections) != 4 or sum(sections) < 1 or positions.shape != (4, input.shape[-3]):
@@ -404,7 +380,7 @@ def _rotated_by_sections(
     starts = np.cumsum((0, *sections))
     sector = np.arange(pairs) % starts[-1]
     which = np.searchsorted(starts[1:], sector, "right")
-    rates, magnitude = rope_rates(dims, *yarn)
+    rates, magnitude = rope_rates(dims, **yarn)
     if mode == "vision":
         rates = rates[(sector - starts[which]) % len(rates)]
     elif mode == "imrope":

@@ -13,8 +13,6 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import pad
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 
 @composite(method=False, ggml="IM2COL, IM2COL_3D")
 def im2col(
@@ -25,9 +23,6 @@ def im2col(
     Args:
         input: Tensor (batch, channels, *places).
         kernel_size: Extent of the kernel in each of one to three place dimensions.
-        stride: Steps between positions, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
 
     Returns:
         Tensor (batch, *positions, channels * elements of the kernel).

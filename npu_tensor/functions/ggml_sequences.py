@@ -16,8 +16,6 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import stack
 from npu_tensor.tensor import Tensor
 
-__all__: list[str] = []
-
 Outcome = tuple[Tensor, Tensor]
 
 
@@ -249,8 +247,6 @@ def solve_tri(a: Tensor, b: Tensor, left: bool = True, lower: bool = True, unit_
         left: True for a x = b, False for x a = b.
         lower: True for lower triangles.
         unit_diagonal: True to take the diagonal as ones.
-
-    >>> nt.solve_tri(nt.tensor([[2.0, 0.0], [1.0, 1.0]]), nt.tensor([[2.0], [3.0]]))
     """
     if not left:
         return solve_tri(a.mT, b.mT, True, not lower, unit_diagonal).mT

@@ -29,8 +29,6 @@ _ALIGNMENT: Final = "general.alignment"
 _USUAL_ALIGNMENT: Final = 32
 _MOST_DIMENSIONS: Final = 4
 _MOST_NAME_BYTES: Final = 63  # GGML_MAX_NAME includes a zero byte
-# Size of the shortest entry of the metadata and of the tensors, which bounds their number in a file.
-_LEAST_ENTRY, _LEAST_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8
 
 _DTYPES: Final = {dtype.ggml_type: dtype for dtype in (*DTYPES, *QUANTIZED) if dtype.ggml_type is not None}
 
@@ -129,30 +127,6 @@ def _number_type(kind: int) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def _header(reader: _Reader) -> tuple[int, int]:
-    """Return the numbers of tensors and of entries of the metadata."""
-    if reader.size < 4 or bytes(reader.data[reader.take(4) : 4]) != _MAGIC:
-        raise ValueError("it does not begin with GGUF; nt.load reads NumPy's formats and safetensors")
-    version = reader.number("I")
-    if version not in _VERSIONS:
-        hint = ", as files of big-endian machines have it" if version & 0xFFFF == 0 else ""
-        raise ValueError(f"version {version}{hint}; versions 2 and 3 can be read")
-    tensors, entries = reader.number("Q"), reader.number("Q")
-    reader.require(entries, _LEAST_ENTRY, "entries")
-    reader.require(tensors, _LEAST_TENSOR, "tensors")
-    return tensors, entries
-
-
-def _metadata(reader: _Reader, entries: int) -> dict[str, Any]:
-    metadata: dict[str, Any] = {}
-    for _ in range(entries):
-        key = reader.string()
-        if key in metadata:
-            raise ValueError(f"the key {key!r} twice")
-        metadata[key] = reader.value(reader.number("I"))
-    return metadata
-
-
 class _Entry(NamedTuple):
     """Description of a tensor in a file. offset: in bytes, from the first tensor."""
 
@@ -192,8 +166,22 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
 
 def _read(data: np.ndarray[Any, Any]) -> GGUF:
     reader = _Reader(data)
-    count, entries = _header(reader)
-    metadata = _metadata(reader, entries)
+    if reader.size < 4 or bytes(reader.data[reader.take(4) : 4]) != _MAGIC:
+        raise ValueError("it does not begin with GGUF; nt.load reads NumPy's formats and safetensors")
+    version = reader.number("I")
+    if version not in _VERSIONS:
+        hint = ", as files of big-endian machines have it" if version & 0xFFFF == 0 else ""
+        raise ValueError(f"version {version}{hint}; versions 2 and 3 can be read")
+    count, entries = reader.number("Q"), reader.number("Q")
+    # The shortest entry has a length, a type and a byte; the shortest tensor two numbers of each size.
+    reader.require(entries, 8 + 4 + 1, "entries")
+    reader.require(count, 8 + 4 + 4 + 8, "tensors")
+    metadata: dict[str, Any] = {}
+    for _ in range(entries):
+        key = reader.string()
+        if key in metadata:
+            raise ValueError(f"the key {key!r} twice")
+        metadata[key] = reader.value(reader.number("I"))
     alignment = _alignment(metadata)
     listed = [_entry(reader) for _ in range(count)]
     if len({entry.name for entry in listed}) < count:
@@ -375,8 +363,11 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
         return np.asarray(value)
     numbers = value if isinstance(value, (list, tuple)) else [value]
     if all(type(number) is int for number in numbers):
-        dtypes = (dtype for dtype in _INTEGERS if all(_fits(number, dtype) for number in numbers))
-        return np.array(value, next(dtypes, np.object_))
+        for dtype in _INTEGERS:
+            limits = np.iinfo(dtype)
+            if all(limits.min <= number <= limits.max for number in numbers):
+                return np.array(value, dtype)
+        return np.array(value, np.object_)
     array = np.asarray(value)
     if array.dtype.kind != "f":
         return array
@@ -385,8 +376,3 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     if (np.isinf(narrow) & np.isfinite(array)).any():
         raise ValueError(f"{value!r:.80} is too large for float32; pass numpy.float64")
     return narrow
-
-
-def _fits(value: int, dtype: str) -> bool:
-    limits = np.iinfo(dtype)
-    return int(limits.min) <= value <= int(limits.max)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,22 +22,6 @@ from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["put", "put_along", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
-
-
-class _Index(NamedTuple):
-    """Steps of an index: slice all dimensions; reshape; take points along some dimensions.
-
-    Attributes:
-        bounds: (start, stop, step) of every dimension.
-        shape: Shape after dropping integers and adding None.
-        origins: Dimension of the input for each dimension of `shape`, None for a new one.
-        tensors: Integer tensors, each with the dimension of `shape` that it indexes.
-    """
-
-    bounds: tuple[tuple[int, int, int], ...]
-    shape: tuple[int, ...]
-    origins: tuple[int | None, ...]
-    tensors: tuple[tuple[int, Tensor], ...]
 
 
 def _as_tensor(part: Any) -> Tensor:
@@ -110,21 +94,30 @@ def _parts(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-class _Resolver:
-    """Collects an _Index part by part, for a tensor of the given extents.
+class _Index:
+    """Steps of an index: slice all dimensions; reshape; take points along some dimensions.
 
-    integers_as_tensors: True to pass integers as operands, so that changing ones do not change the structure.
+    Attributes:
+        bounds: (start, stop, step) of every dimension.
+        shape: Shape after dropping integers and adding None.
+        origins: Dimension of the input for each dimension of `shape`, None for a new one.
+        tensors: Integer tensors, each with the dimension of `shape` that it indexes.
     """
 
-    def __init__(self, extents: tuple[int, ...], integers_as_tensors: bool) -> None:
-        self.extents = extents
-        self.integers_as_tensors = integers_as_tensors
-        self.bounds: list[tuple[int, int, int]] = []
-        self.shape: list[int] = []
-        self.origins: list[int | None] = []
-        self.tensors: list[tuple[int, Tensor]] = []
+    def __init__(self, index: Any, extents: tuple[int, ...], for_put: bool = False) -> None:
+        self.bounds: tuple[tuple[int, int, int], ...] = ()
+        self.shape: tuple[int, ...] = ()
+        self.origins: tuple[int | None, ...] = ()
+        self.tensors: tuple[tuple[int, Tensor], ...] = ()
+        self._extents = extents
+        parts = _parts(index, len(extents))
+        # Integers are operands, so that changing ones do not change the structure. PyTorch treats an integer beside
+        # index tensors as a slice, not as one of these tensors.
+        self._integers_as_tensors = for_put and not any(isinstance(part, Tensor) for part in parts)
+        for part in parts:
+            self._add(part)
 
-    def add(self, part: Any) -> None:
+    def _add(self, part: Any) -> None:
         """Add an int, a slice, None, a mask or an integer tensor."""
         if part is None:
             self._new_dimension()
@@ -141,19 +134,19 @@ class _Resolver:
     @property
     def _extent(self) -> int:
         """Extent of the next dimension."""
-        return self.extents[len(self.bounds)]
+        return self._extents[len(self.bounds)]
 
     def _new_dimension(self) -> None:
-        self.shape.append(1)
-        self.origins.append(None)
+        self.shape += (1,)
+        self.origins += (None,)
 
     def _kept(self, bounds: tuple[int, int, int]) -> None:
-        self.origins.append(len(self.bounds))
-        self.bounds.append(bounds)
-        self.shape.append(len(range(*bounds)))
+        self.origins += (len(self.bounds),)
+        self.bounds += (bounds,)
+        self.shape += (len(range(*bounds)),)
 
     def _points(self, index: Tensor) -> None:
-        self.tensors.append((len(self.shape), index))
+        self.tensors += ((len(self.shape), index),)
         self._kept((0, self._extent, 1))
 
     def _integer(self, index: int) -> None:
@@ -161,32 +154,23 @@ class _Resolver:
         if not -extent <= index < extent:
             raise DimensionError(f"index {index} is out of range for dimension {len(self.bounds)} of extent {extent}")
         index %= extent
-        if self.integers_as_tensors:
+        if self._integers_as_tensors:
             self._points(from_array(np.array(index, np.int64)))
-            return
-        self.bounds.append((index, index + 1, 1))
+        else:
+            self.bounds += ((index, index + 1, 1),)
 
     def _mask(self, mask: Tensor) -> None:
         """Convert a mask of n dimensions to n vectors of positions. Reads the mask."""
         start = len(self.bounds)
-        covered = self.extents[start : start + mask.ndim]
+        covered = self._extents[start : start + mask.ndim]
         if any(own not in (0, extent) for own, extent in zip(mask.shape, covered, strict=True)):
             raise DimensionError(f"mask {list(mask.shape)} does not fit the extents {list(covered)}")
         if not mask.ndim:  # a new dimension of extent 1 or 0
-            self.tensors.append((len(self.shape), from_array(np.zeros(int(bool(mask)), np.int64))))
+            self.tensors += ((len(self.shape), from_array(np.zeros(int(bool(mask)), np.int64))),)
             self._new_dimension()
         else:
             for positions in np.nonzero(mask.numpy()):
                 self._points(from_array(positions, int64))
-
-
-def _resolved(index: Any, extents: tuple[int, ...], for_put: bool = False) -> _Index:
-    parts = _parts(index, len(extents))
-    # PyTorch treats an integer beside index tensors as a slice, not as one of these tensors.
-    resolver = _Resolver(extents, for_put and not any(isinstance(part, Tensor) for part in parts))
-    for part in parts:
-        resolver.add(part)
-    return _Index(tuple(resolver.bounds), tuple(resolver.shape), tuple(resolver.origins), tuple(resolver.tensors))
 
 
 def _start(tensors: tuple[tuple[int, Tensor], ...]) -> int:
@@ -206,7 +190,7 @@ def get(input: Tensor, index: Any) -> Tensor:
         index = number
     if type(index) is int and input.ndim:
         return ops.select(input, 0, index)
-    resolved = _resolved(index, input.shape)
+    resolved = _Index(index, input.shape)
     basic = input
     if any(bound != (0, extent, 1) for bound, extent in zip(resolved.bounds, input.shape, strict=True)):
         basic = ops.slice_(input, resolved.bounds)
@@ -253,7 +237,6 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     """Return input with input[index] replaced by value, broadcast and converted to the dtype of input.
 
     Args:
-        input: Tensor to copy.
         index: Index in any form that `input[index]` accepts.
         value: New elements. A number must fit the dtype.
         wrap: True to accept negative elements of index tensors.
@@ -266,7 +249,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     index = _without_switches(index)
     if index is None:
         return input.clone()
-    resolved = _resolved(index, input.shape, for_put=True)
+    resolved = _Index(index, input.shape, for_put=True)
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
     extents = broadcast_shapes(*(tensor.shape for tensor in indices))
@@ -313,7 +296,6 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Return the positions of elements that are not zero. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         as_tuple: True for one vector per dimension, False for a matrix with one row per element.
     """
     positions = np.nonzero(np.atleast_1d(input.numpy()))
@@ -420,7 +402,6 @@ def scatter(
     """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     Args:
-        input: Tensor to copy.
         dim: Dimension along which `index` counts.
         index: Integer positions. Negative ones are out of range, as in `gather`.
         src: Tensor of the new elements, at least as large as `index`.

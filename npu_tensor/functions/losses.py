@@ -16,8 +16,6 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import joined, pad, stack
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 
 @composite(method=False)
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -64,7 +62,6 @@ def binary_cross_entropy(
         input: Probabilities of any shape.
         target: Probabilities of the same shape.
         weight: Factor of the losses; None for 1.
-        reduction: "mean", "sum", or "none" for all losses.
     """
     _require_target_for_each(input, target)
     dtype, x, expected = require_float(input), wide(input), wide(target)
@@ -89,7 +86,6 @@ def binary_cross_entropy_with_logits(
         input: Logits of any shape.
         target: Probabilities of the same shape.
         weight: Factor of the losses; None for 1.
-        reduction: "mean", "sum", or "none" for all losses.
         pos_weight: Factor of the part of positive targets; None for 1.
     """
     _require_target_for_each(input, target)
@@ -237,7 +233,6 @@ def triplet_margin_loss(
         p: Order of the norm.
         eps: Added to the differences.
         swap: True to use the distance of positive and negative if it is smaller than that of anchor and negative.
-        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.triplet_margin_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))
     """
@@ -245,7 +240,9 @@ def triplet_margin_loss(
     def distance(x1: Tensor, x2: Tensor) -> Tensor:
         return pairwise_distance(x1, x2, p, eps)
 
-    return _triplets(anchor, positive, negative, distance, margin, swap, reduction)
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=reduction
+    )
 
 
 @composite(method=False)
@@ -264,18 +261,6 @@ def triplet_margin_with_distance_loss(
     >>> nt.triplet_margin_with_distance_loss(nt.zeros(1, 2), nt.zeros(1, 2), nt.ones(1, 2))
     """
     distance = distance_function or pairwise_distance
-    return _triplets(anchor, positive, negative, distance, margin, swap, reduction)
-
-
-def _triplets(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    distance: Callable[[Tensor, Tensor], Tensor],
-    margin: float,
-    swap: bool,
-    reduction: str,
-) -> Tensor:
     far = distance(anchor, negative)
     if swap:
         far = ops.minimum(far, distance(positive, negative))
@@ -300,7 +285,6 @@ def poisson_nll_loss(
         log_input: False if `input` holds rates: the loss is input - target * log(input + eps).
         full: True to add Stirling's approximation of log(target!) for targets above 1.
         eps: Added to rates.
-        reduction: "mean", "sum", or "none" for all losses.
     """
     x, expected = wide(input), wide(target)
     losses = x.exp() - expected * x if log_input else x - expected * (x + eps).log()
@@ -322,7 +306,6 @@ def gaussian_nll_loss(
         var: Variances.
         full: True to add log(2 pi) / 2.
         eps: Lower limit of the variances.
-        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.gaussian_nll_loss(nt.zeros(2), nt.ones(2), nt.ones(2))
     """

@@ -65,10 +65,8 @@ def layer_norm(
 
     Args:
         input: Floats of any shape.
-        normalized_shape: Last extents of `input`.
         weight: Scale of shape `normalized_shape`; None for 1.
         bias: Offset of shape `normalized_shape`; None for 0.
-        eps: Added to the variance.
 
     Raises:
         ShapeError: `normalized_shape` is not the end of the input's shape.
@@ -87,7 +85,6 @@ def rms_norm(
 
     Args:
         input: Floats of any shape.
-        normalized_shape: Last extents of `input`.
         weight: Scale of shape `normalized_shape`; None for 1.
         eps: Added to the mean; None for the machine epsilon of the dtype of the computation.
 
@@ -113,7 +110,6 @@ def group_norm(
         num_groups: Number of groups; it must divide the number of channels.
         weight: Scale with one element per channel; None for 1.
         bias: Offset with one element per channel; None for 0.
-        eps: Added to the variance.
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)
     """
@@ -157,7 +153,6 @@ def batch_norm(
         bias: Offset with one element per channel; None for 0.
         training: True to use the statistics of `input`.
         momentum: Weight of the present statistics in an update.
-        eps: Added to the variance.
 
     Raises:
         ArgumentError: Running statistics are missing outside of training.
@@ -215,7 +210,6 @@ def instance_norm(
         bias: Offset with one element per channel; None for 0.
         use_input_stats: False to normalize with the running statistics.
         momentum: Weight of the present statistics in an update.
-        eps: Added to the variance.
 
     >>> nt.instance_norm(nt.arange(4.0).reshape(1, 2, 2))
     """
@@ -294,23 +288,23 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Set each element to 0 with probability p in training and scale the others by 1 / (1 - p).
 
     Args:
-        input: Tensor of any shape.
         p: Probability in [0, 1].
         training: False to return `input` itself.
     """
     return dropped(input, p, training, input.shape)
 
 
-@composite(method=False)
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Drop whole channels of (batch, channels, width), like `dropout`."""
-    return dropped(input, p, training, (*input.shape[:-1], 1))
+def _channel_dropout(count: int, places: str) -> None:
+    def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+        return dropped(input, p, training, (*input.shape[:-count], *[1] * count))
+
+    dropout.__doc__ = f"Drop whole channels of (batch, channels, {places}), like `dropout`."
+    composite(f"dropout{count}d", method=False)(dropout)
 
 
-@composite(method=False)
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Drop whole channels of (batch, channels, height, width), like `dropout`."""
-    return dropped(input, p, training, (*input.shape[:-2], 1, 1))
+_channel_dropout(1, "width")
+_channel_dropout(2, "height, width")
+_channel_dropout(3, "depth, height, width")
 
 
 def dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
@@ -418,7 +412,6 @@ def nll_loss(
         size_average: Not supported; `reduction` has replaced it.
         ignore_index: Target that does not count.
         reduce: Not supported; `reduction` has replaced it.
-        reduction: "mean", "sum", or "none" for all losses.
 
     >>> nt.nll_loss(nt.tensor([[-0.1, -2.3], [-1.6, -0.2]]), nt.tensor([0, 1]))
     """
@@ -448,10 +441,7 @@ def cross_entropy(
         size_average: Not supported; `reduction` has replaced it.
         ignore_index: Class index that does not count.
         reduce: Not supported; `reduction` has replaced it.
-        reduction: "mean", "sum", or "none" for all losses.
         label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1].
-
-    >>> nt.cross_entropy(nt.tensor([[2.0, 0.5], [0.1, 1.5]]), nt.tensor([0, 1]))
     """
     _refuse_deprecated(size_average, reduce)
     dtype = require_float(input)

@@ -18,8 +18,6 @@ from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 
 def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """Return the matrix product of tensors that are not zero-dimensional."""
@@ -72,16 +70,16 @@ registry.publish_operator("matmul", _matmul, _rmatmul)
 registry.UFUNCS[np.matmul] = matmul
 
 
-def _require_dimensions(name: str, tensor: Tensor, ndim: int) -> None:
-    if tensor.ndim != ndim:
-        raise ShapeError(f"{name} must have {ndim} dimensions, not {tensor.ndim}")
+def _require_dimensions(ndim: int, **operands: Tensor) -> None:
+    for name, tensor in operands.items():
+        if tensor.ndim != ndim:
+            raise ShapeError(f"{name} must have {ndim} dimensions, not {tensor.ndim}")
 
 
 @composite()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the product of two matrices."""
-    _require_dimensions("input", input, 2)
-    _require_dimensions("mat2", mat2, 2)
+    _require_dimensions(2, input=input, mat2=mat2)
     return ops.contract(input, mat2)
 
 
@@ -91,8 +89,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
     >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))
     """
-    _require_dimensions("input", input, 3)
-    _require_dimensions("mat2", mat2, 3)
+    _require_dimensions(3, input=input, mat2=mat2)
     if input.shape[0] != mat2.shape[0]:
         raise ShapeError(f"batches differ: {input.shape[0]} and {mat2.shape[0]}")
     return ops.contract(input, mat2)
@@ -104,8 +101,8 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
     >>> nt.mv(nt.ones(2, 3), nt.ones(3))
     """
-    _require_dimensions("input", input, 2)
-    _require_dimensions("vec", vec, 1)
+    _require_dimensions(2, input=input)
+    _require_dimensions(1, vec=vec)
     return _product_of(input, vec)
 
 
@@ -115,8 +112,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
     >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
     """
-    _require_dimensions("input", input, 1)
-    _require_dimensions("tensor", tensor, 1)
+    _require_dimensions(1, input=input, tensor=tensor)
     return _product_of(input, tensor)
 
 
@@ -126,8 +122,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
     >>> nt.outer(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))
     """
-    _require_dimensions("input", input, 1)
-    _require_dimensions("vec2", vec2, 1)
+    _require_dimensions(1, input=input, vec2=vec2)
     return input.reshape(input.shape[0], 1) * vec2
 
 
@@ -166,7 +161,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
     The order of the pairs is 0 and 1, 0 and 2, ..., 1 and 2, and so on.
     """
-    _require_dimensions("input", input, 2)
+    _require_dimensions(2, input=input)
     first, second = np.triu_indices(input.shape[0], 1)
     rows, others = (ops.take_op(input, from_array(index), 0) for index in (first, second))
     return (rows - others).norm(p if input.shape[1] else 1, -1)
@@ -181,7 +176,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 @composite()
 def trace(input: Tensor) -> Tensor:
     """Return the sum of the diagonal of a matrix."""
-    _require_dimensions("input", input, 2)
+    _require_dimensions(2, input=input)
     return ops.diagonal(input).sum()
 
 
@@ -197,8 +192,6 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Returns:
         Tensor (..., out features).
-
-    >>> nt.linear(nt.ones(2, 3), nt.ones(4, 3), nt.zeros(4))
     """
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
@@ -312,7 +305,6 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
     Args:
         input: Vectors of any shape with a dimension of extent 3.
-        other: Second operand; the shapes broadcast.
         dim: Dimension of extent 3; None for the first such dimension.
 
     >>> nt.cross(nt.tensor([1.0, 0.0, 0.0]), nt.tensor([0.0, 1.0, 0.0]))
@@ -361,12 +353,6 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
             tensor = ops.diagonal(tensor, 0, first, second)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     return tensor, labels
-
-
-def _squeezed(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
-    """Drop dimensions of extent 1, which are broadcast as if the operand did not have them."""
-    pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
-    return tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
 
 
 def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
@@ -419,25 +405,21 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """
+    from opt_einsum import contract_path
+
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
     terms, result = _labels(equation, tensors)
     parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, terms, strict=True)]
     if len(parts) == 1:
         return _arranged(*_summed(*parts[0], set(result), widen=True), result)
-    parts = [_squeezed(*part) for part in parts]
-    for first, second in _order(terms, result, tensors):
+    for place, (tensor, labels) in enumerate(parts):  # dimensions of extent 1 are broadcast as if they were missing
+        pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
+        parts[place] = tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
+    path, _ = contract_path(f"{','.join(terms)}->{result}", *(tensor.shape for tensor in tensors), shapes=True)
+    for first, second in map(sorted, path):  # each product becomes the last operand
         b, a = parts.pop(second), parts.pop(first)
         parts.append(_contracted(*a, *b, set(result).union(*(labels for _, labels in parts))))
     return _arranged(*_summed(*parts[0], set(result)), result)
-
-
-def _order(terms: Sequence[str], result: str, tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """Return the pairs of operands to contract, in order; each product becomes the last operand."""
-    from opt_einsum import contract_path
-
-    shapes = [tensor.shape for tensor in tensors]
-    path, _ = contract_path(f"{','.join(terms)}->{result}", *shapes, shapes=True)
-    return [(min(pair), max(pair)) for pair in path]
 
 
 # --- GGML's products

@@ -1,4 +1,4 @@
-"""Random numbers of further distributions, made of uniform and normal ones; seeds are drawn as in `rand`."""
+"""Random numbers of further distributions, made of uniform and normal ones, and activations that draw."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, default_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
-from npu_tensor.functions.creation import Generator, arange, check_device, draw, extents, rand, randint, randn
-from npu_tensor.functions.neural import wide
+from npu_tensor.functions.creation import (
+    Generator,
+    arange,
+    check_device,
+    draw,
+    extents,
+    rand,
+    randint,
+    randn,
+    zeros_like,
+)
+from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.register import composite, tensor_of
 from npu_tensor.functions.search import searchsorted
 from npu_tensor.functions.shape import topk
 from npu_tensor.graph.index_checks import known_value
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor
-
-__all__: list[str] = []
 
 # `rand` returns multiples of 2**-24 or 2**-53; half a step replaces 0, whose logarithm is infinite.
 _HALF_A_STEP = {float32: 2.0**-25, float64: 2.0**-54}
@@ -71,9 +79,6 @@ def normal(
         mean: Mean; broadcast with std.
         std: Standard deviation.
         size: Shape, if mean and std are numbers.
-        generator: Source of the seed; None for the default generator.
-        dtype: Dtype of the result; None to derive it from the operands.
-        device: URI of a device in use; it does not choose where ops run.
 
     >>> nt.normal(0.0, 1.0, (2, 2))
     """
@@ -99,7 +104,6 @@ def multinomial(
         input: Weights (categories) or (rows, categories).
         num_samples: Number of indices per row.
         replacement: True if an index may be drawn again.
-        generator: Source of the seed; None for the default generator.
 
     Returns:
         int64 indices (num_samples) or (rows, num_samples).
@@ -247,3 +251,58 @@ def log_normal_in_place(
 ) -> Tensor:
     """Replace the value by random numbers whose logarithms are normal with this mean and standard deviation."""
     return input._assign(normal(mean, std, input.shape, generator=generator, dtype=input.dtype).exp())
+
+
+# --- activations that draw
+
+# Klambauer et al., Self-Normalizing Neural Networks, 2017: minus the scale of selu times its alpha.
+_SATURATED = -1.7580993408473766
+
+
+@composite(method=False)
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """Replace elements by selu's lower limit with probability p in training, keeping mean and variance."""
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"p must be from 0 to 1, not {p}")
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input * 0
+    scale = 1 / math.sqrt((1 - p) * (1 + p * _SATURATED * _SATURATED))
+    kept = ops.where_op(rand(input.shape) < p, _SATURATED, wide(input))
+    return (kept * scale - scale * p * _SATURATED).to(require_float(input))
+
+
+@composite(in_place=True)
+def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """Return input where positive, else input times a slope.
+
+    Args:
+        lower: Smallest slope.
+        upper: Largest slope.
+        training: True to draw a slope for each element; False to use the mean of both.
+    """
+    if not lower <= upper:
+        raise ArgumentError(f"lower {lower} is above upper {upper}")
+    slope = rand(input.shape, dtype=wide(input).dtype) * (upper - lower) + lower if training else (lower + upper) / 2
+    return ops.where_op(input > 0, input, wide(input) * slope).to(require_float(input))
+
+
+@composite(method=False)
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Return softmax((logits + Gumbel noise) / tau) over dim: a sample of the categories for a small tau.
+
+    Args:
+        logits: Floats of any shape.
+        tau: Temperature.
+        hard: True to return one-hot vectors with the gradient of the soft sample.
+        eps: Has no effect.
+
+    >>> nt.gumbel_softmax(nt.tensor([1.0, 2.0, 3.0]), hard=True)
+    """
+    noise = -(zeros_like(logits).exponential_().log())
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    sample = zeros_like(soft).scatter(dim, soft.argmax(dim, True), 1.0)
+    return sample - soft.detach() + soft

@@ -12,22 +12,11 @@ from npu_tensor import ops
 from npu_tensor.dtypes import as_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
 from npu_tensor.functions.register import Operand, composite
-from npu_tensor.functions.shape import ValuesIndices, gather, take_along_dim
+from npu_tensor.functions.shape import ValuesIndices, gather
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 Dims = int | Sequence[int] | None
-
-
-def _second_operand(dim: Any, other: Operand | None) -> Operand | None:
-    """Return the tensor or number that max and min compare with, also if it is passed as dim.
-
-    A NumPy integer is a dimension, as in PyTorch; every other array, scalar and float is an operand.
-    """
-    is_operand = isinstance(dim, (Tensor, np.ndarray, np.inexact, np.bool_, float))
-    return dim if other is None and is_operand else other
 
 
 def _values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> ValuesIndices:
@@ -39,81 +28,66 @@ def _values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> Value
     return ValuesIndices(values.squeeze(place), indices.squeeze(place))
 
 
-@composite("max")
-def maximum_of(
-    input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
-) -> Any:
-    """Return the largest element; with dim, (values, indices) along it; with a tensor, the elementwise maximum.
+def _extreme(name: str, superlative: str, places: Callable[..., Tensor]) -> None:
+    """Publish max or min. `places` returns the indices of these elements along a dimension."""
+    pairwise, whole = getattr(ops, f"{name}imum"), getattr(ops, f"a{name}")
 
-    Args:
-        input: First operand.
-        dim: Dimension to reduce, or the second operand.
-        keepdim: True to keep the reduced dimension with extent 1.
-        other: Second operand.
+    def extreme(
+        input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
+    ) -> Any:
+        # The second operand may be passed as dim. A NumPy integer is a dimension, as in PyTorch.
+        if other is None and isinstance(dim, (Tensor, np.ndarray, np.inexact, np.bool_, float)):
+            other = dim
+        if other is not None:
+            return pairwise(input, other)
+        return whole(input) if dim is None else _values_at(input, dim, keepdim, places(input, dim, True))
+
+    extreme.__doc__ = f"""
+        Return the {superlative} element; with dim, (values, indices) along it; with a tensor, elementwise {name}ima.
+
+        Args:
+            input: First operand.
+            dim: Dimension to reduce, or the second operand.
+            other: Second operand.
     """
-    if (second := _second_operand(dim, other)) is not None:
-        return ops.maximum(input, second)
-    return ops.amax(input) if dim is None else _values_at(input, dim, keepdim, ops.argmax(input, dim, True))
+    composite(name)(extreme)
 
 
-@composite("min")
-def minimum_of(
-    input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
-) -> Any:
-    """Return the smallest element; with dim, (values, indices) along it; with a tensor, the elementwise minimum.
+_extreme("max", "largest", ops.argmax)
+_extreme("min", "smallest", ops.argmin)
 
-    Args:
-        input: First operand.
-        dim: Dimension to reduce, or the second operand.
-        keepdim: True to keep the reduced dimension with extent 1.
-        other: Second operand.
+
+def _spread(name: str, op: Callable[..., Tensor], text: str) -> Callable[..., Tensor]:
+    """Publish var or std."""
+
+    def spread(
+        input: Tensor,
+        dim: Dims = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Tensor:
+        if isinstance(dim, bool):  # var(unbiased), an older form of PyTorch
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 0 if unbiased is False else 1
+        return op(input, dim, keepdim, correction=correction)
+
+    spread.__doc__ = f"""
+        Return the {text}.
+
+        Args:
+            input: Floats of any shape.
+            dim: Dimensions to reduce; None for all.
+            unbiased: PyTorch's older argument: False for a correction of 0.
+            correction: Subtracted from the number of elements; 1 by default.
     """
-    if (second := _second_operand(dim, other)) is not None:
-        return ops.minimum(input, second)
-    return ops.amin(input) if dim is None else _values_at(input, dim, keepdim, ops.argmin(input, dim, True))
+    return composite(name)(spread)
 
 
-def _freedom(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
-    """Return dim and correction for PyTorch's older and newer arguments."""
-    if isinstance(dim, bool):  # var(unbiased)
-        dim, unbiased = None, dim
-    return dim, correction if correction is not None else 1 if unbiased is None or unbiased else 0
-
-
-@composite()
-def var(
-    input: Tensor,
-    dim: Dims = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """Return the variance over dim: the sum of squared deviations divided by n - correction.
-
-    Args:
-        input: Floats of any shape.
-        dim: Dimensions to reduce; None for all.
-        unbiased: PyTorch's older argument: False for a correction of 0.
-        keepdim: True to keep the reduced dimensions with extent 1.
-        correction: Subtracted from the number of elements; 1 by default.
-    """
-    dim, correction = _freedom(dim, unbiased, correction)
-    return ops.var_op(input, dim, keepdim, correction=correction)
-
-
-@composite()
-def std(
-    input: Tensor,
-    dim: Dims = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """Return the standard deviation over dim: the square root of `var`."""
-    dim, correction = _freedom(dim, unbiased, correction)
-    return ops.std_op(input, dim, keepdim, correction=correction)
+var = _spread("var", ops.var_op, "variance over dim: the sum of squared deviations divided by n - correction")
+std = _spread("std", ops.std_op, "standard deviation over dim: the square root of `var`")
 
 
 @composite()
@@ -149,7 +123,6 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
         input: Floats of any shape.
         p: Order, which may be infinite or 0; "fro" is 2.
         dim: Dimensions to reduce; None for all.
-        keepdim: True to keep the reduced dimensions with extent 1.
         dtype: Dtype to convert input to first.
     """
     if dtype is not None:
@@ -222,7 +195,6 @@ def quantile(
         input: float32 or float64 of any shape.
         q: Number in [0, 1], or a vector of them, which adds a first dimension.
         dim: Dimension to reduce; None for all elements.
-        keepdim: True to keep the reduced dimension with extent 1.
         interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
 
     Raises:
@@ -291,7 +263,4 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         missing = input.isnan()
         first = missing.argmax(place, True)
         middle = ops.where_op(missing.any(place, True), first, middle)
-    values = take_along_dim(input, middle, place)
-    if keepdim:
-        return ValuesIndices(values, middle)
-    return ValuesIndices(values.squeeze(place), middle.squeeze(place))
+    return _values_at(input, place, keepdim, middle)

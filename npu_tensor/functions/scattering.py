@@ -25,15 +25,12 @@ from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor
 
-__all__: list[str] = []
-
 
 @composite(in_place=True)
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: bool = False) -> Tensor:
     """Return input with input[indices] replaced by values.
 
     Args:
-        input: Tensor to copy.
         indices: Index tensors of the first dimensions.
         values: New elements, broadcast.
         accumulate: True to add the values, once for each time a position occurs.
@@ -140,7 +137,6 @@ def scatter_reduce(
     """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     Args:
-        input: Tensor to copy.
         dim: Dimension along which `index` counts.
         index: Integer positions.
         src: Elements, at least as many as in `index`.

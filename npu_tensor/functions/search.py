@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +16,6 @@ from npu_tensor.functions.scattering import index_add
 from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
-_MOST_COMPARISONS: Final = 4096
-"""Number of comparisons of a row of values with its sequence that costs about as much as a binary search in NumPy."""
-
 
 @composite()
 def unique(
@@ -34,7 +28,6 @@ def unique(
     """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         sorted: Has no effect; the result is always sorted.
         return_inverse: True to also return the position of each element in the result.
         return_counts: True to also return the number of occurrences.
@@ -99,18 +92,8 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = F
         raise ShapeError("a sequence has at least one dimension")
     if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:
         raise ShapeError("a sequence of several dimensions needs values with the same leading ones")
-    rows = math.prod(sorted_sequence.shape[:-1])
-    if sorted_sequence.shape[-1] * values.numel() > _MOST_COMPARISONS * rows:
-        places = ops.search_places(sorted_sequence, values, right)
-        return places.to(int32) if out_int32 else places
-    if sorted_sequence.ndim > 1:
-        sorted_sequence = sorted_sequence.unsqueeze(-2)
-    values = values.unsqueeze(-1)
-    before = sorted_sequence <= values if right else sorted_sequence < values
-    if values.is_floating_point():
-        missing = values.isnan()
-        before = before | (missing if right else missing & ~sorted_sequence.isnan())
-    return before.sum(-1).to(int32 if out_int32 else int64)
+    places = ops.search_places(sorted_sequence, values, right)
+    return places.to(int32) if out_int32 else places
 
 
 @composite(method=False)

@@ -103,30 +103,20 @@ def load(f: File) -> Any:
     safetensors = _is_safetensors(f)
     with _opened_to_read(f) as file:
         try:
-            begin = _first_bytes(file)
+            start = file.tell()
+            begin = file.read(9)
+            file.seek(start)
             if begin.startswith(_GGUF):
                 raise ArgumentError(f"{_name_of(f) or f!r} is a GGUF file; nt.load_gguf reads it")
-            safetensors = _holds_safetensors(begin, safetensors)
+            if begin[8:] == b"{":  # after the length of the header
+                safetensors = not begin.startswith(_NPY)
+            elif begin.startswith((_NPY, _ZIP)):
+                safetensors = False
             return (_read_safetensors if safetensors else _read_numpy)(file)
         except NpuTensorError:
             raise
         except Exception as error:  # errors of parsers and decompressors have no common type
             raise _unreadable(f, safetensors, error) from error
-
-
-def _first_bytes(file: BinaryIO) -> bytes:
-    """Return the bytes that identify the format, and go back."""
-    start = file.tell()
-    begin = file.read(9)
-    file.seek(start)
-    return begin
-
-
-def _holds_safetensors(begin: bytes, named: bool) -> bool:
-    """Return True for a .safetensors file by its first bytes, or by its name if they are of no known format."""
-    if begin[8:] == b"{":  # after the length of the header
-        return not begin.startswith(_NPY)
-    return named and not begin.startswith((_NPY, _ZIP))
 
 
 def _is_safetensors(f: File) -> bool:

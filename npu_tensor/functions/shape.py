@@ -211,10 +211,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(view=True)
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expand to a shape by the rules of broadcasting.
-
-    >>> nt.broadcast_to(nt.tensor([1, 2]), (2, 2))
-    """
+    """Expand to a shape by the rules of broadcasting."""
     return input.expand(size)
 
 
@@ -452,12 +449,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Add elements around a tensor. Negative widths crop.
 
     Args:
-        input: Tensor of any shape.
         pad: (before, after) of the last dimension, then of the one before it, and so on.
         mode: "constant", "reflect", "replicate" or "circular".
         value: Added elements in the mode "constant"; None for 0.
-
-    >>> nt.pad(nt.ones(1, 2), (1, 1), value=0.0)
     """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")

@@ -21,8 +21,6 @@ from npu_tensor.ops.rules import dimension, promoted, unpacked
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 # --- dimensions added
 
 
@@ -314,10 +312,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 @composite(method=False)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
-    """Pad like `pad` with mode "constant".
-
-    >>> nt.constant_pad_nd(nt.ones(1, 2), (1, 1), 7.0)
-    """
+    """Pad like `pad` with mode "constant"."""
     return _pad(input, pad, value=value)
 
 

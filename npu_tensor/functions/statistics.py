@@ -22,8 +22,6 @@ from npu_tensor.graph.history import require_constant
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor, from_array
 
-__all__: list[str] = []
-
 # --- moments of several variables
 
 
@@ -210,21 +208,17 @@ def msort(input: Tensor) -> Tensor:
     return sort(input, 0).values
 
 
-def _running(input: Tensor, dim: int, largest: bool) -> ValuesIndices:
-    indices = ops.running_extreme(input, dim, largest)
-    return ValuesIndices(gather(input, dim, indices), indices)
+def _running(name: str, superlative: str, largest: bool) -> Callable[..., ValuesIndices]:
+    def running(input: Tensor, dim: int) -> ValuesIndices:
+        indices = ops.running_extreme(input, dim, largest)
+        return ValuesIndices(gather(input, dim, indices), indices)
+
+    running.__doc__ = f"Return the {superlative} element up to each one along dim, and the last index of it. NaN wins."
+    return composite(name)(running)
 
 
-@composite()
-def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """Return the largest element up to each one along dim, and the last index of it. NaN wins."""
-    return _running(input, dim, True)
-
-
-@composite()
-def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """Return the smallest element up to each one along dim, and the last index of it. NaN wins."""
-    return _running(input, dim, False)
+cummax = _running("cummax", "largest", True)
+cummin = _running("cummin", "smallest", False)
 
 
 @composite()
@@ -234,7 +228,6 @@ def unique_consecutive(
     """Return the elements, or slices along dim, that differ from the previous one. Reads the value.
 
     Args:
-        input: Tensor of any shape.
         return_inverse: True to also return the position of each element in the result.
         return_counts: True to also return the number of repetitions.
         dim: Dimension of the slices; None for elements.
@@ -271,20 +264,14 @@ def _areas(y: Tensor, x: Tensor | None, dx: float, dim: int) -> tuple[Tensor, in
 
 @composite(method=False, aliases=("trapz",))
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx.
-
-    >>> nt.trapezoid(nt.tensor([1.0, 2.0, 4.0]))
-    """
+    """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx."""
     areas, place = _areas(y, x, dx, dim)
     return areas.sum(place)
 
 
 @composite(method=False)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """Return the integrals up to each sample except the first, like `trapezoid`.
-
-    >>> nt.cumulative_trapezoid(nt.tensor([1.0, 2.0, 4.0]))
-    """
+    """Return the integrals up to each sample except the first, like `trapezoid`."""
     areas, place = _areas(y, x, dx, dim)
     return areas.cumsum(place)
 
@@ -345,22 +332,17 @@ def _window(shape: Callable[[int], Any], length: int, periodic: bool, dtype: Any
     return from_array(shape(length + (periodic and length > 1))[:length], like.dtype)
 
 
-@composite(method=False, creates=True)
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return a triangle that is 0 at the ends. periodic omits the last element of the symmetric window.
+def _plain_window(name: str, shape: Callable[[int], Any], text: str) -> None:
+    def window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
+        return _window(shape, window_length, periodic, dtype, device)
 
-    >>> nt.bartlett_window(4)
-    """
-    return _window(np.bartlett, window_length, periodic, dtype, device)
+    window.__doc__ = f"Return {text}. periodic omits the last element of the symmetric window."
+    composite(f"{name}_window", method=False, creates=True)(window)
 
 
-@composite(method=False, creates=True)
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window.
-
-    >>> nt.blackman_window(4)
-    """
-    return _window(np.blackman, window_length, periodic, dtype, device)
+_plain_window("bartlett", np.bartlett, "a triangle that is 0 at the ends")
+_plain_window("blackman", np.blackman, "0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn")
+_plain_window("hann", np.hanning, "0.5 - 0.5 cos(x) over a turn")
 
 
 @composite(method=False, creates=True)
@@ -373,10 +355,7 @@ def hamming_window(
     dtype: Any = None,
     device: Any = None,
 ) -> Tensor:
-    """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window.
-
-    >>> nt.hamming_window(4)
-    """
+    """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window."""
 
     def shape(count: int) -> Any:
         turn = 2 * math.pi * np.arange(count) / max(count - 1, 1)
@@ -386,20 +365,8 @@ def hamming_window(
 
 
 @composite(method=False, creates=True)
-def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return 0.5 - 0.5 cos(x) over a turn. periodic omits the last element of the symmetric window.
-
-    >>> nt.hann_window(4)
-    """
-    return _window(np.hanning, window_length, periodic, dtype, device)
-
-
-@composite(method=False, creates=True)
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window.
-
-    >>> nt.kaiser_window(4)
-    """
+    """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window."""
     return _window(lambda count: np.kaiser(count, beta), window_length, periodic, dtype, device)

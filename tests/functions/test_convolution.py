@@ -126,27 +126,6 @@ def test_a_weight_that_changes_is_packed_again() -> None:
         check(nt.conv2d(image, weight), F.conv2d(torch.from_numpy(x), torch.from_numpy(w)), "float32", 144)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"kernel_size": 2},
-        {"kernel_size": 3, "stride": 2, "padding": 1},
-        {"kernel_size": (3, 2), "stride": (1, 3)},
-        {"kernel_size": 3, "stride": 2, "ceil_mode": True},
-        {"kernel_size": (11, 13)},
-    ],
-)
-def test_pools(arguments: Any, dtype: str) -> None:
-    (x,) = arrays(dtype, (2, 5, 11, 13))
-    image = tensor(x, dtype)
-    check(nt.max_pool2d(image, **arguments), F.max_pool2d(torch.from_numpy(x), **arguments), dtype)
-    check(nt.avg_pool2d(image, **arguments), F.avg_pool2d(torch.from_numpy(x), **arguments), dtype)
-    one = {key: value[-1] if isinstance(value, tuple) else value for key, value in arguments.items()}
-    check(nt.max_pool1d(image[0], **one), F.max_pool1d(torch.from_numpy(x)[0], **one), dtype)
-    check(nt.avg_pool1d(image[0], **one), F.avg_pool1d(torch.from_numpy(x)[0], **one), dtype)
-
-
 @pytest.mark.parametrize("kernel", [*itertools.product((1, 2, 3), (1, 4))])
 def test_a_convolution_is_a_sum_over_its_kernel(kernel: tuple[int, int]) -> None:
     """Compute the sums by brute force, without PyTorch's code."""

@@ -59,22 +59,6 @@ def test_windows_and_back() -> None:
         assert nt.win_unpart(windows, width, height, window).tolist() == image.tolist()
 
 
-def test_gradients_pass_through_a_recurrence() -> None:
-    """Compare with differences of float64 values."""
-    k, v, q, g = (rng.standard_normal((3, 1, 2)) for _ in range(4))
-    state = rng.standard_normal((1, 1, 2, 2))
-
-    def total(k: Any) -> nt.Tensor:
-        return nt.gated_linear_attn(k, *map(nt.from_numpy, (v, q, g, state)), 0.5)[0].square().sum()
-
-    gradient = nt.grad(total)(nt.from_numpy(k)).numpy()
-    for place in np.ndindex(k.shape):
-        step = np.zeros_like(k)
-        step[place] = 1e-5
-        slope = (total(nt.from_numpy(k + step)).item() - total(nt.from_numpy(k - step)).item()) / 2e-5
-        assert gradient[place] == pytest.approx(slope, rel=1e-4, abs=1e-6)
-
-
 X, S = nt.ones(2, 3), nt.zeros(1, 1, 2, 2)
 
 

@@ -89,12 +89,6 @@ def test_saved_files_are_loaded(path: Path, tmp_path: Path) -> None:
     assert list(nt.load_gguf(path).tensors) == list(loaded)
 
 
-def test_an_alignment_of_numpy(tmp_path: Path) -> None:
-    nt.save_gguf(tmp_path / "x.gguf", {"a": nt.ones(1)}, {"general.alignment": np.uint32(256), "inf": float("inf")})
-    assert (tmp_path / "x.gguf").stat().st_size == 512
-    assert nt.load_gguf(tmp_path / "x.gguf").metadata == {"general.alignment": 256, "inf": float("inf")}
-
-
 def test_the_package_gguf_reads_it(path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     read = gguf.GGUFReader(path)

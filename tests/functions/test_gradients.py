@@ -293,8 +293,8 @@ def test_against_differences(name: str) -> None:
 
 
 NO_FLOATS = {
-    *("enable_grad", "finfo", "from_dlpack", "from_numpy", "iinfo", "inference_mode", "is_grad_enabled", "is_tensor"),
-    *("get_default_dtype", "initial_seed", "is_signed", "no_grad", "numel", "seed", "set_default_dtype"),
+    *("enable_grad", "finfo", "from_dlpack", "from_numpy", "iinfo", "inference_mode", "is_grad_enabled"),
+    *("get_default_dtype", "initial_seed", "is_signed", "no_grad", "seed", "set_default_dtype"),
     *("set_grad_enabled", "top_k"),
 }
 """Functions without float operands or without float results."""

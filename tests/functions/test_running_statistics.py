@@ -106,29 +106,11 @@ def test_the_row_of_padding_has_no_gradient(padding_idx: int) -> None:
         nt.embedding(nt.from_numpy(places), nt.from_numpy(weight), 4)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("dilation", [1, 2])
-def test_gradients_of_transposed_convolutions(stride: int, size: int, dilation: int) -> None:
-    options = {"stride": stride, "dilation": dilation, "padding": (size // 2, 0), "groups": 2}
-    arrays = [normal(2, 4, 5, 3), normal(4, 3, size, 2), normal(6)]
-    own = [torch.tensor(each, requires_grad=True) for each in arrays]
-    expected = F.conv_transpose2d(*own, **options)
-    seed = normal(*expected.shape)
-    expected.backward(torch.tensor(seed))
-    result, pull_back = nt.vjp(lambda *x: nt.conv_transpose2d(*x, **options), *map(nt.from_numpy, arrays))
-    np.testing.assert_allclose(result.numpy(), expected.detach().numpy(), rtol=1e-11, atol=1e-11)
-    for gradient, each in zip(pull_back(nt.from_numpy(seed)), own, strict=True):
-        np.testing.assert_allclose(gradient.numpy(), each.grad.numpy(), rtol=1e-11, atol=1e-11)
-
-
 @pytest.mark.parametrize(
     ("shape", "weight", "options", "error"),
     [
         ((2, 4, 5), (3, 2, 3), {}, ShapeError),
         ((2, 4, 5), (4, 2, 3), {"groups": 3}, ShapeError),
-        ((4,), (4, 2, 3), {}, ShapeError),
-        ((2, 4, 5), (4, 2, 0), {}, ShapeError),
         ((2, 4, 5), (4, 2, 3), {"output_padding": 1}, ArgumentError),
         ((2, 4, 5), (4, 2, 3), {"stride": 0}, ArgumentError),
         ((2, 4, 2), (4, 2, 1), {"padding": 3}, ShapeError),

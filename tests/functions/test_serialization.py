@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import pickle
 import re
 import signal
 import zipfile
@@ -84,13 +83,6 @@ def test_tensors_by_name_are_an_archive_of_numpy(tmp_path: Path) -> None:
         np.testing.assert_array_equal(archive["layer.float32"], np.abs(VALUES))
 
 
-def test_archives_of_numpy_are_read(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "arrays.npz", a=VALUES, b=np.arange(3))
-    result = nt.load(tmp_path / "arrays.npz")
-    assert result["a"].tolist() == VALUES.tolist()
-    assert result["b"].tolist() == [0, 1, 2]
-
-
 def test_safetensors_have_the_published_layout(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     nt.save(tensors(), path)
@@ -132,33 +124,19 @@ ENTRY = json.dumps(entry()).encode()
     "header",
     [
         entry(data_offsets=[0, 16]),
-        entry(data_offsets=[4, 12]),
         entry(data_offsets=[-8, 0]),
-        entry(data_offsets=[8, 0]),
-        entry(data_offsets=[0]),
         entry(shape=[3]),
         entry(shape=[-1, -2]),
-        entry(shape="2"),
-        entry(shape=[2.0]),
         entry(dtype="F8_E4M3"),
-        entry(dtype=["F32"]),
         entry(extra=1),
         entry(shape=[2**70, 0], data_offsets=[0, 0]),
-        entry(shape={}),
-        entry(data_offsets=[0.0, 8.0]),
         {**entry(), "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
-        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
         {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
         {},
         ENTRY[:-1] + b"," + ENTRY[1:],
-        {"a": {}},
-        {"a": 3},
         [1],
-        b"{",
         b"\xff\xff",
         b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b"1" * 5000,
     ],
     ids=lambda header: str(header)[:60],
 )
@@ -213,6 +191,8 @@ def test_only_tensors_are_saved(value: Any, tmp_path: Path) -> None:
     with pytest.raises(nt.ArgumentError, match=r"save (takes|needs)"):
         nt.save(value, tmp_path / "x")
     assert not (tmp_path / "x").exists()
+    with pytest.raises(nt.ArgumentError, match=r"not dict under 'model'; save each state_dict .* with pickle"):
+        nt.save({"model": {"weight": nt.ones(2)}}, tmp_path / "x")
     with pytest.raises(nt.ArgumentError, match="by name"):
         nt.save(nt.ones(2), tmp_path / "x.safetensors")
 
@@ -226,20 +206,6 @@ def test_quantized_tensors_belong_to_another_format(name: str, tmp_path: Path) -
         with pytest.raises(nt.DTypeError, match=r"save: the tensor is q4_0, .*; save_gguf stores it"):
             nt.save(weights, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_refused_checkpoint_names_the_way_which_works(tmp_path: Path) -> None:
-    checkpoint = {"model": {"weight": nt.ones(2)}, "epoch": 3}
-    with pytest.raises(nt.ArgumentError, match=r"not dict under 'model'; save each state_dict .* with pickle"):
-        nt.save(checkpoint, tmp_path / "checkpoint.npz")
-    again = pickle.loads(pickle.dumps(checkpoint))
-    assert (again["model"]["weight"].tolist(), again["epoch"]) == ([1.0, 1.0], 3)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    for name in ("x.npy", "x.safetensors"):
-        with pytest.raises(FileNotFoundError):
-            nt.load(tmp_path / name)
 
 
 def test_loaded_weights_are_saved_to_their_own_file(tmp_path: Path) -> None:
@@ -302,13 +268,6 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path: Path, monk
     assert path.stat().st_ino == before
 
 
-@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127])
-def test_names_may_be_as_long_as_the_file_system_takes(tmp_path: Path, name: str) -> None:
-    nt.save(nt.ones(2), tmp_path / name)
-    assert nt.load(tmp_path / name).tolist() == [1, 1]
-    assert os.listdir(tmp_path) == [name]
-
-
 def test_pipes_are_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -365,19 +324,6 @@ def test_tensors_follow_each_other_in_a_file(on_disk: bool, tmp_path: Path) -> N
             nt.load(file)
 
 
-def test_safetensors_in_memory_and_after_other_bytes(tmp_path: Path) -> None:
-    expected = tensors()
-    nt.save(expected, tmp_path / "x.safetensors")
-    memory = io.BytesIO(b"123" + (tmp_path / "x.safetensors").read_bytes())
-    memory.name = "x.safetensors"
-    memory.seek(3)
-    assert_equal(nt.load(memory), expected)
-    (tmp_path / "y.safetensors").write_bytes(memory.getvalue())
-    with open(tmp_path / "y.safetensors", "rb") as file:
-        file.seek(3)
-        assert_equal(nt.load(file), expected)
-
-
 def test_files_for_text_and_streams_are_refused_with_the_way_out(tmp_path: Path) -> None:
     for file in (io.StringIO(), 7, None):
         with pytest.raises(nt.ArgumentError, match=r"save needs a path or a binary file.*'wb'"):
@@ -424,12 +370,6 @@ def test_names_that_files_cannot_hold(name: str, path: str, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_longest_name(tmp_path: Path) -> None:
-    name = "n" * 65_531
-    nt.save({name: nt.ones(1)}, tmp_path / "x.npz")
-    assert list(nt.load(tmp_path / "x.npz")) == [name]
-
-
 def test_the_name_of_the_metadata_is_not_that_of_a_tensor(tmp_path: Path) -> None:
     weights = {"__metadata__": nt.ones(2)}
     with pytest.raises(nt.ArgumentError, match="__metadata__"):
@@ -469,14 +409,10 @@ def descr(shape: str) -> str:
     "content",
     [
         npy("{'descr': '<f4', 'fortran_order': "),
-        npy("("),
         npy("[" * 5000),
         npy(descr("(10000000000000000000000,)")),
-        npy(descr(f"({2**61},)")),
         npy(descr(f"({2**50}, 8)")),
-        npy(descr("(-1, -4)")),
         npy(descr("(2,)")),
-        npy(descr("2")),
     ],
     ids=lambda content: str(content)[:60],
 )
@@ -513,17 +449,6 @@ def test_damaged_archives(method: int, tmp_path: Path) -> None:
             nt.load(path)
 
 
-@pytest.mark.parametrize(("offset", "value"), [(8, 1), (10, 99)], ids=["encrypted", "unknown method"])
-def test_archives_that_cannot_be_unpacked(offset: int, value: int, tmp_path: Path) -> None:
-    path = tmp_path / "m.npz"
-    content = archive_of(path, zipfile.ZIP_DEFLATED)
-    central = content.index(b"PK\1\2")  # the fields before the member's data, two bytes further on
-    content[central + offset] = content[offset - 2] = value
-    path.write_bytes(content)
-    with pytest.raises(nt.ArgumentError, match=r"m\.npz"):
-        nt.load(path)
-
-
 @pytest.mark.parametrize("suffix", ["npy", "safetensors"])
 def test_a_folder_and_another_dtype_have_their_own_errors(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"m.{suffix}"
@@ -553,15 +478,3 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, suffix: str
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError):
         nt.save(tensor, tmp_path / "nowhere" / "x.npy")
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_a_full_device_is_an_error_that_names_it() -> None:
-    x = nt.ones(3)
-    with nt.profile() as profiled:
-        (x + 1).realize()
-    link = "'/dev/full' could not be written: No space left on device"
-    with pytest.raises(nt.FileError, match=link):
-        nt.save(x, "/dev/full")
-    with pytest.raises(nt.FileError, match=link):
-        profiled.trace("/dev/full")

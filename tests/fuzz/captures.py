@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from programs import OURS, REFUSALS, TORCH, execute, run_seeds, scope_of, seeds_parser, shown, tensors_of
+from programs import OURS, REFUSALS, TORCH, execute, run_seeds, scope_of, seeds_parser, shown, shrunk, tensors_of
 
 import npu_tensor as nt
 
@@ -131,21 +131,13 @@ def difference(statements: list[str], is_random: bool) -> str:
     return ""
 
 
-def shrunk(statements: list[str], is_random: bool) -> list[str]:
-    """Return the program without the statements that its difference does not need."""
-    for place in reversed(range(is_random, len(statements))):  # The seed stays.
-        shorter = statements[:place] + statements[place + 1 :]
-        if difference(shorter, is_random):
-            statements = shorter
-    return statements
-
-
 def failure(seed: int) -> str:
     """Return the shortest program of this seed that differs, and how; nothing if it does not."""
     statements, is_random = draw(seed)
     if not difference(statements, is_random):
         return ""
-    short = shrunk(statements, is_random)
+    seed_statement, rest = statements[:is_random], statements[is_random:]  # The seed stays.
+    short = [*seed_statement, *shrunk(rest, lambda each: difference([*seed_statement, *each], is_random))]
     return "\n".join([*short, f"# {difference(short, is_random)}"])
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from programs import TORCH, execute, scope_of
 
-__all__ = ["DTYPES", "Drawer", "name_of"]
-
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool")
 
 

@@ -6,8 +6,6 @@ In a call, NAME stands for each of the names. What stands in braces is drawn by 
 
 from typing import NamedTuple
 
-__all__ = ["CALLS", "NOT_DRAWN", "OPERANDS", "READS", "WORDS", "Call"]
-
 EXACT = 0.0
 
 
@@ -218,31 +216,6 @@ READS = (
     *("allclose", "one_hot", "isin", "mask"),
 )
 """Functions that read values, which a captured function cannot do."""
-
-NOT_DRAWN = {
-    "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial "
-    "dropout1d dropout2d dropout3d alpha_dropout binomial gumbel_softmax initial_seed poisson rrelu seed",
-    "operands of shapes and values that are not drawn": "conv_transpose1d conv_transpose2d cosine_embedding_loss",
-    "uninitialized, or not of tensors": "empty_like rand_like randn_like empty as_tensor tensor finfo iinfo "
-    "from_dlpack from_numpy manual_seed no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled "
-    "asarray broadcast_shapes can_cast dequantize get_default_dtype is_floating_point is_nonzero is_same_size "
-    "is_signed promote_types result_type scalar_tensor set_default_dtype",
-    "compared by tests/functions alone": "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
-    "adaptive_max_pool3d addbmm addr affine_grid atleast_1d atleast_2d atleast_3d avg_pool3d bartlett_window "
-    "bilinear blackman_window block_diag celu channel_shuffle cholesky cholesky_inverse cholesky_solve "
-    "column_stack combinations constant_pad_nd conv3d conv_transpose3d copysign corrcoef cov cross ctc_loss "
-    "cummax cummin cumulative_trapezoid deg2rad det detach diag_embed diagflat diagonal_scatter digamma dist "
-    "dsplit dstack embedding_bag erfc erfinv fix float_power fold frexp gaussian_nll_loss gcd ger gradient "
-    "grid_sample hamming_window hann_window hardshrink heaviside hinge_embedding_loss histc histogram hsplit "
-    "index_reduce instance_norm inverse isneginf isposinf kaiser_window kthvalue lcm ldexp lgamma "
-    "local_response_norm logaddexp2 logcumsumexp logdet logit logspace lp_pool1d lp_pool2d lp_pool3d "
-    "margin_ranking_loss matrix_exp matrix_power max_pool3d max_unpool1d max_unpool2d max_unpool3d mode msort "
-    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss mvlgamma nanmedian nextafter "
-    "nonzero_static pairwise_distance pdist pinverse poisson_nll_loss positive put qr rad2deg range renorm rot90 "
-    "row_stack scatter_reduce select_scatter signbit sinc slice_scatter slogdet soft_margin_loss softshrink "
-    "split_with_sizes svd take tanhshrink tensor_split tensordot threshold trapezoid trapz triplet_margin_loss "
-    "triplet_margin_with_distance_loss unique_consecutive unravel_index upsample vander vsplit xlogy",
-}
 
 WORDS = {
     "number": "0 1 2 -1 3 0.5 -2.5 1.0 True inf nan -0.0 1e-3 100 255 -129",

@@ -1,6 +1,6 @@
 """Random chains of the public functions, in PyTorch and here: every result is compared with that of the same operands.
 
-    python tests/fuzz/expressions.py --ops 1000000 --seed 0 [--mode lazy|eager|jit] [--device sim:npu1]
+    python tests/fuzz/expressions.py --programs 100000 --seed 0 [--mode lazy|eager|jit] [--device sim:npu1]
     python tests/fuzz/expressions.py --programs 1 --seed 123 --show      # the program of this seed, as text
 
 A program makes a few tensors of any dtype, shape and layout, of small numbers, of random ones or of special values
@@ -10,11 +10,8 @@ it again of the values that npu_tensor had for its operands, in their dtypes and
 be refused here. `lenient` in programs.py, `STRICTER` and `DOCUMENTED` are the differences that the documentation names.
 """
 
-import argparse
 import re
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,9 +21,26 @@ import torch
 from drawing import DTYPES, name_of
 from expression_table import CALLS, READS, Call
 from operands import MOST, Input, Operands
-from programs import OURS, REFUSALS, TORCH, WIDE, Scope, execute, lenient, scope_of, shown, to_torch
+from programs import (
+    OURS,
+    REFUSALS,
+    TORCH,
+    WIDE,
+    Scope,
+    execute,
+    lenient,
+    run_seeds,
+    scope_of,
+    seeds_parser,
+    shown,
+    shrunk,
+    to_torch,
+)
 
 import npu_tensor as nt
+
+REPEATS = 3
+"""Runs of each program, with other values."""
 
 
 class Step(NamedTuple):
@@ -352,50 +366,38 @@ def shortened(inputs: Sequence[str], steps: Sequence[Step], difference: Differen
         except AssertionError:
             return False
 
-    for place in reversed(range(len(steps))):
-        if shows(inputs, shorter := [*steps[:place], *steps[place + 1 :]]):
-            steps = shorter
-    for place in reversed(range(len(inputs))):
-        if shows(shorter := [*inputs[:place], *inputs[place + 1 :]], steps):
-            inputs = shorter
+    steps = shrunk(steps, lambda rest: shows(inputs, rest))
+    inputs = shrunk(inputs, lambda rest: shows(rest, steps))
     return "\n".join((*inputs, *(step.statement for step in steps)))
 
 
+def failure(seed: int, mode: str, dtypes: Sequence[str]) -> str:
+    """Return the shortest program of this seed that differs, and how; nothing if it does not."""
+    chain = draw(seed, mode == "jit", dtypes)
+    for repeat in range(REPEATS if chain.steps else 0):
+        inputs = chain.with_values(seed + (repeat << 32))
+        for result in differences(inputs, chain.steps, mode):
+            return f"{shortened(inputs, chain.steps, result, mode)}\n# {result.kind}: {result.text}"
+    return ""
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", type=int, default=10_000, help="calls to make, at least")
-    parser.add_argument("--programs", type=int, default=1 << 40)
-    parser.add_argument("--repeats", type=int, default=20, help="runs of each program, with other values")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="time after which it ends")
-    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others have the next numbers")
+    parser = seeds_parser(__doc__)
     parser.add_argument("--mode", choices=["lazy", "eager", "jit"], default="lazy")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtypes", default=" ".join(DTYPES), help="separated by spaces")
-    parser.add_argument("--show", action="store_true", help="print every program")
-    parser.add_argument("--examples", type=int, default=1, help="programs to print of each kind of difference")
     given = parser.parse_args()
-    start, ops, programs, kinds = time.perf_counter(), 0, 0, Counter[str]()
-    policy = None if given.device == "cpu" else "always"
-    with nt.config.scope(eager=given.mode == "eager"), nt.default_device(given.device, policy):
-        while ops < given.ops and programs < given.programs and time.perf_counter() - start < given.seconds:
-            seed = given.seed + programs
-            chain = draw(seed, given.mode == "jit", given.dtypes.split())
-            for repeat in range(given.repeats if chain.steps else 0):
-                inputs = chain.with_values(seed + repeat * (1 << 32))
-                if given.show:
-                    print(*inputs, *(step.statement for step in chain.steps), sep="\n", end="\n\n", flush=True)
-                for difference in differences(inputs, chain.steps, given.mode):
-                    kind = f"{difference.step.function}: {difference.kind}"
-                    kinds[kind] += 1
-                    if kinds[kind] <= given.examples:
-                        text = shortened(inputs, chain.steps, difference, given.mode)
-                        print(f"--- {kind} (seed {seed})\n{text}\n# {difference.text}\n", flush=True)
-                ops += len(chain.steps)
-            programs += 1
-    for kind, count in sorted(kinds.items()):
-        print(f"{count:6} {kind}")
-    print(f"{ops} ops in {programs} programs, {kinds.total()} different, {time.perf_counter() - start:.1f} s")
-    return kinds.total() > 0
+    mode, dtypes = given.mode, given.dtypes.split()
+
+    def text(seed: int) -> str:
+        chain = draw(seed, mode == "jit", dtypes)
+        return "\n".join((*chain.with_values(seed), *(step.statement for step in chain.steps)))
+
+    with (
+        nt.config.scope(eager=mode == "eager"),
+        nt.default_device(given.device, None if given.device == "cpu" else "always"),
+    ):
+        return run_seeds(given, text, lambda seed: failure(seed, mode, dtypes))
 
 
 if __name__ == "__main__":

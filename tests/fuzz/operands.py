@@ -9,8 +9,6 @@ from drawing import DTYPES, Drawer, name_of
 from expression_table import OPERANDS, WORDS
 from programs import execute
 
-__all__ = ["MOST", "Input", "Operands"]
-
 SHAPES = ((3, 4), (2, 3, 4), (7,), (2, 1, 3), (1, 5), (1,), (17,), (4, 4), (2, 2, 3, 2), (5, 33))
 SCARCE_SHAPES = ((), (0,), (0, 3), (2, 0, 3))
 EDGES = (

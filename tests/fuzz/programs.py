@@ -8,36 +8,18 @@ import argparse
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 import npu_tensor as nt
 
-__all__ = [
-    "OURS",
-    "REFUSALS",
-    "TORCH",
-    "WIDE",
-    "Compare",
-    "Program",
-    "Scope",
-    "difference",
-    "execute",
-    "lenient",
-    "run_seeds",
-    "scope_of",
-    "seeds_parser",
-    "shown",
-    "shrink",
-    "to_torch",
-]
-
 Scope = dict[str, Any]
+T = TypeVar("T")
 
 torch.set_num_threads(1)  # The operands are small, and threads of two libraries would fight for the cores.
 
@@ -221,13 +203,18 @@ def run_seeds(given: argparse.Namespace, draw: Callable[[int], object], failure:
     return different > 0
 
 
+def shrunk(statements: Sequence[T], differs: Callable[[Sequence[T]], object]) -> Sequence[T]:
+    """Return the statements without those that the difference does not need."""
+    for place in reversed(range(len(statements))):
+        if (shorter := [*statements[:place], *statements[place + 1 :]]) and differs(shorter):
+            statements = shorter
+    return statements
+
+
 def shrink(program: Program, compare: Compare) -> Program:
-    """The program without the statements that its difference does not need."""
-    place = len(program.statements)
-    while place > 0:
-        place -= 1
-        shorter = program._replace(statements=program.statements[:place] + program.statements[place + 1 :])
-        if shorter.statements and difference(shorter, compare):
-            program = shorter
-            place = min(place, len(program.statements))
-    return program
+    """Return the program without the statements that its difference does not need."""
+    return program._replace(
+        statements=tuple(
+            shrunk(program.statements, lambda rest: difference(program._replace(statements=tuple(rest)), compare))
+        )
+    )

@@ -14,14 +14,10 @@ import expressions  # noqa: E402
 import signals  # noqa: E402
 import training  # noqa: E402
 from drawing import DTYPES  # noqa: E402
-from expression_table import CALLS, NOT_DRAWN  # noqa: E402
 
 import npu_tensor as nt  # noqa: E402
-from npu_tensor.ops import registry  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("less_optimised")
-
-FUNCTIONS = registry.functions()
 
 
 @pytest.mark.parametrize(
@@ -38,12 +34,8 @@ FUNCTIONS = registry.functions()
 def test_expressions(mode: str, device: str, count: int, dtypes: tuple[str, ...]) -> None:
     with nt.config.scope(eager=mode == "eager"), nt.default_device(device, None if device == "cpu" else "always"):
         for seed in range(count):
-            chain = expressions.draw(seed, mode == "jit", dtypes)
-            for repeat in range(3 if chain.steps else 0):
-                inputs = chain.with_values(seed + (repeat << 32))
-                for result in expressions.differences(inputs, chain.steps, mode):
-                    text = expressions.shortened(inputs, chain.steps, result, mode)
-                    pytest.fail(f"{text}\n# {result.kind}: {result.text}")
+            if text := expressions.failure(seed, mode, dtypes):
+                pytest.fail(text)
 
 
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
@@ -71,16 +63,6 @@ def test_training(kind: str, count: int) -> None:
 def test_programs_that_compute_while_they_end(seed: int) -> None:
     """Even seeds. The others interrupt at moments that depend on the machine, so they are for longer runs."""
     assert not signals.difference(seed)
-
-
-def test_every_function_of_pytorch_is_drawn() -> None:
-    """Or named with the reason why not. tests/functions compare all forms in place with their functions."""
-    drawn = {name for call in CALLS for name in call.names.split()}
-    left_out = {name for names in NOT_DRAWN.values() for name in names.split()}
-    in_place = {f"{name}_" for name, entry in registry.PUBLIC.items() if entry.in_place}
-    theirs = {*dir(torch), *dir(torch.nn.functional)}
-    known = {*FUNCTIONS} & theirs - in_place
-    assert known - drawn == left_out & known
 
 
 # --- configurations and descriptors that atheris makes up, for a bounded number of inputs from a fixed seed

@@ -1,7 +1,5 @@
 """A clock that only waiting moves."""
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """Stands for the module time on a machine on which nothing but waiting takes time."""

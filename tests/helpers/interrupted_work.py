@@ -29,8 +29,6 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
 
-__all__ = ["ALL", "PREPARE", "Work", "attempt", "interrupt_everywhere", "ready"]
-
 ALL: Final = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES: Final = 100_000 if ALL else 40
 """Interrupted places per kind of work, out of some hundred."""

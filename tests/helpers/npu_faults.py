@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LAUNCH_FAULTS", "Fault", "Faults"]
-
 
 class Fault(enum.Enum):
     """Kind of fault."""

@@ -20,8 +20,6 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["FREED", "Memory"]
-
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 LINE: Final = 64

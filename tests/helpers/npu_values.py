@@ -9,8 +9,6 @@ import numpy as np
 
 import npu_tensor as nt
 
-__all__ = ["BF16", "Array", "Rearranged", "as_float", "close", "compute", "joined", "normal", "reordered"]
-
 Array = np.ndarray[Any, Any]
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
