@@ -5,7 +5,7 @@ from __future__ import annotations
 from npu_tensor import ops
 from npu_tensor.autograd.transforms import gradients_of, require_like
 from npu_tensor.errors import GradientError
-from npu_tensor.graph.history import GradMode, Leaf, Tracked, leaf_of, reached
+from npu_tensor.graph.history import FREED, GradMode, Leaf, leaf_of, reached
 from npu_tensor.graph.tracing import current_watch
 from npu_tensor.tensor import Tensor
 
@@ -15,7 +15,7 @@ __all__ = ["backward"]
 def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
     """Add gradients to the leaves of a tensor; see `Tensor.backward`."""
     node = output._node
-    if not isinstance(node, Tracked):
+    if node.history is None:
         raise GradientError(f"{node.spec} does not require a gradient: nothing it was computed from does")
     if gradient is None:
         if node.spec.size != 1:
@@ -33,7 +33,7 @@ def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool 
     if not retain_graph:
         for each in through:
             if leaf_of(each) is None:
-                each.history = None
+                each.history = FREED
 
 
 def _add(leaf: Leaf, gradient: Tensor) -> None:

@@ -17,12 +17,12 @@ from npu_tensor.autograd.backward_ops import backward_op
 from npu_tensor.autograd.convolutions import gradient_of_image
 from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same, track
+from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same
 from npu_tensor.graph.nodes import Node, located
 from npu_tensor.graph.tracing import current_watch
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, record, wrap
+from npu_tensor.tensor import Tensor, handle_on, record, wrap
 
 __all__ = ["grad", "gradients_of", "require_like", "value_and_grad", "vjp"]
 
@@ -134,7 +134,7 @@ def _trace(
     if (watch := current_watch()) is not None:
         for tensor in tensors:
             watch.read(tensor)
-    targets = [track(same(tensor._node), (tensor._node,)) for tensor in tensors]
+    targets = [same(tensor._node, (tensor._node,)) for tensor in tensors]
     enabled, outputs = grad_mode.enabled, list[Tensor]()
     with differentiated():
         result = function(*rebuild(primals, [wrap(target) for target in targets]))
@@ -239,6 +239,4 @@ def _tensor(operand: Any) -> Any:
     watch = current_watch()
     if watch is not None and (reader := watch.reader(operand)) is not None:
         return reader
-    tensor = Tensor.__new__(Tensor)
-    tensor._alias, tensor._node = None, operand
-    return tensor
+    return handle_on(operand)

@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from npu_tensor.errors import CaptureError
-from npu_tensor.graph.history import Tracked, same_value, track
+from npu_tensor.graph.history import same_value
 from npu_tensor.graph.nodes import Node, next_order, place_of
 
 __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
@@ -90,9 +90,7 @@ class Watch:
         self.touch(tensor)
         node = tensor._node
         if (self.is_outside(node) or node.call is None) and self.reads.setdefault(node, tensor) is not tensor:
-            own = same_value(node)
-            if isinstance(node, Tracked):
-                track(own, (node,))
+            own = same_value(node, None if node.history is None else (node,))
             self._outside.add(own)
             self.reads[own] = tensor
             tensor._name(own)

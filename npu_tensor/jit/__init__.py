@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast,
 from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.history import Tracked, active, grad_mode
+from npu_tensor.graph.history import active, grad_mode
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, is_training, trace_call
@@ -181,7 +181,7 @@ class Jitted(Generic[P, R]):
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
         devices = current()
         recorded = grad_mode.enabled  # Independent of leaves, which appear and disappear elsewhere.
-        if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
+        if recorded and any(tensor._node.history is not None for tensor in tensors):
             return self._function(*args, **kwargs)  # Gradients pass through its results.
         signature = (specs,) if flat else (structure, specs)
         key = self._key(devices, recorded, signature)

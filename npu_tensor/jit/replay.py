@@ -12,7 +12,7 @@ from typing import Any, Final
 from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
-from npu_tensor.graph.history import Leaf, leaf_of, leaves, track
+from npu_tensor.graph.history import Leaf, leaf_of, leaves
 from npu_tensor.graph.nodes import Data, Node, being_written
 from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace
 from npu_tensor.jit.trees import rebuild
@@ -156,9 +156,7 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
         for item, tensor, new in overwritten:
             before = tensor._node
             _value(before)
-            pending, leaf = Node(None, (), before.spec, 0, None), leaf_of(before)
-            if leaf is not None:
-                track(pending, leaf)
+            pending = Node(None, (), before.spec, 0, None, history=leaf_of(before))
             write = _Write(tensor, before, pending, new)
             being_written[pending] = get_ident(), write.copy_before
             writes.append(write)

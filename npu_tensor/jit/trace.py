@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
-from npu_tensor.graph.history import Leaf, Tracked, leaves, same
+from npu_tensor.graph.history import Leaf, leaves, same
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.graph.tracing import Watch, watched
@@ -207,7 +207,7 @@ def trace_call(
     not_computed |= {tensor: tensor for position, tensor in enumerate(outputs) if position not in inside}
     derived = {p: v for p, v in _derived(outputs, numbers, watch).items() if p in inside or isinstance(v, Result)}
     roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
-    is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
+    is_tracked = any(isinstance(node.history, tuple) for node in (*roots, *changed_nodes))
     roots += changed_nodes
     structure = structure_of(roots, only_roots=True)
     items = {node: item for item, node in structure.nodes}
@@ -277,11 +277,6 @@ def trace_call(
         draws=tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items()),
     )
     return trace.planned_again()
-
-
-def _has_history(node: Node) -> bool:
-    """Return True if gradients can pass from a node to its inputs."""
-    return isinstance(node, Tracked) and isinstance(node.history, tuple)
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
