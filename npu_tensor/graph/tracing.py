@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -30,6 +31,7 @@ class _Tensors(dict[int, "weakref.ref[Any]"]):
         return reference is not None and reference() is tensor
 
 
+@dataclass(slots=True, eq=False)
 class Watch:
     """Effects of a function while it is traced.
 
@@ -53,28 +55,22 @@ class Watch:
         seeded: Generators that it seeds itself.
     """
 
-    __slots__ = (
-        *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
-        *("conditions", "copies", "lost", "modules", "touched", "without_gradient"),
-    )
-
-    def __init__(self) -> None:
-        self.before = next_order()
-        self.created: set[Node] = set()
-        self.made = _Tensors()
-        self.reads: dict[Node, Any] = {}
-        self.draws: dict[int, Any] = {}
-        self.seeded: set[Any] = set()
-        self.touched: dict[int, Any] = {}
-        self.without_gradient: set[Any] = set()
-        self.modules: dict[int, tuple[Any, bool]] = {}
-        self.conditions: list[tuple[Callable[[], Any], Any]] = []
-        self.copies = _Tensors()
-        self.lost: dict[int, tuple[CodeType, int] | None] = {}
-        self.changes: list[tuple[CodeType, int] | None] = []
-        self.changed: dict[Any, Any] = {}
-        self.gradients: dict[Any, tuple[Any, bool]] = {}
-        self._outside: set[Node] = set()
+    before: int = field(default_factory=next_order)
+    created: set[Node] = field(default_factory=set)
+    made: _Tensors = field(default_factory=_Tensors)
+    reads: dict[Node, Any] = field(default_factory=dict)
+    touched: dict[int, Any] = field(default_factory=dict)
+    changes: list[tuple[CodeType, int] | None] = field(default_factory=list)
+    changed: dict[Any, Any] = field(default_factory=dict)
+    gradients: dict[Any, tuple[Any, bool]] = field(default_factory=dict)
+    modules: dict[int, tuple[Any, bool]] = field(default_factory=dict)
+    conditions: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)
+    copies: _Tensors = field(default_factory=_Tensors)
+    lost: dict[int, tuple[CodeType, int] | None] = field(default_factory=dict)
+    without_gradient: set[Any] = field(default_factory=set)
+    draws: dict[int, Any] = field(default_factory=dict)
+    seeded: set[Any] = field(default_factory=set)
+    _outside: set[Node] = field(default_factory=set)
 
     def is_outside(self, node: Node) -> bool:
         """Return True if the node, or the tensor whose value it derives, is older than the call of the function."""

@@ -218,44 +218,36 @@ _ONE_OWNER: Final = _references_of_one_owner()
 def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
     """Return the function that wraps the computed values in the structure that the captured function returned."""
     single = isinstance(trace.result, Tensor)
-    build = functools.partial(rebuild, trace.result)
-    planned = trace.results
-    last = {position for position, result in enumerate(trace.results) if isinstance(result, (Derived, Result))}
-    first = [(position, result) for position, result in enumerate(trace.results) if position not in last]
-    count = len(trace.results)
-    if single and isinstance(planned[0], PlannedResult):
-        only = planned[0]
+    if single and isinstance(trace.results[0], PlannedResult):
+        only = trace.results[0]
         return lambda tensors, values: named(only.spec, values[only.item])
+    # Views follow their sources, and results that are returned again follow both.
+    in_order = sorted(
+        enumerate(trace.results), key=lambda each: (isinstance(each[1], Result), type(each[1]) is Derived)
+    )
+    build = functools.partial(rebuild, trace.result)
 
     def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
-        results: list[Any] = [None] * count
-        for position, result in first:
+        results: list[Any] = [None] * len(in_order)
+        for position, result in in_order:
             if isinstance(result, PlannedResult):
                 results[position] = named(result.spec, values[result.item])
             elif isinstance(result, int):
                 results[position] = tensors[result]
             elif isinstance(result, Node):
                 results[position] = named(result.spec, result.value)
+            elif isinstance(result, Derived):
+                results[position] = views_of(_source(result.source, tensors, results), result.views)
+            elif isinstance(result, Result):
+                results[position] = results[result.position]
             else:
                 results[position] = result
-        if last:
-            _add_views(planned, tensors, results)
         return results[0] if single else build(results)
 
     return wrapped
 
 
-def _add_views(planned: Sequence[Any], tensors: tuple[Tensor, ...], results: list[Any]) -> None:
-    """Add the results that share memory with arguments, tensors from outside or other results."""
-    for position, result in enumerate(planned):
-        if isinstance(result, Derived):
-            source = result.source
-            if isinstance(source, int):
-                source = tensors[source]
-            elif isinstance(source, Result):
-                source = results[source.position]
-            assert isinstance(source, Tensor)
-            results[position] = views_of(source, result.views)
-    for position, result in enumerate(planned):
-        if isinstance(result, Result):
-            results[position] = results[result.position]
+def _source(source: int | Tensor | Result, tensors: tuple[Tensor, ...], results: list[Any]) -> Any:
+    if isinstance(source, Result):
+        return results[source.position]
+    return tensors[source] if isinstance(source, int) else source

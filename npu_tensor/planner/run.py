@@ -68,8 +68,9 @@ def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None 
     if len(todo) == 1:
         _realize_part(structure_of(nodes, pending), wait, chosen)
         return
-    del pending  # It would keep the values that later parts read.
-    _realize_parts(todo, chosen)
+    del pending  # It would keep the values that later parts read, as `todo` would.
+    while todo:
+        _realize_part(structure_of(todo.pop(0)), False, chosen)
     if wait:
         selection.synchronize()
 
@@ -79,24 +80,13 @@ def shorten(node: Node, longest: int) -> None:
 
     That iteration is not cut, so that it runs with the same structure as the others.
     """
-    todo = parts(pending_ops((node,)), (node,))
-    del todo[-1]
-    try:
-        _realize_parts(todo, selection.active)
-    except VALUE_ERRORS as error:
-        _restore((node,), error.call)
-        raise
+    todo = parts(pending_ops((node,)), (node,))[:-1]
+    while todo:
+        realize(todo.pop(0), wait=False)
     for each, inputs in pending_ops((node,)).items():
         each.depth = 1 + max((operand.depth for operand in inputs if isinstance(operand, Node)), default=0)
     if node.depth > longest:
         realize((node,), wait=False)
-
-
-def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
-    """Run the parts of a graph and empty the list, which would keep the values of the results."""
-    todo.reverse()
-    while todo:
-        _realize_part(structure_of(todo.pop()), False, chosen)
 
 
 def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
