@@ -222,9 +222,8 @@ def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
         only = trace.results[0]
         return lambda tensors, values: named(only.spec, values[only.item])
     # Views follow their sources, and results that are returned again follow both.
-    in_order = sorted(
-        enumerate(trace.results), key=lambda each: (isinstance(each[1], Result), type(each[1]) is Derived)
-    )
+    ranks = {Derived: 1, Result: 2}
+    in_order = sorted(enumerate(trace.results), key=lambda each: ranks.get(type(each[1]), 0))
     build = functools.partial(rebuild, trace.result)
 
     def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
