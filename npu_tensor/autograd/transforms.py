@@ -165,16 +165,9 @@ def _trace(
 def _gradients_of(
     outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], through: Reached
 ) -> list[Tensor]:
-    """Compute the gradients of the targets from those of the outputs.
+    """Compute the gradients of the targets from those given for the outputs, through the nodes between them.
 
-    Args:
-        outputs: Tensors to differentiate.
-        given: Their gradients.
-        targets: Nodes to differentiate by.
-        through: Nodes between targets and outputs, with their inputs.
-
-    Returns:
-        One tensor per target. Tensors are distinct and may be changed.
+    The results are distinct tensors and may be changed.
     """
     gradients: dict[Node, Tensor] = {}
 

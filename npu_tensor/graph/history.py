@@ -213,12 +213,7 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
 
 
 def forget(nodes: Iterable[Node], enabled: bool) -> None:
-    """Stop tracking nodes that do not depend on a tracked node outside the list.
-
-    Args:
-        nodes: Nodes in the order of recording.
-        enabled: False to stop tracking all of them.
-    """
+    """Stop tracking nodes, in the order of recording, unless they depend on a tracked one outside if `enabled`."""
     for node in nodes:
         assert node.call is not None
         if not (enabled and depends(node.call, node.history)):

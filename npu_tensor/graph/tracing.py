@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,20 +14,6 @@ from npu_tensor.graph.history import same_value
 from npu_tensor.graph.nodes import Node, next_order, place_of
 
 __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
-
-
-class _Tensors(dict[int, "weakref.ref[Any]"]):
-    """Weak references to tensors, compared by identity."""
-
-    def add(self, tensor: Any) -> None:
-        self[id(tensor)] = weakref.ref(tensor)
-
-    def discard(self, tensor: Any) -> None:
-        self.pop(id(tensor), None)
-
-    def __contains__(self, tensor: object) -> bool:
-        reference = self.get(id(tensor))
-        return reference is not None and reference() is tensor
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +42,7 @@ class Watch:
 
     before: int = field(default_factory=next_order)
     created: set[Node] = field(default_factory=set)
-    made: _Tensors = field(default_factory=_Tensors)
+    made: set[Any] = field(default_factory=set)
     reads: dict[Node, Any] = field(default_factory=dict)
     touched: dict[int, Any] = field(default_factory=dict)
     changes: list[tuple[CodeType, int] | None] = field(default_factory=list)
@@ -65,7 +50,7 @@ class Watch:
     gradients: dict[Any, tuple[Any, bool]] = field(default_factory=dict)
     modules: dict[int, tuple[Any, bool]] = field(default_factory=dict)
     conditions: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)
-    copies: _Tensors = field(default_factory=_Tensors)
+    copies: set[Any] = field(default_factory=set)
     lost: dict[int, tuple[CodeType, int] | None] = field(default_factory=dict)
     without_gradient: set[Any] = field(default_factory=set)
     draws: dict[int, Any] = field(default_factory=dict)

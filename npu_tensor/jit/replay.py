@@ -142,14 +142,9 @@ def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool
 
 
 def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]) -> None:
-    """Run a plan that writes over the values of tensors from outside.
+    """Run a plan that writes over the values of tensors from outside, given as old item, tensor and new item.
 
     Meanwhile these tensors name pending nodes, for which other threads wait.
-
-    Args:
-        overwritten: Item of the old value, tensor, and item of the new value.
-        values: Values by item; those of the old values are filled in.
-        run: Runs the plan.
     """
     writes: list[_Write] = []
     try:
@@ -179,19 +174,12 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A write over the value of a tensor from outside.
-
-    Attributes:
-        tensor: The tensor.
-        before: Node of the old value.
-        pending: Node that the tensor names meanwhile.
-        new: Item of the new value.
-    """
+    """A write over the value of a tensor from outside, which names a pending node meanwhile."""
 
     tensor: Tensor
     before: Node
     pending: Node
-    new: int
+    new: int  # item of the new value
 
     def copy_before(self) -> Any:
         return self.before.value.copy()

@@ -135,14 +135,7 @@ def overhead(device: Accelerator, measure: Measure) -> Overhead:
 
 
 class _Candidate(NamedTuple):
-    """A cut and its best placement.
-
-    Attributes:
-        cut: Tasks and answers.
-        host: Kernel of the processor for each task.
-        jobs: Costs of each task.
-        placement: Best placement found.
-    """
+    """A cut, the processor's kernel and the costs of each task, and the best placement that was found."""
 
     cut: Cut
     host: list[Kernel]

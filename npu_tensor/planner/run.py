@@ -37,15 +37,10 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
 
 
 def _restore(nodes: Sequence[Node], call: object) -> None:
-    """Restore the previous values of tensors whose pending writes depend on a failed op, as in PyTorch.
-
-    Args:
-        nodes: Nodes that were to be computed.
-        call: Call of the failed op. Several nodes may share it.
-    """
+    """Restore the previous values of tensors whose pending writes depend on a failed op, as in PyTorch."""
     failed: set[Node] = set()
     for node, inputs in pending_ops(nodes).items():
-        if node.call is call:
+        if node.call is call:  # Several nodes may share the call; not all of them need fail.
             _try(node)
         if node.value is None and (node.call is call or not failed.isdisjoint(inputs)):
             before = inputs.before() if isinstance(inputs, Overwriting) else None
