@@ -112,17 +112,14 @@ class Tensor(Methods):
 
     @property
     def _node(self) -> Node:
-        """The present value."""
+        """The present value, derived again after a write to another tensor that shares memory."""
         node = self._current
-        return self._derive_node() if node is None else node
-
-    def _derive_node(self) -> Node:
-        """Derive the present value after a write to another tensor that shares memory."""
-        assert self._alias is not None
-        storage, view = self._alias
-        node = storage.read(self, view)
-        if config.eager and node.value is None and not watches:
-            _realize_nodes((node,))
+        if node is None:
+            assert self._alias is not None
+            storage, view = self._alias
+            node = storage.read(self, view)
+            if config.eager and node.value is None and not watches:
+                _realize_nodes((node,))
         return node
 
     # --- properties that need no computation
