@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import npu_tensor as nt
 from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.kernels.offer import Target
+from npu_tensor.planner.device_choice import job, overhead
 from npu_tensor.planner.fuse import cut, partitions
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.planner.placement import weight
-from npu_tensor.planner.placing import job, overhead
 from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel, host_step
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice

@@ -47,6 +47,9 @@ class Event:
     Events of an NPU may be emitted later and in another thread. Events of planning are emitted under the planning
     lock, so a listener must not wait for other threads.
 
+    In all events, `kernel` is the name of a kernel, `device` the URI of a device, `seconds` a duration, and `key` has
+    the 64 hexadecimal digits of a kernel's Artifact.
+
     Attributes:
         when: Time of creation, by time.perf_counter.
         thread: Thread of creation, by threading.get_ident.
@@ -113,11 +116,6 @@ class BuildStarted(Event):
     """A back end starts to compile a kernel.
 
     A thread of the build emits this event and BuildFinished; with NPU_TENSOR_JIT=background at any time.
-
-    Attributes:
-        kernel: Name of the kernel.
-        key: 64 hexadecimal digits, as in the kernel's Artifact.
-        backend: Name of the back end.
     """
 
     kernel: str
@@ -130,10 +128,6 @@ class BuildFinished(Event):
     """A compilation has ended.
 
     Attributes:
-        kernel: Name of the kernel.
-        key: 64 hexadecimal digits, as in the kernel's Artifact.
-        backend: Name of the back end.
-        seconds: Duration.
         error: Message of the compiler; empty after a success.
     """
 
@@ -179,12 +173,7 @@ class CacheDamaged(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CacheEvicted(Event):
-    """Kernels were removed from the cache on disk to free space, or because it was cleared.
-
-    Attributes:
-        entries: Number of kernels.
-        nbytes: Freed bytes.
-    """
+    """Kernels, `entries` of them, were removed from the cache on disk, which freed `nbytes` bytes."""
 
     entries: int
     nbytes: int
@@ -199,8 +188,6 @@ class Phase(Part):
     Attributes:
         name: "convert" between the layouts of a tensor and a kernel, "sync" between caches or memories, "dispatch"
             until the device has the request, or "run" until the device is done.
-        device: URI of the device.
-        seconds: Duration.
     """
 
     name: Literal["convert", "sync", "dispatch", "run"]
@@ -213,8 +200,6 @@ class KernelSimulated(Part):
     """Counters of a simulated array for one run of a design. Part of KernelRan.
 
     Attributes:
-        kernel: Name of the kernel.
-        device: URI of the device.
         cycles: Cycles of the busiest core.
         stream_bytes: Bytes through the busiest DMA channel.
         ddr_bytes: Bytes between host memory and array.
@@ -239,8 +224,6 @@ class KernelRan(Event):
     """A kernel has ended.
 
     Attributes:
-        kernel: Name of the kernel.
-        device: URI of the device.
         out: Spec of the result.
         seconds: Time from launch to the end of its work.
         plan: The Plan, or None.
@@ -312,7 +295,6 @@ class DeviceFault(Event):
 
     Attributes:
         kernel: The kernel that failed, if it is known.
-        device: URI of the device.
         cause: Cause, in words.
         launches: Number of affected launches.
     """
@@ -338,8 +320,6 @@ class LaunchDivided(Event):
 
     Attributes:
         kernels: Ops of the kernels.
-        device: URI of the device.
-        reason: Reason, in words.
     """
 
     kernels: str

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor._util.units import size
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ShapeError
@@ -97,7 +98,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=LAYOUTS)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return row-major strides in elements."""
     strides = [1] * len(shape)

@@ -33,7 +33,6 @@ from npu_tensor.graph.aliasing import Storage, View, view_node
 from npu_tensor.graph.history import (
     GradMode,
     Leaf,
-    Tracked,
     active,
     grad_mode,
     is_tracked,
@@ -78,6 +77,7 @@ __all__ = [
     "Tensor",
     "explain",
     "from_array",
+    "handle_on",
     "into",
     "named",
     "pending",
@@ -98,18 +98,29 @@ class Tensor(Methods):
     those that share memory with it in PyTorch: `x` is changed by `x[0].zero_()`, and `x.T` by `x += 1`.
     """
 
-    __slots__ = ("__weakref__", "_alias", "_leaf", "_node")
-    _node: Node  # missing after a write to another tensor that shares memory, until the next use
+    __slots__ = ("__weakref__", "_alias", "_current", "_leaf")
+    _current: Node | None  # None after a write to another tensor that shares memory, until the next use
     _alias: tuple[Storage, View] | None  # None for a tensor that was never viewed
-    _leaf: Leaf  # only of a tensor that requires a gradient, or did when its gradient was computed
+    _leaf: Leaf | None  # for a tensor that requires a gradient, or did when its gradient was computed
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
-        self._alias = None
-        self._node = registry.PUBLIC["tensor"].function(data, dtype)._node  # type: ignore[misc]
-        self._node.handle = weakref.ref(self)
+        self._alias = self._leaf = None
+        self._name(registry.PUBLIC["tensor"].function(data, dtype)._node)  # type: ignore[misc]
         if (watch := current_watch()) is not None:
             watch.made.add(self)
+
+    @property
+    def _node(self) -> Node:
+        """The present value, derived again after a write to another tensor that shares memory."""
+        node = self._current
+        if node is None:
+            assert self._alias is not None
+            storage, view = self._alias
+            node = storage.read(self, view)
+            if config.eager and node.value is None and not watches:
+                _realize_nodes((node,))
+        return node
 
     # --- properties that need no computation
 
@@ -223,7 +234,7 @@ class Tensor(Methods):
         Raises:
             DTypeError: The tensor is quantized; use `dequantize().numpy()`.
         """
-        if self.dtype.is_quantized:
+        if self._node.spec.dtype.is_quantized:
             raise DTypeError(f"{self._node.spec} has no elements in memory; write .dequantize().numpy()")
         return self._stored()
 
@@ -344,12 +355,6 @@ class Tensor(Methods):
 
         def __getattr__(self, name: str) -> Any:
             """Resolve an attribute that was not found."""
-            if name == "_node" and self._alias is not None:
-                storage, view = self._alias
-                node = storage.read(self, view)
-                if config.eager and node.value is None and not watches:
-                    _realize_nodes((node,))
-                return node
             if name in _HINTS:
                 raise no_such_name("'Tensor' object", name, (), _HINTS[name])
             raise AttributeError(f"'Tensor' object has no attribute {name!r}", name=name, obj=self)
@@ -373,19 +378,19 @@ class Tensor(Methods):
     def detach_(self) -> Tensor:
         """Stop gradients at this tensor from now on and return it."""
         node = self._node
-        if isinstance(node, Tracked):
+        if node.history is not None:
             self._name(self.detach()._node)
-            if leaf_of(node) is not None:
+            leaf = leaf_of(node)
+            if leaf is not None:
                 Storage.moves += 1
-                self._leaf.is_frozen = True
-                if self._leaf.gradient is None:
-                    del self._leaf
+                leaf.is_frozen = True
+                self._leaf = None if leaf.gradient is None else leaf
         return self
 
     @property
     def data(self) -> Tensor:
         """The same value and memory without gradients; self if it has none. Writes to it are not recorded."""
-        return self.detach() if isinstance(self._node, Tracked) else self
+        return self.detach() if self.requires_grad else self
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -398,7 +403,7 @@ class Tensor(Methods):
         if value is self or self._shows_as(value):
             return
         leaf = leaf_of(self._node)
-        if leaf is None and isinstance(self._node, Tracked):
+        if leaf is None and self.requires_grad:
             raise GradientError("x.data can be set for leaves only; write x = x.detach() first")
         if leaf is not None and not value.dtype.is_floating_point:
             raise DTypeError(f"a leaf that requires a gradient cannot be {value.dtype.name}")
@@ -424,7 +429,7 @@ class Tensor(Methods):
     @property
     def requires_grad(self) -> bool:
         """True if gradients are recorded: it was requested, or the tensor was computed from such tensors."""
-        return isinstance(self._node, Tracked)
+        return self._node.history is not None
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -438,14 +443,14 @@ class Tensor(Methods):
             GradientError: The tensor is a result, whose gradient cannot be disabled.
         """
         node = self._node
-        if requires_grad and not isinstance(node, Tracked):
+        if requires_grad and node.history is None:
             if not self.dtype.is_floating_point:
                 raise DTypeError(f"only floats have gradients, not {node.spec}")
             leaf = self._leaf = self._named_leaf() or Leaf()
             leaf.is_frozen = False
             Storage.moves += 1
             self._name(leaf_node(node, leaf))
-        elif not requires_grad and isinstance(node, Tracked):
+        elif not requires_grad and node.history is not None:
             if leaf_of(node) is None:
                 raise GradientError("requires_grad can be changed for leaves only; use x.detach()")
             self.detach_()
@@ -454,7 +459,7 @@ class Tensor(Methods):
     @property
     def is_leaf(self) -> bool:
         """True if the tensor was not computed from tensors that require gradients."""
-        return not isinstance(self._node, Tracked) or leaf_of(self._node) is not None
+        return self._node.history is None or leaf_of(self._node) is not None
 
     @property
     def grad(self) -> Tensor | None:
@@ -482,11 +487,11 @@ class Tensor(Methods):
 
     def _named_leaf(self) -> Leaf | None:
         """Return the leaf that this tensor is, or was before it was frozen with a gradient."""
-        return leaf_of(self._node) or getattr(self, "_leaf", None)
+        return leaf_of(self._node) or self._leaf
 
     def _name(self, node: Node) -> None:
         """Let this handle name another node of the same value."""
-        self._node = node
+        self._current = node
         node.handle = weakref.ref(self)
 
     def _show_as(self, view: Tensor) -> None:
@@ -525,7 +530,7 @@ class Tensor(Methods):
             if watch.is_outside(result._node):  # An op inside the function reads the value again at each call.
                 result = record(ops.reshape.op, (result,), (result.shape,))
         node = result._node
-        if active and isinstance(self._node, Tracked):
+        if active and self.requires_grad:
             leaf = leaf_of(self._node)
             if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):
                 what = "a leaf that requires a gradient" if leaf is not None else "a view of a leaf that requires one"
@@ -558,11 +563,17 @@ _HINTS = {
 """Hints for attributes that PyTorch's tensors or NumPy's arrays have and these tensors do not."""
 
 
+def handle_on(node: Node) -> Tensor:
+    """Return a new Tensor of a node's value without becoming the tensor that names the node."""
+    tensor = _new(Tensor)
+    tensor._alias = tensor._leaf = None
+    tensor._current = node
+    return tensor
+
+
 def wrap(node: Node) -> Tensor:
     """Return a new Tensor that names `node`."""
-    tensor = Tensor.__new__(Tensor)
-    tensor._alias = None
-    tensor._node = node
+    tensor = handle_on(node)
     node.handle = weakref.ref(tensor)
     if watches and (watch := current_watch()) is not None:
         watch.created.add(node)
@@ -615,6 +626,7 @@ def _note_change(watch: Watch, tensor: Tensor, frame: FrameType) -> None:
 def _new_whole(storage: Storage) -> Tensor:
     """Return a new handle on all the memory of a storage whose first tensor is gone."""
     whole = _new(Tensor)
+    whole._current = whole._leaf = None
     whole._alias = storage.whole_view()
     whole._node  # noqa: B018  # reads the value, as after a write to another view
     return whole
@@ -743,12 +755,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     if call.op.indices is not None:
         check_indices(call, inputs, where)
     # A call of __init__ takes 200 ns, these stores 80.
-    node: Node
-    if active and is_tracked(call, inputs):
-        node = _new(Tracked)
-        node.history = inputs
-    else:
-        node = _new(Node)
+    node: Node = _new(Node)
+    node.history = inputs if active and is_tracked(call, inputs) else None
     node.call = call
     node.inputs = inputs
     node.spec = call.spec
@@ -757,8 +765,8 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     node.value = None
     node.order = next_order()
     tensor: Tensor = _new(Tensor)
-    tensor._alias = None
-    tensor._node = node
+    tensor._alias = tensor._leaf = None
+    tensor._current = node
     node.handle = weakref.ref(tensor)
     if watches and (watch := current_watch()) is not None:
         watch.made.add(tensor)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CAPTURES", "KERNELS", "LAYOUTS", "LINES", "MODULES", "PLANS"]
+__all__ = ["CALLS", "CAPTURES", "KERNELS", "LAYOUTS", "LINES", "MODULES", "PLANS"]
+
+CALLS: Final = 4096
+"""Gradient ops by recorded call and operand."""
 
 CAPTURES: Final = 256
 """Captures of one function under jit."""

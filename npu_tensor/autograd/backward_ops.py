@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from npu_tensor._util.cache_sizes import CALLS
 from npu_tensor.autograd.adjoints import pull_back
 from npu_tensor.ops.declare import Attribute, Call, Op, Operand, Resolution
 from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol, as_parameter
@@ -54,7 +55,7 @@ class Backward:
     attributes: tuple[Any, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=CALLS)
 def backward_op(call: Call, number: int) -> Backward | None:
     """Return the op for the gradient of operand `number` of a map or row op; None if it equals that of the result."""
     attributes = tuple([call.attributes[attribute.name] for attribute in call.op.attributes])

@@ -43,7 +43,7 @@ def gradient_of_image(
     Args:
         of: Any recorded op.
         number: Number of an operand.
-        through: Nodes and inputs as in `gradients_of`.
+        through: Nodes and inputs as in `transforms._gradients_of`.
         targets: Nodes whose gradients are wanted. None of them may be the windows themselves.
     """
     if of.call.op is not ops.contract.op or number == 0 or of.operands[0].ndim != LEAD:

@@ -1,4 +1,4 @@
-"""Gradients of functions: `grad`, `value_and_grad`, `vjp`.
+"""Gradients of functions (`grad`, `value_and_grad`, `vjp`), and PyTorch's `backward` to the leaves of a graph.
 
     gradient = nt.grad(lambda w: ((x @ w - y) ** 2).mean())(w)
 
@@ -17,14 +17,25 @@ from npu_tensor.autograd.backward_ops import backward_op
 from npu_tensor.autograd.convolutions import gradient_of_image
 from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same, track
+from npu_tensor.graph.history import (
+    FREED,
+    GradMode,
+    Leaf,
+    Reached,
+    differentiated,
+    forget,
+    grad_mode,
+    leaf_of,
+    reached,
+    same,
+)
 from npu_tensor.graph.nodes import Node, located
 from npu_tensor.graph.tracing import current_watch
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, record, wrap
+from npu_tensor.tensor import Tensor, handle_on, record, wrap
 
-__all__ = ["grad", "gradients_of", "require_like", "value_and_grad", "vjp"]
+__all__ = ["backward", "grad", "value_and_grad", "vjp"]
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -51,8 +62,8 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
         if flatten(gradients[0] if len(gradients) == 1 else gradients, cotangents) != form:
             raise ArgumentError("vjp: the gradients must have the structure of the result")
         for output, gradient in zip(outputs, cotangents, strict=True):
-            require_like("vjp", output, gradient)
-        return rebuild(primals, gradients_of(outputs, cotangents, targets, through))
+            _require_like("vjp", output, gradient)
+        return rebuild(primals, _gradients_of(outputs, cotangents, targets, through))
 
     return (result, pulled_back, aux) if has_aux else (result, pulled_back)
 
@@ -93,7 +104,7 @@ def value_and_grad(
         if not isinstance(value, Tensor) or value._node.spec.size != 1 or not value.dtype.is_floating_point:
             raise GradientError(f"grad: the function must return a tensor of one float, not {_described(value)}")
         seed = ops.fill(1, value.shape, value.dtype)
-        gradients = rebuild(primals, gradients_of([value], [seed], targets, through))
+        gradients = rebuild(primals, _gradients_of([value], [seed], targets, through))
         gradient = gradients[0] if isinstance(argnums, int) else gradients
         return ((value, aux) if has_aux else value), gradient
 
@@ -116,7 +127,7 @@ def _described(value: Any) -> str:
     return str(value._node.spec) if isinstance(value, Tensor) else type(value).__name__
 
 
-def require_like(name: str, output: Tensor, gradient: Tensor) -> None:
+def _require_like(name: str, output: Tensor, gradient: Tensor) -> None:
     """Raise ArgumentError unless the gradient has the shape and dtype of the output."""
     if output._node.spec is not gradient._node.spec:
         raise ArgumentError(f"{name}: the gradient of {output._node.spec} cannot be {gradient._node.spec}")
@@ -134,7 +145,7 @@ def _trace(
     if (watch := current_watch()) is not None:
         for tensor in tensors:
             watch.read(tensor)
-    targets = [track(same(tensor._node), (tensor._node,)) for tensor in tensors]
+    targets = [same(tensor._node, (tensor._node,)) for tensor in tensors]
     enabled, outputs = grad_mode.enabled, list[Tensor]()
     with differentiated():
         result = function(*rebuild(primals, [wrap(target) for target in targets]))
@@ -151,19 +162,12 @@ def _trace(
     return result, aux, targets, through
 
 
-def gradients_of(
+def _gradients_of(
     outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], through: Reached
 ) -> list[Tensor]:
-    """Compute the gradients of the targets from those of the outputs.
+    """Compute the gradients of the targets from those given for the outputs, through the nodes between them.
 
-    Args:
-        outputs: Tensors to differentiate.
-        given: Their gradients.
-        targets: Nodes to differentiate by.
-        through: Nodes between targets and outputs, with their inputs.
-
-    Returns:
-        One tensor per target. Tensors are distinct and may be changed.
+    The results are distinct tensors and may be changed.
     """
     gradients: dict[Node, Tensor] = {}
 
@@ -239,6 +243,40 @@ def _tensor(operand: Any) -> Any:
     watch = current_watch()
     if watch is not None and (reader := watch.reader(operand)) is not None:
         return reader
-    tensor = Tensor.__new__(Tensor)
-    tensor._alias, tensor._node = None, operand
-    return tensor
+    return handle_on(operand)
+
+
+# --- PyTorch's backward()
+
+
+def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
+    """Add gradients to the leaves of a tensor; see `Tensor.backward`."""
+    node = output._node
+    if node.history is None:
+        raise GradientError(f"{node.spec} does not require a gradient: nothing it was computed from does")
+    if gradient is None:
+        if node.spec.size != 1:
+            raise GradientError(f"backward of {node.spec}, which is not a single element, needs the argument gradient")
+        gradient = ops.fill(1, output.shape, output.dtype)
+    _require_like("backward", output, gradient)
+    through = reached([node])
+    leaves = [each for each in through if leaf_of(each) is not None]
+    with GradMode(False):
+        for target, computed in zip(leaves, _gradients_of([output], [gradient], leaves, through), strict=True):
+            leaf = leaf_of(target)
+            assert leaf is not None
+            if not leaf.is_frozen:
+                _add(leaf, computed)
+    if not retain_graph:
+        for each in through:
+            if leaf_of(each) is None:
+                each.history = FREED
+
+
+def _add(leaf: Leaf, gradient: Tensor) -> None:
+    if leaf.gradient is not None:
+        leaf.gradient._assign(leaf.gradient + gradient)
+        return
+    if (watch := current_watch()) is not None:
+        watch.gradients.setdefault(leaf, (None, True))
+    leaf.gradient = gradient

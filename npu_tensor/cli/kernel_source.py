@@ -174,7 +174,7 @@ def _program(entry: Entry) -> str:
 def _write_instructions(entry: Entry, out: Path) -> bool:
     """Write the instruction stream, or print why its words are unknown before compilation."""
     from npu_tensor.runtime.build.instructions import instructions
-    from npu_tensor.runtime.build.placement import predicted
+    from npu_tensor.runtime.build.parameter_addresses import predicted
     from npu_tensor.runtime.store.files import write_atomically
 
     design = entry.request()[-1].design

@@ -25,7 +25,7 @@ from npu_tensor.graph.tracing import outside_change
 from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.cuts import accelerator_cuts
+from npu_tensor.planner.device_choice import accelerator_cuts
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_kind import target as target_of

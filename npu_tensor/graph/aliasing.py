@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
-from npu_tensor.graph.history import active, depends, leaf_node, leaf_of, track
+from npu_tensor.graph.history import active, depends, leaf_node, leaf_of
 from npu_tensor.graph.nodes import Data, Node, next_order
 from npu_tensor.graph.tracing import Watch, current_watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
@@ -115,16 +115,14 @@ class _Writes:
         self._first, self._last = 0, -1  # address range of all parts
 
     def add(self, view: View, node: Node) -> None:
-        """Add a write. An interrupt leaves either the state before or the state after it."""
         if view.spec.size and view not in self.nodes:
             self.are_apart &= not self._is_near(view)
             is_first = self._first > self._last
             self._first = view.first if is_first else min(self._first, view.first)
             self._last = view.last if is_first else max(self._last, view.last)
-        if self.are_apart or view not in self.nodes:
-            self.nodes[view] = node
-        else:
-            self.nodes = {**{other: older for other, older in self.nodes.items() if other is not view}, view: node}
+        if not self.are_apart:
+            self.nodes.pop(view, None)  # The order matters: the latest write is the last one.
+        self.nodes[view] = node
 
     def meet(self, view: View) -> bool:
         """Return True if a written part may have elements in common with a view."""
@@ -151,17 +149,17 @@ class Storage:
         crowded: Number of members at which dead references are dropped.
     """
 
-    __slots__ = ("__weakref__", "_node", "_stale", "_whole", "_writes", "_written", "crowded", "members")
+    __slots__ = ("__weakref__", "_current", "_stale", "_whole", "_writes", "_written", "crowded", "members")
 
     moves: ClassVar[int] = 0
     """Number of changes of a tensor's shape, dtype, memory or frozen state in place."""
 
     def __init__(self, member: Any) -> None:
-        self._whole: Spec = member._node.spec
+        self._whole: Spec = member._current.spec
         self.members: deque[Any] = deque((weakref.ref(member),))
         self.crowded = 64
         # The base. Plans keep the value of a node that an attribute of this name refers to, as in a Tensor.
-        self._node: Node | None = None
+        self._current: Node | None = None
         self._writes = _NOTHING
         self._stale: dict[int, Any] = {}  # weak references to members that name no value, and dead references
         self._written = 0  # node order at the latest write that other members could see
@@ -202,19 +200,10 @@ class Storage:
                     members.append(member)
             self.crowded = 64 + 2 * len(members)
 
-    @staticmethod
-    def has_changed(tensor: Any) -> bool:
-        """Return True if a tensor names no value since a write to another member."""
-        try:
-            object.__getattribute__(tensor, "_node")
-        except AttributeError:
-            return True
-        return False
-
     def enter(self, tensor: Any) -> None:
         """Register a view whose value may be stale because another thread has written to the base."""
         with _lock:
-            if self._has_value() and not self.has_changed(tensor):
+            if self._has_value() and tensor._current is not None:
                 self._forget(tensor)
             else:
                 self.members.append(weakref.ref(tensor))
@@ -243,21 +232,21 @@ class Storage:
     def undo(self) -> Callable[[], None]:
         """Return a function that restores the present state of all members."""
         with _lock:
-            members, base, writes, written = self.members.copy(), self._node, self._writes, self._written
+            members, base, writes, written = self.members.copy(), self._current, self._writes, self._written
             if writes is not _NOTHING:
                 self._writes = copy(writes)
                 self._writes.nodes = dict(writes.nodes)
-            nodes = [(member, member._node) for member in self.living() if not self.has_changed(member)]
+            nodes = [(member, member._current) for member in self.living() if member._current is not None]
             stale = list(self._stale.values())
 
         def back() -> None:
             with _lock:
-                self.members, self._node, self._writes, self._written = members, base, writes, written
+                self.members, self._current, self._writes, self._written = members, base, writes, written
                 if base is not None and base.tensor is None:
                     base.handle = weakref.ref(self)
                 for reference in stale:
                     member = reference()
-                    if member is not None and member._alias[0] is self and not self.has_changed(member):
+                    if member is not None and member._alias[0] is self and member._current is not None:
                         self._forget(member)
                 for member, node in nodes:
                     _name(member, node)
@@ -265,47 +254,37 @@ class Storage:
         return back
 
     def write(self, tensor: Any, view: View, node: Node) -> None:
-        """Let a member name another value. The other members drop theirs.
-
-        After an interrupt, either all members have the old values or all have the new ones.
-        """
+        """Let a member name another value. The other members drop theirs."""
         with _lock:
             # Other threads append their new views to the new deque; see `enter`.
-            members = self.members
-            try:
-                self.members = deque()
-                self._write([member for member in self._living(members) if member is not tensor], tensor, view, node)
-            except BaseException:
-                if self.members is not members:
-                    self.members.extend(members)
-                raise
-
-    def _write(self, others: list[Any], tensor: Any, view: View, node: Node) -> None:
-        if others or self._has_value():
-            if not self._has_value():
-                self._begin([*others, tensor])
-            self._written = next_order()
-            for member in (*others, tensor):
-                if not self.has_changed(member):
-                    self._forget(member)
-            if self._node is not None:
-                self._node.handle = weakref.ref(self)
-            if view.covers or self._writes is _NOTHING:
-                writes = _Writes()
-                writes.add(view, node)
-                self._writes = writes
-            else:
+            members, self.members = self.members, deque()
+            others = [member for member in self._living(members) if member is not tensor]
+            if others or self._has_value():
+                self._begin_write([*others, tensor])
+                if view.covers:
+                    self._current = None
+                if view.covers or self._writes is _NOTHING:
+                    self._writes = _Writes()
                 self._writes.add(view, node)
-            if view.covers:
-                self._node = None
-        self.members.append(weakref.ref(tensor))
-        self._stale.pop(id(tensor), None)
-        _name(tensor, node)
+            self.members.append(weakref.ref(tensor))
+            self._stale.pop(id(tensor), None)
+            _name(tensor, node)
+
+    def _begin_write(self, members: list[Any]) -> None:
+        """Give the storage a value if it has none, and let all members drop theirs."""
+        if not self._has_value():
+            self._begin(members)
+        self._written = next_order()
+        for member in members:
+            if member._current is not None:
+                self._forget(member)
+        if self._current is not None:
+            self._current.handle = weakref.ref(self)
 
     def _forget(self, member: Any) -> None:
         """Drop the value of a member until it is read again."""
-        member._node.handle = None
-        del member._node
+        member._current.handle = None
+        member._current = None
         if len(self._stale) > self.crowded:
             self._stale = {number: each for number, each in self._stale.items() if each() is not None}
             self.crowded = max(self.crowded, 2 * len(self._stale))
@@ -314,20 +293,20 @@ class Storage:
     def read(self, tensor: Any, view: View) -> Node:
         """Return the present value of a member that names none, and let the member name it."""
         with _lock:
-            if not self.has_changed(tensor):
-                return tensor._node  # type: ignore[no-any-return]  # Another thread was faster.
+            if tensor._current is not None:
+                return tensor._current  # type: ignore[no-any-return]  # Another thread was faster.
             watch = current_watch()
             outside = watch is not None and self.is_outside(watch)
             start = next_order()
             node = self._writes.nodes.get(view) if self._writes.are_apart else None
             if node is None:
-                if self._node is None or self._writes.meet(view):
+                if self._current is None or self._writes.meet(view):
                     self._record_writes()
-                assert self._node is not None
-                node = self._node
+                assert self._current is not None
+                node = self._current
                 for call in view.path:
                     node = view_node(call, node, node.depth + 1, node.where, bool(active) and depends(call, (node,)))
-            if active and (leaf := getattr(tensor, "_leaf", None)) is not None and not leaf.is_frozen:
+            if active and (leaf := tensor._leaf) is not None and not leaf.is_frozen:
                 node = leaf_node(node, leaf)
             if watch is not None and outside:
                 watch.outside_since(start, node)
@@ -337,13 +316,13 @@ class Storage:
             return node
 
     def _has_value(self) -> bool:
-        return self._node is not None or bool(self._writes.nodes)
+        return self._current is not None or bool(self._writes.nodes)
 
     def _begin(self, members: list[Any]) -> None:
         """Give the storage a value from those of its members, which are consistent."""
         whole = next((member for member in members if not member._alias[1].path), None)
         if whole is not None:
-            self._node = whole._node
+            self._current = whole._node
             return
         # The viewed tensor is gone, so only its views can be read.
         writes = _Writes()
@@ -353,7 +332,7 @@ class Storage:
 
     def _record_writes(self) -> None:
         """Record the writes, so that the base includes them."""
-        base = self._node
+        base = self._current
         for view, node in self._writes.nodes.items():
             if not view.path:
                 base = node
@@ -362,14 +341,14 @@ class Storage:
                 base = view_node(call, node, node.depth + 1, node.where, bool(active) and depends(call, (node,)))
             else:
                 base = _written(_zeros(self._whole) if base is None else base, view, node)
-        self._node = _zeros(self._whole) if base is None else base
+        self._current = _zeros(self._whole) if base is None else base
         self._writes = _NOTHING
-        if self._node.tensor is None:
-            self._node.handle = weakref.ref(self)
+        if self._current.tensor is None:
+            self._current.handle = weakref.ref(self)
 
 
 def _name(tensor: Any, node: Node) -> None:
-    tensor._node = node
+    tensor._current = node
     node.handle = weakref.ref(tensor)
 
 
@@ -384,8 +363,8 @@ def _written(base: Node, view: View, value: Node) -> Node:
     # The offset is an operand, so that iterations of a loop with different offsets have one structure.
     call = op.call((base.spec, value.spec, int), (strides, False))
     inputs = (base, value, offset)
-    node = Node(call, inputs, base.spec, max(base.depth, value.depth) + 1, value.where)
-    return track(node, inputs) if depends(call, inputs) else node
+    history = inputs if depends(call, inputs) else None
+    return Node(call, inputs, base.spec, max(base.depth, value.depth) + 1, value.where, history=history)
 
 
 SMALL_PART = 4096
@@ -400,7 +379,7 @@ def view_node(call: Call, viewed: Node, depth: int, where: Any, tracked: bool) -
     """
     value = viewed.value
     if tracked:
-        return track(Node(call, (viewed,), call.spec, depth, where), (viewed,))
+        return Node(call, (viewed,), call.spec, depth, where, history=(viewed,))
     if call.start is None or type(value) is not Buffer or watches or hasattr(value, "copies"):
         return Node(call, (viewed,), call.spec, depth, where)
     start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes

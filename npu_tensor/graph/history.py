@@ -1,7 +1,8 @@
 """Tracked nodes: nodes through which gradients pass keep their inputs after they have run.
 
 A node is tracked if it is recorded from a tracked one while gradients are enabled. The first tracked nodes are leaves
-(tensors that require gradients) and the arguments of a function that is differentiated.
+(tensors that require gradients) and the arguments of a function that is differentiated. `Node.history` of a tracked
+node has its inputs, the leaf that names it, or FREED.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from npu_tensor.graph.nodes import Node, located
 from npu_tensor.ops.declare import Call
 
 __all__ = [
+    "FREED",
     "GradMode",
     "Leaf",
     "Reached",
-    "Tracked",
     "active",
     "depends",
     "differentiated",
@@ -40,11 +41,13 @@ __all__ = [
     "require_constant",
     "same",
     "same_value",
-    "track",
 ]
 
 active: Final[dict[int, Any]] = {}
 """Living leaves by identity, and functions that are being differentiated. Empty in most programs."""
+
+FREED: Final = object()
+"""History of a node whose inputs a backward pass has freed."""
 
 Reached = dict[Node, tuple[Any, ...]]
 """Nodes through which gradients pass, in the order of recording, with their inputs."""
@@ -73,12 +76,6 @@ def leaves() -> list[Leaf]:
     return [leaf for leaf in living if leaf is not None]
 
 
-class Tracked(Node):
-    """A node through which gradients pass. See `Node.history`."""
-
-    __slots__ = ()
-
-
 class _Mode(threading.local):
     enabled = True
 
@@ -98,14 +95,7 @@ class GradMode(ContextDecorator):
         return GradMode(self.enabled)
 
     def __call__(self, func: Any) -> Any:
-        """Return a function that runs in the mode. The body of a generator runs in it whenever it is resumed.
-
-        Raises:
-            TypeError: The function is async. Other tasks of the thread would run in the mode between its awaits.
-        """
-        if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
-            name = "enable_grad" if self.enabled else "no_grad"
-            raise TypeError(f"{name} cannot decorate an async function; write `with {name}():` between two awaits")
+        """Return a function that runs in the mode. The body of a generator runs in it whenever it is resumed."""
         return self._resumed(func) if inspect.isgeneratorfunction(func) else super().__call__(func)
 
     def _resumed(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +130,9 @@ class GradMode(ContextDecorator):
 
 def depends(call: Call, inputs: Iterable[Any]) -> bool:
     """Return True if a value is floating point and has a tracked input."""
-    return call.spec.dtype.is_floating_point and any(isinstance(each, Tracked) for each in inputs)
+    return call.spec.dtype.is_floating_point and any(
+        isinstance(each, Node) and each.history is not None for each in inputs
+    )
 
 
 def is_tracked(call: Call, inputs: Iterable[Any]) -> bool:
@@ -148,22 +140,16 @@ def is_tracked(call: Call, inputs: Iterable[Any]) -> bool:
     return depends(call, inputs) and grad_mode.enabled
 
 
-def track(node: Node, history: tuple[Any, ...] | Leaf) -> Node:
-    """Make a node tracked and return it."""
-    node.__class__ = Tracked
-    node.history = history
-    return node
-
-
-def same(node: Node) -> Node:
+def same(node: Node, history: Any = None) -> Node:
     """Return another node of the same value: a view of all elements."""
     spec = node.spec
-    return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, node.where)
+    call = ops.reshape.op.call((spec,), (spec.shape,))
+    return Node(call, (node,), spec, node.depth + 1, node.where, history=history)
 
 
-def same_value(node: Node) -> Node:
-    """Return another node of the same value, which shares a computed value. It is not tracked."""
-    value, own = node.value, same(node)
+def same_value(node: Node, history: Any = None) -> Node:
+    """Return another node of the same value, which shares a computed value."""
+    value, own = node.value, same(node, history)
     if value is not None:
         own.value, own.inputs, own.depth = value, (), 0
     return own
@@ -171,13 +157,12 @@ def same_value(node: Node) -> Node:
 
 def leaf_node(node: Node, leaf: Leaf) -> Node:
     """Return a node of the same value that a leaf can name."""
-    return track(same_value(node), leaf)
+    return same_value(node, leaf)
 
 
 def leaf_of(node: Node) -> Leaf | None:
     """Return the leaf that names a node, or None."""
-    history = node.history if isinstance(node, Tracked) else None
-    return history if isinstance(history, Leaf) else None
+    return node.history if isinstance(node.history, Leaf) else None
 
 
 @contextmanager
@@ -202,10 +187,10 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
     stack = [*roots]
     while stack:
         node = stack.pop()
-        if node in inputs or not isinstance(node, Tracked):
+        if node in inputs or node.history is None:
             continue
         history = () if node in targets else node.history
-        if history is None and not targets:
+        if history is FREED and not targets:
             text = "backward a second time through a graph that was freed; pass retain_graph=True the first time"
             raise located(GradientError(), text, node.where)
         inputs[node] = history if isinstance(history, tuple) else ()
@@ -221,21 +206,15 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
 
 
 def forget(nodes: Iterable[Node], enabled: bool) -> None:
-    """Stop tracking nodes that do not depend on a tracked node outside the list.
-
-    Args:
-        nodes: Nodes in the order of recording.
-        enabled: False to stop tracking all of them.
-    """
+    """Stop tracking nodes, in the order of recording, unless they depend on a tracked one outside if `enabled`."""
     for node in nodes:
         assert node.call is not None
         if not (enabled and depends(node.call, node.history)):
-            del node.history
-            node.__class__ = Node
+            node.history = None
 
 
 def require_constant(name: str, *nodes: Node) -> None:
     """Raise GradientError if an argument of a function without a derivative is tracked."""
-    if grad_mode.enabled and any(isinstance(node, Tracked) for node in nodes):
+    if grad_mode.enabled and any(node.history is not None for node in nodes):
         text = f"{name} has no derivative; pass x.detach() to take x as a constant"
         raise located(GradientError(), text, user_line(sys._getframe(1)))

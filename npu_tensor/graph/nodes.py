@@ -15,7 +15,6 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from npu_tensor._util.cache_sizes import LINES
-from npu_tensor._util.forks import in_child
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import CaptureError, reworded
 from npu_tensor.ops.declare import Call
@@ -81,15 +80,6 @@ def wait_until_written(node: Node) -> None:
             time.sleep(1e-5)
 
 
-def _adopt_writes() -> None:
-    """Adopt all writes in a forked process, which has only the thread that forked."""
-    for node, (_, copy_before) in list(being_written.items()):
-        being_written[node] = threading.get_ident(), copy_before
-
-
-in_child(_adopt_writes)
-
-
 class _Placeholder:
     """Value of an argument while `jit` captures a function."""
 
@@ -119,12 +109,10 @@ class Node:
         order: Creation number, a topological order.
         where: Code object and instruction offset of the recording line.
         handle: Weak reference to the Tensor that names the node.
-        history: Set on tracked nodes only, see `npu_tensor.graph.history`: the inputs, which stay; the leaf that names
-            the node; or None after backward() has freed the inputs.
+        history: Source of gradients that pass through the node, see `npu_tensor.graph.history`; None if none do.
     """
 
     __slots__ = ("__weakref__", "call", "depth", "handle", "history", "inputs", "order", "spec", "value", "where")
-    history: Any
 
     def __init__(
         self,
@@ -134,6 +122,7 @@ class Node:
         depth: int,
         where: tuple[CodeType, int] | None,
         value: Any = None,
+        history: Any = None,
     ) -> None:
         self.call = call
         self.inputs = inputs
@@ -141,6 +130,7 @@ class Node:
         self.depth = depth
         self.where = where
         self.value = value
+        self.history = history
         self.order = next_order()
         self.handle: weakref.ref[Any] | None = None
 
@@ -152,7 +142,7 @@ class Node:
         """The living Tensor that names this node, or None. Other threads can release it at any time."""
         reference = self.handle
         tensor = None if reference is None else reference()
-        return tensor if tensor is not None and tensor._node is self else None
+        return tensor if tensor is not None and tensor._current is self else None
 
     @property
     def line(self) -> str:
@@ -177,6 +167,7 @@ class Data(Node):
     inputs = ()
     depth = 0
     where = None
+    history = None
     order = -1  # lower than that of every op
 
     def __init__(self, spec: Spec, value: Any) -> None:

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 from npu_tensor.errors import CaptureError
-from npu_tensor.graph.history import Tracked, same_value, track
+from npu_tensor.graph.history import same_value
 from npu_tensor.graph.nodes import Node, next_order, place_of
 
 __all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
 
 
-class _Tensors(dict[int, "weakref.ref[Any]"]):
-    """Weak references to tensors, compared by identity."""
-
-    def add(self, tensor: Any) -> None:
-        self[id(tensor)] = weakref.ref(tensor)
-
-    def discard(self, tensor: Any) -> None:
-        self.pop(id(tensor), None)
-
-    def __contains__(self, tensor: object) -> bool:
-        reference = self.get(id(tensor))
-        return reference is not None and reference() is tensor
-
-
+@dataclass(slots=True, eq=False)
 class Watch:
     """Effects of a function while it is traced.
 
@@ -53,28 +40,22 @@ class Watch:
         seeded: Generators that it seeds itself.
     """
 
-    __slots__ = (
-        *("_outside", "before", "changed", "changes", "created", "draws", "gradients", "made", "reads", "seeded"),
-        *("conditions", "copies", "lost", "modules", "touched", "without_gradient"),
-    )
-
-    def __init__(self) -> None:
-        self.before = next_order()
-        self.created: set[Node] = set()
-        self.made = _Tensors()
-        self.reads: dict[Node, Any] = {}
-        self.draws: dict[int, Any] = {}
-        self.seeded: set[Any] = set()
-        self.touched: dict[int, Any] = {}
-        self.without_gradient: set[Any] = set()
-        self.modules: dict[int, tuple[Any, bool]] = {}
-        self.conditions: list[tuple[Callable[[], Any], Any]] = []
-        self.copies = _Tensors()
-        self.lost: dict[int, tuple[CodeType, int] | None] = {}
-        self.changes: list[tuple[CodeType, int] | None] = []
-        self.changed: dict[Any, Any] = {}
-        self.gradients: dict[Any, tuple[Any, bool]] = {}
-        self._outside: set[Node] = set()
+    before: int = field(default_factory=next_order)
+    created: set[Node] = field(default_factory=set)
+    made: set[Any] = field(default_factory=set)
+    reads: dict[Node, Any] = field(default_factory=dict)
+    touched: dict[int, Any] = field(default_factory=dict)
+    changes: list[tuple[CodeType, int] | None] = field(default_factory=list)
+    changed: dict[Any, Any] = field(default_factory=dict)
+    gradients: dict[Any, tuple[Any, bool]] = field(default_factory=dict)
+    modules: dict[int, tuple[Any, bool]] = field(default_factory=dict)
+    conditions: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)
+    copies: set[Any] = field(default_factory=set)
+    lost: dict[int, tuple[CodeType, int] | None] = field(default_factory=dict)
+    without_gradient: set[Any] = field(default_factory=set)
+    draws: dict[int, Any] = field(default_factory=dict)
+    seeded: set[Any] = field(default_factory=set)
+    _outside: set[Node] = field(default_factory=set)
 
     def is_outside(self, node: Node) -> bool:
         """Return True if the node, or the tensor whose value it derives, is older than the call of the function."""
@@ -90,9 +71,7 @@ class Watch:
         self.touch(tensor)
         node = tensor._node
         if (self.is_outside(node) or node.call is None) and self.reads.setdefault(node, tensor) is not tensor:
-            own = same_value(node)
-            if isinstance(node, Tracked):
-                track(own, (node,))
+            own = same_value(node, None if node.history is None else (node,))
             self._outside.add(own)
             self.reads[own] = tensor
             tensor._name(own)

@@ -18,17 +18,16 @@ Rules:
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.history import Tracked, active, grad_mode
+from npu_tensor.graph.history import active, grad_mode
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, is_training, trace_call
@@ -65,13 +64,36 @@ def _forget_latest() -> None:
 def forget_plans() -> None:
     """Drop all replays, which hold plans and devices."""
     for jitted in _living():
-        jitted._replays.clear()
-        jitted._provisional.clear()
+        jitted._captured.clear()
     _forget_latest()
 
 
 selection_changed.append(_forget_latest)
 before_reset.append(forget_plans)
+
+
+class _Capture:
+    """A captured signature: its replay, and its trace until the kernels of the plan are built.
+
+    Until then it is planned again after each build, without another call of the function.
+    """
+
+    __slots__ = ("replay", "trace")
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace: Trace | None = None
+        self._set(trace)
+
+    def _set(self, trace: Trace) -> None:
+        self.replay: Replay = miss if trace.is_tracked else replay_of(trace)
+        # Last: without a trace, other threads take the replay for the final one.
+        self.trace = trace if trace.plan is not None and trace.plan.provisional else None
+
+    def plan_again(self) -> None:
+        """Plan a provisional capture again if a build has ended since."""
+        trace = self.trace
+        if trace is not None and trace.plan is not None and trace.plan.outdated:
+            self._set(trace.planned_again())
 
 
 class Jitted(Generic[P, R]):
@@ -81,9 +103,7 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._body = _named_as_part(function)
-        self._replays: dict[Any, Replay] = {}
-        # Traces whose plans wait for kernels. They are planned again without another call of the function.
-        self._provisional: dict[Any, Trace] = {}
+        self._captured: dict[Any, _Capture] = {}
         self._latest: Replay = miss
         self._modules: tuple[weakref.ref[Any], ...] = ()  # whose training mode some capture has read
         self._captures = 0
@@ -181,54 +201,39 @@ class Jitted(Generic[P, R]):
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
         devices = current()
         recorded = grad_mode.enabled  # Independent of leaves, which appear and disappear elsewhere.
-        if recorded and any(isinstance(tensor._node, Tracked) for tensor in tensors):
+        if recorded and any(tensor._node.history is not None for tensor in tensors):
             return self._function(*args, **kwargs)  # Gradients pass through its results.
         signature = (specs,) if flat else (structure, specs)
         key = self._key(devices, recorded, signature)
-        replay = self._replay(key)
-        result = STALE if replay is None else replay(tuple(tensors))
-        if replay is None or result is STALE:
+        capture = self._captured.get(key)
+        if capture is not None:
+            capture.plan_again()
+        result = STALE if capture is None else capture.replay(tuple(tensors))
+        if capture is None or result is STALE:
             trace = trace_call(self._function, args, kwargs, tensors, devices)
-            replay = miss if trace.is_tracked else replay_of(trace)
+            capture = _Capture(trace)
             self._captures += 1
             self._modules = tuple(dict.fromkeys((*self._modules, *trace.modules)))
             key = self._key(devices, recorded, signature)
             if current() is devices:  # Otherwise the plan may be for other devices.
-                while len(self._replays) >= CAPTURES:
-                    oldest = next(iter(self._replays))
-                    self._replays.pop(oldest, None)  # Another thread may have dropped it.
-                    self._provisional.pop(oldest, None)
-                self._keep(key, trace, replay)
+                while len(self._captured) >= CAPTURES:
+                    self._captured.pop(next(iter(self._captured)), None)  # Another thread may have dropped it.
+                self._captured[key] = capture
             self._warn_if_many()
-            result = replay(tuple(tensors))
-        is_final = key not in self._provisional and self._replays.get(key) is replay
+            result = capture.replay(tuple(tensors))
+        is_final = capture.trace is None and self._captured.get(key) is capture
         if flat and not active and current() is devices and is_final:
-            self._latest = replay
+            self._latest = capture.replay
         return self._function(*args, **kwargs) if result is MISS or result is STALE else cast(R, result)
 
     def _key(self, devices: Selection, recorded: bool, signature: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the key of a capture, which includes the training modes that captures so far have read."""
         return (devices, (recorded, *map(is_training, self._modules)), *signature)
 
-    def _keep(self, key: Any, trace: Trace, replay: Replay) -> None:
-        if trace.plan is not None and trace.plan.provisional:
-            self._provisional[key] = trace
-        self._replays[key] = replay
-
-    def _replay(self, key: Any) -> Replay | None:
-        """Return the replay of a signature, or None. A provisional one is planned again after a build has ended."""
-        trace = self._provisional.get(key)
-        if trace is not None and trace.plan is not None and trace.plan.outdated:
-            trace = trace.planned_again()
-            self._keep(key, trace, replay_of(trace))
-            if trace.plan is not None and not trace.plan.provisional:
-                self._provisional.pop(key, None)  # Last: without the entry, other threads read the final replay.
-        return self._replays.get(key)
-
     def _warn_if_many(self) -> None:
         if self._captures == MANY_SIGNATURES + 1:
             name = getattr(self, "__name__", type(self._function).__name__)
-            shown = "; ".join(f"{name}({_arguments(*key[2:])})" for key in list(self._replays)[-3:])
+            shown = "; ".join(f"{name}({_arguments(*key[2:])})" for key in list(self._captured)[-3:])
             warn(
                 f"{getattr(self, '__qualname__', name)} has been captured {self._captures} times. Pass what changes "
                 f"as a tensor of one shape. The latest calls were: {shown}",
@@ -272,21 +277,13 @@ def _at(module: str, qualified_name: str) -> Any:
     return value
 
 
-_NOT_CAPTURED: Final = {
-    "generator function": inspect.isgeneratorfunction,
-    "coroutine function": inspect.iscoroutinefunction,
-    "asynchronous generator function": inspect.isasyncgenfunction,
-}
-"""Functions whose body runs after they have returned."""
-
-
 def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
     Arguments and results may be nested tuples, lists and dicts of tensors and hashable Python values. Python values are
-    part of the signature, compared by type and contents: 1, 1.0 and True differ, also inside containers. Objects of
-    classes that do not define equality, or that define their own pickling, are compared by identity. Subclasses of
-    containers, such as OrderedDict, are preserved. A method is captured for each instance; attributes that are not
+    part of the signature. Numbers, strings, enums, containers and dataclasses are compared by type and contents: 1, 1.0
+    and True differ, also inside containers. Other objects are compared by identity. Subclasses of containers, such as
+    OrderedDict, are preserved. A method is captured for each instance; attributes that are not
     tensors are constants of the capture.
 
     A tensor that the function computes must be returned. One that it stores elsewhere has no value, and reading it
@@ -300,14 +297,10 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
 
     Raises:
         ArgumentError: `function` is not callable.
-        TypeError: The function is a generator or asynchronous.
 
-    A call raises CaptureError if the function reads a value or changes an argument. Tensors then keep their values.
+    A call raises CaptureError if the function reads a value or changes an argument, and TypeError if it is a generator
+    or asynchronous. Tensors then keep their values.
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")
-    body = inspect.unwrap(functools.partial(function).func)
-    for kind, is_kind in _NOT_CAPTURED.items():
-        if is_kind(body) or is_kind(type(body).__call__):
-            raise TypeError(f"jit takes a function that returns tensors, not a {kind}: {function!r}")
     return Jitted(function)

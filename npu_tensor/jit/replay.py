@@ -12,7 +12,7 @@ from typing import Any, Final
 from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
-from npu_tensor.graph.history import Leaf, leaf_of, leaves, track
+from npu_tensor.graph.history import Leaf, leaf_of, leaves
 from npu_tensor.graph.nodes import Data, Node, being_written
 from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace
 from npu_tensor.jit.trees import rebuild
@@ -142,23 +142,16 @@ def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool
 
 
 def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]) -> None:
-    """Run a plan that writes over the values of tensors from outside.
+    """Run a plan that writes over the values of tensors from outside, given as old item, tensor and new item.
 
     Meanwhile these tensors name pending nodes, for which other threads wait.
-
-    Args:
-        overwritten: Item of the old value, tensor, and item of the new value.
-        values: Values by item; those of the old values are filled in.
-        run: Runs the plan.
     """
     writes: list[_Write] = []
     try:
         for item, tensor, new in overwritten:
             before = tensor._node
             _value(before)
-            pending, leaf = Node(None, (), before.spec, 0, None), leaf_of(before)
-            if leaf is not None:
-                track(pending, leaf)
+            pending = Node(None, (), before.spec, 0, None, history=leaf_of(before))
             write = _Write(tensor, before, pending, new)
             being_written[pending] = get_ident(), write.copy_before
             writes.append(write)
@@ -181,19 +174,12 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A write over the value of a tensor from outside.
-
-    Attributes:
-        tensor: The tensor.
-        before: Node of the old value.
-        pending: Node that the tensor names meanwhile.
-        new: Item of the new value.
-    """
+    """A write over the value of a tensor from outside, which names a pending node meanwhile."""
 
     tensor: Tensor
     before: Node
     pending: Node
-    new: int
+    new: int  # item of the new value
 
     def copy_before(self) -> Any:
         return self.before.value.copy()
@@ -220,44 +206,35 @@ _ONE_OWNER: Final = _references_of_one_owner()
 def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:
     """Return the function that wraps the computed values in the structure that the captured function returned."""
     single = isinstance(trace.result, Tensor)
-    build = functools.partial(rebuild, trace.result)
-    planned = trace.results
-    last = {position for position, result in enumerate(trace.results) if isinstance(result, (Derived, Result))}
-    first = [(position, result) for position, result in enumerate(trace.results) if position not in last]
-    count = len(trace.results)
-    if single and isinstance(planned[0], PlannedResult):
-        only = planned[0]
+    if single and isinstance(trace.results[0], PlannedResult):
+        only = trace.results[0]
         return lambda tensors, values: named(only.spec, values[only.item])
+    # Views follow their sources, and results that are returned again follow both.
+    ranks = {Derived: 1, Result: 2}
+    in_order = sorted(enumerate(trace.results), key=lambda each: ranks.get(type(each[1]), 0))
+    build = functools.partial(rebuild, trace.result)
 
     def wrapped(tensors: tuple[Tensor, ...], values: list[Any]) -> Any:
-        results: list[Any] = [None] * count
-        for position, result in first:
+        results: list[Any] = [None] * len(in_order)
+        for position, result in in_order:
             if isinstance(result, PlannedResult):
                 results[position] = named(result.spec, values[result.item])
             elif isinstance(result, int):
                 results[position] = tensors[result]
             elif isinstance(result, Node):
                 results[position] = named(result.spec, result.value)
+            elif isinstance(result, Derived):
+                results[position] = views_of(_source(result.source, tensors, results), result.views)
+            elif isinstance(result, Result):
+                results[position] = results[result.position]
             else:
                 results[position] = result
-        if last:
-            _add_views(planned, tensors, results)
         return results[0] if single else build(results)
 
     return wrapped
 
 
-def _add_views(planned: Sequence[Any], tensors: tuple[Tensor, ...], results: list[Any]) -> None:
-    """Add the results that share memory with arguments, tensors from outside or other results."""
-    for position, result in enumerate(planned):
-        if isinstance(result, Derived):
-            source = result.source
-            if isinstance(source, int):
-                source = tensors[source]
-            elif isinstance(source, Result):
-                source = results[source.position]
-            assert isinstance(source, Tensor)
-            results[position] = views_of(source, result.views)
-    for position, result in enumerate(planned):
-        if isinstance(result, Result):
-            results[position] = results[result.position]
+def _source(source: int | Tensor | Result, tensors: tuple[Tensor, ...], results: list[Any]) -> Any:
+    if isinstance(source, Result):
+        return results[source.position]
+    return tensors[source] if isinstance(source, int) else source

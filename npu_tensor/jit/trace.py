@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
-from npu_tensor.graph.history import Leaf, Tracked, leaves, same
+from npu_tensor.graph.history import Leaf, leaves, same
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.graph.tracing import Watch, watched
@@ -32,10 +32,6 @@ R = TypeVar("R")
 
 # Placeholder for the tensors of a stored result, whose own nodes would keep data alive.
 BLANK = Tensor.__new__(Tensor)
-
-
-Draws = tuple[tuple[Any, tuple[int, ...]], ...]
-"""Generators, each with the items that are seeds drawn from it."""
 
 
 class Recorded(NamedTuple):
@@ -58,7 +54,7 @@ class Derived(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Position of a result among the results."""
+    """Position of an equal result among the results."""
 
     position: int
 
@@ -104,7 +100,7 @@ class Trace(NamedTuple):
         persistent: See `PlanningContext`.
         replaced: See `PlanningContext`.
         updates: Tensors and gradients outside that each call changes.
-        draws: Generators that each call draws from.
+        draws: Generators that each call draws from, each with the items that are seeds drawn from it.
         touched: Tensors from outside that the function reads or changes.
         without_gradient: Leaves outside that had no gradient when the function read it.
         conditions: Functions of state outside, each with the result that the trace depends on.
@@ -122,15 +118,15 @@ class Trace(NamedTuple):
     recorded: tuple[tuple[int, Recorded], ...]
     structure: Structure
     devices: Selection
-    persistent: frozenset[int] = frozenset()
-    replaced: frozenset[tuple[int, int]] = frozenset()
-    updates: tuple[Update, ...] = ()
-    draws: Draws = ()
-    touched: tuple[Tensor, ...] = ()
-    without_gradient: tuple[Leaf, ...] = ()
-    conditions: tuple[tuple[Callable[[], Any], Any], ...] = ()
-    modules: tuple[weakref.ref[Any], ...] = ()
-    is_tracked: bool = False
+    persistent: frozenset[int]
+    replaced: frozenset[tuple[int, int]]
+    updates: tuple[Update, ...]
+    draws: tuple[tuple[Any, tuple[int, ...]], ...]
+    touched: tuple[Tensor, ...]
+    without_gradient: tuple[Leaf, ...]
+    conditions: tuple[tuple[Callable[[], Any], Any], ...]
+    modules: tuple[weakref.ref[Any], ...]
+    is_tracked: bool
 
     def planned_again(self) -> Trace:
         """Return the trace with the plan in the cache, or with a new one if that is outdated."""
@@ -207,7 +203,7 @@ def trace_call(
     not_computed |= {tensor: tensor for position, tensor in enumerate(outputs) if position not in inside}
     derived = {p: v for p, v in _derived(outputs, numbers, watch).items() if p in inside or isinstance(v, Result)}
     roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
-    is_tracked = any(_has_history(node) for node in (*roots, *changed_nodes))
+    is_tracked = any(isinstance(node.history, tuple) for node in (*roots, *changed_nodes))
     roots += changed_nodes
     structure = structure_of(roots, only_roots=True)
     items = {node: item for item, node in structure.nodes}
@@ -225,27 +221,6 @@ def trace_call(
     ]
     gradients = {id(leaf.gradient) for leaf in leaves()}  # A later call may replace them.
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
-    effects = Trace(
-        specs=specs,
-        plan=None,
-        template=[],
-        arguments=(),
-        outside=(),
-        results=results,
-        result=result,
-        recorded=(),
-        structure=structure,
-        devices=devices,
-        updates=updates,
-        draws=tuple((generator, ()) for generator in watch.draws.values()),
-        touched=touched,
-        without_gradient=tuple(watch.without_gradient),
-        conditions=(*watch.conditions, *modes),
-        modules=modules,
-        is_tracked=is_tracked,
-    )
-    if not roots:
-        return effects
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
@@ -263,25 +238,30 @@ def trace_call(
             outside.append((item, read))
         else:
             template[item] = leaf.value
-    recorded = tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes)
     persistent = frozenset(item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers)
     written = {update.target: update.item for update in updates if update.item is not None}
-    replaced = frozenset((item, written[tensor]) for item, tensor in outside if tensor in written)
-    trace = effects._replace(
+    trace = Trace(
+        specs=specs,
+        plan=None,
         template=template,
         arguments=tuple(arguments),
         outside=tuple(outside),
-        recorded=recorded,
+        results=results,
+        result=result,
+        recorded=tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes),
+        structure=structure,
+        devices=devices,
         persistent=persistent,
-        replaced=replaced,
+        replaced=frozenset((item, written[tensor]) for item, tensor in outside if tensor in written),
+        updates=updates,
         draws=tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items()),
+        touched=touched,
+        without_gradient=tuple(watch.without_gradient),
+        conditions=(*watch.conditions, *modes),
+        modules=modules,
+        is_tracked=is_tracked,
     )
-    return trace.planned_again()
-
-
-def _has_history(node: Node) -> bool:
-    """Return True if gradients can pass from a node to its inputs."""
-    return isinstance(node, Tracked) and isinstance(node.history, tuple)
+    return trace.planned_again() if roots else trace
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:

@@ -29,7 +29,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         tensor = data if isinstance(data, Tensor) else registry.PUBLIC["tensor"].function(data)  # type: ignore[misc]
-        self._alias = None
+        self._alias = self._leaf = None
         self._name(same_value(tensor._node))
         if (watch := current_watch()) is not None:
             watch.made.add(self)

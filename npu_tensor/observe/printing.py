@@ -110,9 +110,11 @@ def _count(name: str, value: Any) -> float:
 class Shown(Protocol):
     """Interface of a Tensor for printing."""
 
-    _node: Node
+    _current: Node | None
     _alias: tuple[Storage, View] | None
 
+    @property
+    def _node(self) -> Node: ...
     @property
     def requires_grad(self) -> bool: ...
 
@@ -125,7 +127,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
     Never raises and never waits for a lock. `caller` is the frame that calls `repr`.
     """
     alias = tensor._alias
-    if alias is not None and alias[0].has_changed(tensor) and not locks_are_free():
+    if alias is not None and tensor._current is None and not locks_are_free():
         return f"{PREFIX}{alias[1].spec}, changed by a write to a view; not computed: another thread is computing)"
     node = tensor._node
     try:

@@ -43,21 +43,22 @@ _VALUES = frozenset(("params", "lr", "initial_lr", "max_lr", "min_lr", "betas", 
 class _Number(Tensor):
     """Zero-dimensional tensor whose value is looked up at each use, also by a step that `jit` has captured."""
 
-    __slots__ = ("_current", "_dtype", "_look_up", "_value")
+    __slots__ = ("_dtype", "_look_up", "_value")
 
     def __init__(self, look_up: Callable[[], float], dtype: DType) -> None:
-        self._alias = None
+        self._alias = self._leaf = self._current = None
         self._look_up, self._dtype = look_up, dtype
         self._value: float | None = None
 
     @property
-    def _node(self) -> Node:  # type: ignore[override]
+    def _node(self) -> Node:
         value = self._look_up()
-        if value != self._value:
+        node = self._current
+        if node is None or value != self._value:
             node = from_array(np.asarray(value), self._dtype)._node
             node.handle = weakref.ref(self)
             self._current, self._value = node, value
-        return self._current
+        return node
 
 
 class Options:

@@ -3,7 +3,7 @@
 The stages:
     graph       graph.structure.digraph   merge equal ops
     lowering    fuse.lower.lower          fold views into strides
-    placement   placing.place_tasks       fuse ops into tasks, ask devices for kernels, choose devices and the order
+    placement   device_choice             fuse ops into tasks, ask devices for kernels, choose devices and the order
     plan        binding.bind              build kernels, compute liveness, bind steps
     run         run.realize               fill in values of the leaves, run the steps, store results in their nodes
 """

@@ -11,7 +11,7 @@ from npu_tensor import events
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, DeviceError
-from npu_tensor.planner.cuts import Answer, Cut, PlanningContext
+from npu_tensor.planner.device_choice import Answer, Cut, PlanningContext
 from npu_tensor.planner.liveness import last_reads, with_donors
 from npu_tensor.planner.measures import Declined
 from npu_tensor.planner.plan import BoundStep, Placed, Plan

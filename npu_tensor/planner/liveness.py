@@ -71,13 +71,7 @@ def with_donors(
 
 
 def _donate(task: Task, candidates: dict[int, int], only: Mapping[int, int] = MappingProxyType({})) -> Task:
-    """Let the outputs of a task overwrite operands.
-
-    Args:
-        task: The task.
-        candidates: Items that may be overwritten, with their bytes.
-        only: The only output that may overwrite an item, for some of the items.
-    """
+    """Let the outputs of a task overwrite candidates, given with their bytes; `only` names their only new value."""
     if not candidates:
         return task
     outputs = list(task.outputs)

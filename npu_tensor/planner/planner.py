@@ -19,7 +19,7 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.runtime.store.background import builds
 
 if TYPE_CHECKING:
-    from npu_tensor.planner.cuts import DeviceValue
+    from npu_tensor.planner.device_choice import DeviceValue
 
 __all__ = ["plan"]
 
@@ -68,11 +68,10 @@ def _planned(
     replaced: frozenset[tuple[int, int]],
 ) -> Plan:
     """Make a plan and store it in the cache. Two threads that plan the same structure get the same plan."""
-    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # Imported with the first plan.
+    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.device_choice")  # Imported with the first plan.
     from npu_tensor.planner.binding import bind, prepare
-    from npu_tensor.planner.cuts import PlanningContext
+    from npu_tensor.planner.device_choice import PlanningContext, choose_devices
     from npu_tensor.planner.fuse.lower import lower
-    from npu_tensor.planner.placing import place_tasks
 
     start, builds_before = time.perf_counter(), builds.finished
     with selection.lock:
@@ -89,7 +88,7 @@ def _planned(
         )
         plans = chosen.plans
         graph = digraph(structure, merge=True)
-        placement = place_tasks(lower(graph), context)
+        placement = choose_devices(lower(graph), context)
     drafted = time.perf_counter()
     prepare(placement, context)
     with selection.lock:
@@ -115,7 +114,7 @@ def _planned(
 
 
 def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
-    from npu_tensor.planner.cuts import DeviceValue
+    from npu_tensor.planner.device_choice import DeviceValue
 
     for item, leaf in leaves:
         home = getattr(leaf.value, "home", None) if isinstance(leaf, Node) else None

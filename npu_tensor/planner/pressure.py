@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Final
 
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.graph.history import Tracked
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.tracing import current_watch
 from npu_tensor.planner.run import realize
@@ -81,8 +80,7 @@ class Pressure:
 
 
 def _history(node: Node) -> tuple[object, ...]:
-    history = node.history if isinstance(node, Tracked) else None
-    return history if isinstance(history, tuple) else ()
+    return node.history if isinstance(node.history, tuple) else ()
 
 
 pressure: Final = Pressure()

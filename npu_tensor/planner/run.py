@@ -37,15 +37,10 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
 
 
 def _restore(nodes: Sequence[Node], call: object) -> None:
-    """Restore the previous values of tensors whose pending writes depend on a failed op, as in PyTorch.
-
-    Args:
-        nodes: Nodes that were to be computed.
-        call: Call of the failed op. Several nodes may share it.
-    """
+    """Restore the previous values of tensors whose pending writes depend on a failed op, as in PyTorch."""
     failed: set[Node] = set()
     for node, inputs in pending_ops(nodes).items():
-        if node.call is call:
+        if node.call is call:  # Several nodes may share the call; not all of them need fail.
             _try(node)
         if node.value is None and (node.call is call or not failed.isdisjoint(inputs)):
             before = inputs.before() if isinstance(inputs, Overwriting) else None
@@ -68,8 +63,9 @@ def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None 
     if len(todo) == 1:
         _realize_part(structure_of(nodes, pending), wait, chosen)
         return
-    del pending  # It would keep the values that later parts read.
-    _realize_parts(todo, chosen)
+    del pending  # It would keep the values that later parts read, as `todo` would.
+    while todo:
+        _realize_part(structure_of(todo.pop(0)), False, chosen)
     if wait:
         selection.synchronize()
 
@@ -79,24 +75,13 @@ def shorten(node: Node, longest: int) -> None:
 
     That iteration is not cut, so that it runs with the same structure as the others.
     """
-    todo = parts(pending_ops((node,)), (node,))
-    del todo[-1]
-    try:
-        _realize_parts(todo, selection.active)
-    except VALUE_ERRORS as error:
-        _restore((node,), error.call)
-        raise
+    todo = parts(pending_ops((node,)), (node,))[:-1]
+    while todo:
+        realize(todo.pop(0), wait=False)
     for each, inputs in pending_ops((node,)).items():
         each.depth = 1 + max((operand.depth for operand in inputs if isinstance(operand, Node)), default=0)
     if node.depth > longest:
         realize((node,), wait=False)
-
-
-def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
-    """Run the parts of a graph and empty the list, which would keep the values of the results."""
-    todo.reverse()
-    while todo:
-        _realize_part(structure_of(todo.pop()), False, chosen)
 
 
 def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:

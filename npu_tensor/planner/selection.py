@@ -110,15 +110,7 @@ def _fill(selection: Selection, opened: list[Accelerator]) -> None:
 
 
 def _opened(uris: str, cpu_allowed: bool) -> list[Accelerator]:
-    """Open devices. A device that fails is skipped with a warning if another device or the CPU can run the ops.
-
-    Args:
-        uris: Device URIs.
-        cpu_allowed: True if the CPU may run ops although it is not among the URIs.
-
-    Raises:
-        DeviceError: No device remains.
-    """
+    """Open devices. One that fails is skipped with a warning if another one, or the CPU if allowed, can run the ops."""
     preferred = preferred_uris(uris)
     devices: list[Accelerator] = []
     errors: list[DeviceError] = []

@@ -24,7 +24,15 @@ from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Fusion, Kernel, Output, PlannedLaunch, Prologue, Refusal, Step, Task
 
-__all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "located", "to_register"]
+__all__ = [
+    "ReferenceDevice",
+    "ReferenceKernel",
+    "error_of_call",
+    "evaluate",
+    "evaluate_call",
+    "from_register",
+    "to_register",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -129,7 +137,7 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
     return np.ascontiguousarray(from_register(value, prologue.dtype))
 
 
-def located(error: Exception, call: Call) -> NpuTensorError:
+def error_of_call(error: Exception, call: Call) -> NpuTensorError:
     """Return an error that the user's values caused, with the op and its operands and the call."""
     kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
     described = kind(f"{call.attributes.get('caller') or f'{call.op.name}({describe(call.operands)})'}: {error}")
@@ -195,7 +203,7 @@ class ReferenceKernel:
                 result = evaluate_call(task.call, operands, donated=donor is not None)
                 result = np.ascontiguousarray(result).reshape(stored_shape(task.shape, output.dtype))
             except (IndexError, ZeroDivisionError) as error:
-                raise located(error, task.call) from error
+                raise error_of_call(error, task.call) from error
             if donor is not None and np.may_share_memory(result, operands[0]):
                 values[output.item] = values[donor]
                 return

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +10,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, GradientError
-from npu_tensor.graph.history import Tracked, active
 
 torch = pytest.importorskip("torch")
 
@@ -181,24 +176,6 @@ def test_generators_run_in_the_mode_of_their_decorator(name: str) -> None:
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
-def test_async_functions_are_not_decorated_with_a_mode() -> None:
-    async def wait() -> None: ...
-
-    async def count() -> Any:
-        yield 1
-
-    for function in (wait, count):
-        with pytest.raises(TypeError, match=r"no_grad cannot decorate an async function; write `with no_grad\(\):`"):
-            nt.no_grad()(function)
-
-
-def test_set_grad_enabled_as_a_decorator_holds_in_the_function_alone() -> None:
-    for lib in (torch, nt):
-        w = lib.ones(1, requires_grad=True)
-        function = lib.set_grad_enabled(False)(lambda w=w: (w * 2).requires_grad)
-        assert [lib.is_grad_enabled(), function(), function(), lib.is_grad_enabled()] == [True, False, False, True]
-
-
 @pytest.mark.covers("is_grad_enabled", "set_grad_enabled")
 def test_modes() -> None:
     x = leaf()
@@ -253,15 +230,6 @@ def test_invalid_calls() -> None:
         nt.unique(x)
 
 
-def test_gradients_are_recorded_and_not_computed() -> None:
-    x = leaf().realize()
-    y = (x.sin() * 2).sum()
-    y.backward()
-    assert x.grad is not None
-    assert not x.grad.is_realized
-    assert [row.op for row in nt.explain(x.grad) if "backward" in row.op]
-
-
 def test_a_tensor_that_changes_after_its_use_keeps_the_earlier_gradient() -> None:
     x = leaf([2.0])
     y = x * 1
@@ -269,26 +237,6 @@ def test_a_tensor_that_changes_after_its_use_keeps_the_earlier_gradient() -> Non
     y += 10  # PyTorch refuses backward() now, because it has lost the 2.
     z.sum().backward()
     assert x.grad.tolist() == [4.0]
-
-
-def test_equal_leaves_are_not_merged() -> None:
-    a, b = leaf([3.0]), leaf([3.0])
-    (a * b + a).sum().backward()
-    assert (a.grad.tolist(), b.grad.tolist()) == ([4.0], [3.0])
-    a, b = nt.full((1,), 3.0, requires_grad=True), nt.full((1,), 3.0, requires_grad=True)
-    (a * b + a).sum().backward()
-    assert (a.grad.tolist(), b.grad.tolist()) == ([4.0], [3.0])
-
-
-def test_equal_gradients_are_distinct_tensors() -> None:
-    a, b, seed = leaf([1.0, 2.0]), leaf([1.0, 2.0]), nt.ones(2)
-    (a + b).backward(seed)
-    a.grad.zero_()
-    assert (a.grad.tolist(), b.grad.tolist(), seed.tolist()) == ([0, 0], [1, 1], [1, 1])
-    c = leaf([1.0, 2.0])
-    c.sum().backward()
-    c.sum().backward()
-    assert c.grad.tolist() == [2, 2]
 
 
 def test_memory_is_freed() -> None:
@@ -314,46 +262,6 @@ def test_memory_is_freed() -> None:
         assert nt.memory_stats()["in_use"] == before
 
 
-def test_a_gradient_that_accumulates_unread_does_not_grow() -> None:
-    """Guard against mlx#2840: each pass extended the graph that a later read had to run."""
-    x = leaf([1.0])
-    depths = []
-    with config.scope(max_depth=20):
-        for number in range(100):
-            (x * number).sum().backward()
-            depths.append(x.grad._node.depth)
-    assert 10 < max(depths) <= 20
-    assert x.grad.tolist() == [sum(range(100))]
-
-
-def test_a_graph_without_leaves_keeps_nothing() -> None:
-    other = leaf()  # Another leaf stays alive.
-    x = nt.ones(512, 512).realize()
-    memory = weakref.ref(x._node.value)
-    z = (x * 2).exp().realize()
-    del x
-    gc.collect()
-    assert memory() is None
-    assert not isinstance(z._node, Tracked)
-    assert z._node.inputs == ()
-    assert other.requires_grad
-
-
-def test_a_graph_is_freed_while_its_end_lives() -> None:
-    x = leaf()
-    middle = x.exp().realize()
-    memory = weakref.ref(middle._node.value)
-    y = (middle * middle).sum().realize()
-    del middle
-    gc.collect()
-    assert memory() is not None
-    y.backward()
-    x.grad.realize()
-    gc.collect()
-    assert memory() is None
-    assert y.requires_grad
-
-
 def test_functions_and_backward_are_one_graph() -> None:
     x = leaf([1.0, 2.0])
     penalty = nt.grad(lambda x: (x**3).sum())(x).sum()
@@ -365,25 +273,6 @@ def test_functions_and_backward_are_one_graph() -> None:
     gradient.sum().backward()
     assert w.grad.tolist() == [4.0]
     assert not nt.grad(lambda v: (v * v).sum())(v).requires_grad
-
-
-def test_results_of_gradients_of_functions_keep_no_graph() -> None:
-    w, before = nt.ones(3), set(active)
-    for _ in range(3):
-        w = w - 0.1 * nt.grad(lambda w: (w * w).sum())(w)
-    assert not w.requires_grad
-    assert not set(active) - before
-
-
-def test_copies_and_pickles_stay_leaves() -> None:
-    x = leaf()
-    x.grad = nt.ones(2, 3)
-    for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        assert again.is_leaf
-        assert again.requires_grad
-        assert again.grad is None
-        assert again.tolist() == x.tolist()
-    assert not pickle.loads(pickle.dumps(x * 2)).requires_grad
 
 
 # --- jit
@@ -443,22 +332,6 @@ def test_captured_gradients_accumulate() -> None:
     with pytest.raises(CaptureError, match="zero_grad"):
         fresh(nt.ones(1))
     assert w.grad.tolist() == [1.0]
-
-
-def test_a_failing_capture_changes_no_gradient() -> None:
-    w = leaf([2.0])
-
-    @nt.jit
-    def fails(x: nt.Tensor) -> None:
-        (w * x).sum().backward()
-        with nt.no_grad():
-            w.add_(1)
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        fails(nt.ones(1))
-    assert w.grad is None
-    assert w.tolist() == [2.0]
 
 
 @pytest.mark.parametrize("viewed", [False, True])

@@ -1,9 +1,6 @@
 """Writes through views reach everything that shares the memory, as in NumPy, which runs the same programs."""
 
 import gc
-import linecache
-import pickle
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -11,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import heard, in_threads
+from running import heard
 
 import npu_tensor as nt
-from npu_tensor._util.forks import locks_are_free
-from npu_tensor.graph import aliasing
 
 
 def row(a: Any) -> Any:
@@ -289,35 +284,6 @@ def test_the_unseen_is_not_kept() -> None:
     assert nt.memory_stats()["in_use"] == before
 
 
-def test_dead_views_are_forgotten() -> None:
-    x = nt.zeros(8).realize()
-    for index in range(1000):
-        x[index % 8]
-    assert len(x._alias[0].members) < 200  # type: ignore[index]
-
-
-def test_threads_may_view_one_tensor() -> None:
-    x = nt.zeros(64, 2).realize()
-    kept: list[nt.Tensor] = []
-
-    def view() -> None:
-        for index in range(64):
-            kept.append(x[index])
-
-    in_threads(*[view] * 4)
-    x += 1
-    assert all(each.tolist() == [1, 1] for each in kept)
-
-
-def test_copies_do_not_alias() -> None:
-    x = nt.zeros(2, 2)
-    r = x[0]
-    r += 1
-    restored = pickle.loads(pickle.dumps(x))
-    restored += 1
-    assert x.tolist() == [[1, 1], [0, 0]]
-
-
 def test_writes_to_nothing() -> None:
     x = nt.zeros(0, 3)
     x[:].add_(1)
@@ -325,67 +291,6 @@ def test_writes_to_nothing() -> None:
     assert x.tolist() == []
     assert nt.jit(lambda y: x + y)(nt.ones(3)).shape == (0, 3)
     assert (x.stride(), x.is_contiguous()) == ((3, 1), True)
-
-
-def test_views_that_meet() -> None:
-    spec = (nt.zeros(4, 6))._node.spec
-    whole = aliasing.View.whole(spec)
-    columns = nt.zeros(4, 6)[:, :2]._alias[1]  # type: ignore[index]
-    rows = nt.zeros(4, 6)[2:]._alias[1]  # type: ignore[index]
-    first = nt.zeros(4, 6)[0]._alias[1]  # type: ignore[index]
-    meetings = [whole.meets(columns), columns.meets(rows), rows.meets(first), first.meets(columns)]
-    assert meetings == [True, True, False, True]
-
-
-def test_arguments_by_name_keep_their_memory() -> None:
-    x = nt.zeros(2, 4) + 0
-    row = x[0]
-    nt.dropout(input=row, p=0.5, training=False)
-    nt.as_tensor(data=row)
-    x.add_(1)
-    assert row.tolist() == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "same", [lambda x: nt.roll(x, 0, 0), lambda x: nt.roll(x, 4, 0), lambda x: nt.diff(x, 0), lambda x: x.diff(n=0)]
-)
-def test_functions_that_change_nothing_give_other_tensors(same: Callable[[nt.Tensor], nt.Tensor]) -> None:
-    x = nt.arange(4)
-    same(x).add_(1)
-    assert x.tolist() == [0, 1, 2, 3]
-
-
-def test_a_tensor_that_a_captured_function_returns_twice_is_one() -> None:
-    constant = nt.jit(lambda: (lambda d: [d, d])(nt.tensor([1.0])))
-    computed = nt.jit(lambda x: (lambda y: (y, {"again": y}, y[:1]))(x + 1))
-    for _ in range(2):
-        first, second = constant()
-        assert first is second
-        p, q, part = computed(nt.zeros(2))
-        assert p is q["again"]
-        part += 5
-        assert p.tolist() == [6, 1]
-
-
-@pytest.mark.slow
-def test_many_writes_that_a_captured_function_reads() -> None:
-    x = nt.zeros(3000, 2) + 0
-    for each in x:
-        each += 1
-    assert nt.jit(lambda y: x + y)(nt.ones(2)).sum().item() == 12000
-
-
-@pytest.mark.slow
-def test_views_are_not_kept_for_ever() -> None:
-    gc.collect()
-    before = sum(type(each) is aliasing.View for each in gc.get_objects())
-    x = nt.zeros(300, 300).realize()
-    for row in x:
-        for index in range(0, 300, 2):
-            row[index]
-    del x, row
-    gc.collect()
-    assert sum(type(each) is aliasing.View for each in gc.get_objects()) - before < 40_000
 
 
 def test_threads_may_view_what_another_one_writes() -> None:
@@ -407,57 +312,3 @@ def test_threads_may_view_what_another_one_writes() -> None:
     thread.join()
     assert not errors
     assert x.sum().item() == 800
-
-
-@pytest.mark.parametrize("written", [True, False])
-def test_an_interrupt_in_a_write_leaves_all_members_alike(written: bool) -> None:
-    """At every line that a write executes in the module of storages."""
-
-    class Interrupt(BaseException):
-        pass
-
-    def interrupting(place: int) -> Callable[..., Any]:
-        count = 0
-
-        def trace(frame: Any, event: str, argument: Any) -> Any:
-            nonlocal count
-            if frame.f_code.co_filename != aliasing.__file__:
-                return None
-            # Lines begin also where Python handles no signal: at the end of a with block, before the lock is released,
-            # and at a `try`, whose empty instruction is not part of the with block around it.
-            line = linecache.getline(aliasing.__file__, frame.f_lineno).strip()
-            if event == "line" and line not in ("with _lock:", "try:"):
-                count += 1
-                if count == place:
-                    raise Interrupt
-            return trace
-
-        return trace
-
-    for place in range(1, 400):
-        x = nt.arange(6).reshape(2, 3) + 0
-        row, column = x[0], x[:, 0]
-        if written:
-            row += 1
-        else:
-            x = nt.tensor([[1, 2, 3], [3, 4, 5]])
-            row, column = x[0], x[:, 0]
-        sys.settrace(interrupting(place))
-        try:
-            column += 10
-            column.tolist()
-            row.tolist()
-            done = True
-        except Interrupt:
-            done = False
-        finally:
-            sys.settrace(None)
-        assert locks_are_free(), place
-        now = x.tolist()
-        assert now in ([[1, 2, 3], [3, 4, 5]], [[11, 2, 3], [13, 4, 5]])
-        assert [row.tolist(), column.tolist()] == [now[0], [now[0][0], now[1][0]]], place
-        row += 1
-        assert x.tolist() == [[each + 1 for each in now[0]], now[1]]
-        if done:
-            break
-    assert done

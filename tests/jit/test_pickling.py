@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from paths import ROOT
-from running import needs_compiler
 from running import python as run_python
 
 import npu_tensor as nt
@@ -84,16 +83,6 @@ def test_the_bytes_of_a_tensor_may_travel_apart_from_its_pickle() -> None:
     assert back.numpy().tobytes() == tensor.numpy().tobytes()
 
 
-def test_a_tensor_without_a_value_says_so() -> None:
-    @nt.jit
-    def send(x: nt.Tensor) -> nt.Tensor:
-        pickle.dumps(x)
-        return x
-
-    with pytest.raises(nt.CaptureError):
-        send(nt.zeros(3))
-
-
 # --- functions
 
 
@@ -103,31 +92,6 @@ def test_a_function_that_its_name_leads_to_is_sent_by_name(function: Jitted[Any,
     cloudpickle = pytest.importorskip("cloudpickle", reason="the extra dask is not installed")
     for dumps in (pickle.dumps, cloudpickle.dumps):
         assert pickle.loads(dumps(function, protocol)) is function
-
-
-def test_a_method_takes_its_instance_along() -> None:
-    sent = pickle.dumps(Model(3.0).forward)
-    back = pickle.loads(sent)
-    assert back(nt.tensor([2.0])).tolist() == [6.0]
-
-
-def test_other_processes_compute_the_same(tmp_path: Path) -> None:
-    x = nt.from_numpy(np.random.default_rng(5).standard_normal(1000, dtype=np.float32))
-    model = Model(0.3)
-    (tmp_path / "sent").write_bytes(pickle.dumps((doubled, model.forward, x)))
-    python(
-        """
-import pickle
-from pathlib import Path
-function, method, x = pickle.loads(Path("sent").read_bytes())
-Path("back").write_bytes(pickle.dumps((function(x), method(x), function.captures)))
-""",
-        tmp_path,
-    )
-    first, second, captures = pickle.loads((tmp_path / "back").read_bytes())
-    np.testing.assert_array_equal(first, doubled(x))
-    np.testing.assert_array_equal(second, model.forward(x))
-    assert captures == 1
 
 
 def local_functions() -> dict[str, Jitted[..., nt.Tensor]]:
@@ -198,46 +162,3 @@ def test_what_a_program_defines_is_found_by_its_own_processes_and_sent_by_value_
 
 
 # --- what does not travel
-
-
-def test_devices_and_settings_stay_behind(tmp_path: Path) -> None:
-    with nt.default_device("sim:npu2"), nt.config.scope(max_depth=7):
-        (tmp_path / "sent").write_bytes(pickle.dumps((doubled, nt.tensor([2.0]))))
-    printed = python(
-        """
-import pickle
-from pathlib import Path
-import npu_tensor as nt
-function, x = pickle.loads(Path("sent").read_bytes())
-print(function(x).tolist(), nt.get_default_device(), nt.config.max_depth)
-""",
-        tmp_path,
-        NPU_TENSOR_DEVICE="cpu",
-    )
-    assert printed == "[4.0] cpu 4096\n"
-
-
-@needs_compiler
-def test_the_other_side_finds_the_kernels_in_the_cache_by_key(tmp_path: Path) -> None:
-    """The second process may not build. The first one has built the kernels of the same function."""
-    x = nt.from_numpy(np.linspace(-4, 4, 1024, dtype=np.float32)).to(nt.bfloat16).realize()
-    (tmp_path / "sent").write_bytes(pickle.dumps((doubled, x)))
-    code = """
-import pickle
-from pathlib import Path
-from npu_tensor import events
-function, x = pickle.loads(Path("sent").read_bytes())
-heard = []
-with events.listen(heard.append):
-    y = function(x).numpy()
-print([type(event).__name__ for event in heard if isinstance(event, (events.BuildFinished, events.CacheHit))])
-print(y.tobytes().hex())
-"""
-    here = {"NPU_TENSOR_DEVICE": "sim:npu2", "NPU_TENSOR_FALLBACK": "error"}
-    cache = {"NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")}
-    builds, result = python(code, tmp_path, **here, **cache).splitlines()
-    hits, again = python(code, tmp_path, **here, **cache, NPU_TENSOR_JIT="off").splitlines()
-    assert "BuildFinished" in builds
-    assert hits == "['CacheHit']"
-    assert again == result
-    np.testing.assert_array_equal(np.frombuffer(bytes.fromhex(result), ml_dtypes.bfloat16), doubled(x))

@@ -4,7 +4,6 @@ import functools
 import subprocess
 import sys
 import threading
-import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -59,14 +58,6 @@ def test_a_tensor_is_read_through_the_handle_that_the_function_names(
     assert function(nt.ones(2)).tolist() == [2, 2]
     weight.copy_(nt.tensor([5.0, 6.0]))
     assert function(nt.ones(2)).tolist() == [5, 6]
-
-
-def test_scattering_a_tensor_from_outside_reads_it_at_each_call() -> None:
-    weight = nt.ones(2)
-    function = nt.jit(lambda x: nt.select_scatter(x, weight, 0, 1))
-    function(nt.zeros(2, 2))
-    weight.add_(1)
-    assert function(nt.zeros(2, 2)).tolist() == [[0, 0], [2, 2]]
 
 
 def test_data_shares_memory_as_in_pytorch() -> None:
@@ -132,47 +123,6 @@ def test_a_shape_changed_in_place_outside_is_followed(change: str) -> None:
     assert results[0] == results[1]
 
 
-def test_an_empty_out_tensor_takes_another_shape() -> None:
-    total = nt.zeros(0)
-    function = nt.jit(lambda x: x.sum() + total.sum())
-    assert function(nt.ones(2)).item() == 2
-    nt.add(nt.ones(3), 1, out=total)
-    assert function(nt.ones(2)).item() == 8
-
-
-def test_state_made_by_a_view_op_of_something_that_is_gone() -> None:
-    table = nt.zeros(4).reshape(2, 2)
-    whole = nt.zeros(3, 4)
-    upper, lower = whole[:2], whole[1:]
-    del whole
-
-    @nt.jit
-    def function(x: nt.Tensor) -> nt.Tensor:
-        table.add_(x)
-        upper.add_(1)
-        return lower.sum()
-
-    assert [function(nt.ones(2)).item() for _ in range(3)] == [4, 8, 12]
-    assert table.tolist() == [[3, 3], [3, 3]]
-    assert upper.tolist() == [[3] * 4] * 2
-    assert lower.tolist() == [[3] * 4, [0] * 4]
-
-
-def test_sharing_that_ends_between_calls_is_followed() -> None:
-    first = nt.arange(3.0)
-    second = first.reshape(-1)
-
-    @nt.jit
-    def function(x: nt.Tensor) -> nt.Tensor:
-        second.mul_(2)
-        return first + x
-
-    assert function(nt.zeros(3)).tolist() == [0, 2, 4]
-    second.data = second.clone()
-    assert function(nt.zeros(3)).tolist() == [0, 2, 4]
-    assert (first.tolist(), second.tolist()) == ([0, 2, 4], [0, 4, 8])
-
-
 # --- random numbers
 
 
@@ -215,25 +165,6 @@ def test_generators_are_drawn_from_in_order() -> None:
         return [function(nt.zeros(2), generator).tolist() for _ in range(3)]
 
     assert run(nt.jit(body)) == run(body)
-
-
-def test_training_steps_drop_other_units_each_time() -> None:
-    def losses(jit: Callable[[Any], Any]) -> list[float]:
-        nt.manual_seed(0)
-        layer, drop = nt.nn.Linear(4, 4), nt.nn.Dropout(0.5)
-        optimizer = nt.optim.SGD(layer.parameters(), lr=0.1)
-
-        @jit
-        def step(x: nt.Tensor) -> nt.Tensor:
-            optimizer.zero_grad()
-            loss = (drop(layer(x)) ** 2).mean()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        return [step(nt.ones(3, 4)).item() for _ in range(6)]
-
-    np.testing.assert_allclose(losses(nt.jit), losses(lambda function: function), rtol=1e-5)
 
 
 # --- threads
@@ -292,41 +223,10 @@ def test_partials_modules_and_callables_warn_of_many_captures(function: Callable
         captured(nt.ones(9))
 
 
-def _generator(x: nt.Tensor) -> Any:
-    yield x + 1
-
-
-async def _coroutine(x: nt.Tensor) -> nt.Tensor:
-    return x + 1
-
-
-async def _asynchronous_generator(x: nt.Tensor) -> Any:
-    yield x + 1
-
-
-class _Yields:
-    def __call__(self, x: nt.Tensor) -> Any:
-        yield x
-
-
-@pytest.mark.parametrize(
-    ("function", "kind"),
-    [
-        (_generator, "generator function"),
-        (functools.partial(_generator), "generator function"),
-        (_Yields(), "generator function"),
-        (_coroutine, "coroutine function"),
-        (_asynchronous_generator, "asynchronous generator function"),
-    ],
-)
-def test_functions_that_run_later_cannot_be_captured(function: Any, kind: str) -> None:
-    with pytest.raises(TypeError, match=f"jit takes a function that returns tensors, not a {kind}"):
-        nt.jit(function)
-
-
 def test_values_that_cannot_be_captured_are_named() -> None:
     with pytest.raises(TypeError, match="cannot take or return a generator"):
         nt.jit(lambda x: (each for each in [x]))(nt.ones(2))
+
     with pytest.raises(TypeError, match="jit cannot take or return set, which is not hashable"):
         nt.jit(lambda x: {x})(nt.ones(2))
     with pytest.raises(TypeError, match="jit cannot take or return bytearray"):
@@ -364,35 +264,11 @@ for _ in range(30):
 print("read", len(seen))
 """
 
-READ_IN_A_FORK = """
-import os, threading
-import npu_tensor as nt
-weight, done = nt.zeros(500, 500), threading.Event()
-@nt.jit
-def step():
-    weight.mul_(0.5).add_(1)
-step(); step()
-def run():
-    while not done.is_set():
-        step()
-thread = threading.Thread(target=run)
-thread.start()
-for _ in range(10):
-    child = os.fork()
-    if not child:
-        weight[0, 0].item()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-done.set()
-thread.join()
-print("read 10")
-"""
 
-
-@pytest.mark.parametrize(("program", "text"), [(READ_IN_A_HANDLER, "read 30\n"), (READ_IN_A_FORK, "read 10\n")])
-def test_signal_handlers_and_forks_read_what_a_captured_function_writes(program: str, text: str) -> None:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stdout, done.returncode) == (text, 0), done.stderr
+def test_signal_handlers_read_what_a_captured_function_writes() -> None:
+    command = [sys.executable, "-c", READ_IN_A_HANDLER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == ("read 30\n", 0), done.stderr
 
 
 # --- gradients and options of training steps
@@ -424,16 +300,6 @@ def test_captured_steps_follow_gradients_freezing_and_groups() -> None:
         return values
 
     np.testing.assert_allclose(run(nt, nt.jit), run(torch, lambda function: function), rtol=1e-6)
-
-
-def test_a_gradient_that_is_let_go_of_is_freed() -> None:
-    weight = nt.ones(10, requires_grad=True)
-    step = nt.jit(nt.optim.SGD([weight], lr=0.1).step)
-    (weight * 2).sum().backward()
-    gradient = weakref.ref(weight.grad)
-    step()
-    weight.grad = None
-    assert gradient() is None
 
 
 def test_data_of_a_tensor_from_outside_is_assigned_in_a_capture() -> None:

@@ -1,6 +1,5 @@
 """Placement by predicted cost, with devices whose costs and refusals a test chooses. They compute on the processor."""
 
-import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -237,16 +236,6 @@ def test_force_a_device(accelerator: Make) -> None:
     np.testing.assert_allclose(x.sin().numpy(), np.sin(np.ones(16)), rtol=1e-6)
 
 
-def test_what_stays_on_the_processor_is_fused_for_it(accelerator: Make) -> None:
-    """More operands than a kernel of the device may have, in one kernel."""
-    accelerator({"add": expense(100)}, launch=0)
-    x = [ones(300, 300) for _ in range(8)]
-    total = x[0]
-    for each in x[1:]:
-        total = total + each
-    assert len(ran(total)) == 1
-
-
 def test_the_parts_of_a_refused_task_go_there_if_that_is_better(accelerator: Make) -> None:
     """If not, the processor runs the whole."""
     a = ones(*BIG)
@@ -284,30 +273,6 @@ def test_jit_does_not_count_bringing_weights(accelerator: Make) -> None:
     assert [event.device for event in seen] == ["npu:0", "cpu"]
 
 
-def test_a_placement_does_not_depend_on_earlier_runs(accelerator: Make) -> None:
-    accelerator({"contract": expense(0.01 * MS)}, move=0, moves=(0, 1000))
-    weights = ones(*BIG)
-    for _ in range(5):
-        assert ran(ones(*BIG) @ weights) == [("contract", "cpu")]
-
-
-def test_plans_are_cached_by_structure(accelerator: Make) -> None:
-    device = accelerator({"contract": expense(0.2 * MS)})
-    a = ones(*BIG)
-    (a @ a).realize()
-    claims = device.claims
-    (a @ a).realize()
-    assert device.claims == claims
-
-
-def test_staying_by_cost_is_no_fallback(accelerator: Make) -> None:
-    accelerator({"exp": expense(100)})
-    x = ones(64)
-    with config.scope(fallback="error"), heard(Fallback) as fallbacks:
-        x.exp().realize()
-    assert not fallbacks
-
-
 def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: Make) -> None:
     accelerator({"exp": expense(1)})
     x = ones(4)
@@ -316,33 +281,6 @@ def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: 
         (x + 1).relu().realize()
     with config.scope(fallback="warn"), pytest.warns(RuntimeWarning, match=r"no kernel for add\+abs"):
         assert (x + 1).abs().tolist() == [2.0] * 4
-
-
-@pytest.mark.parametrize("policy", ["latency", "always"])
-def test_what_ran_before_is_told_of_as_well(accelerator: Make, policy: Policy) -> None:
-    """Another NPU_TENSOR_FALLBACK counts for structures that were planned before, of one op and of several."""
-    device = accelerator({"exp": expense(1)}, policy)
-    x = ones(4)
-
-    def one() -> nt.Tensor:
-        return x.relu().realize()
-
-    def two() -> nt.Tensor:
-        return (x + 1).relu().realize()
-
-    for _ in range(2):
-        one()
-        two()
-    for recorded, name in ((one, "relu"), (two, r"add\+relu")):
-        with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=rf"{name} does not run on npu:0"):
-            recorded()
-        with config.scope(fallback="warn"), pytest.warns(RuntimeWarning, match=rf"^{name} runs on the CPU"):
-            recorded()
-        recorded()
-        claims = device.claims
-        with config.scope(fallback="allow"):
-            recorded()
-        assert device.claims == claims  # The same value forgets nothing.
 
 
 def test_the_reason_says_what_was_compared(accelerator: Make) -> None:
@@ -364,17 +302,6 @@ def test_what_the_driver_would_end_is_not_launched(accelerator: Make) -> None:
     assert ran(a @ a) == [("contract", "cpu")]
 
 
-def test_a_refusal_is_told_also_where_nothing_is_placed(accelerator: Make) -> None:
-    """By cost everything stays, but for one op that is because the device has no kernel."""
-    accelerator({"contract": expense(0.4)}, launch=0)
-    a = ones(*BIG)
-    table = nt.explain(nt.softmax(a @ a, dim=-1))
-    assert "no kernel for softmax" in table[-1].why
-    assert "npu:0 by predicted cost: 400.00 ms there" in table[0].why
-    with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"no kernel for add.softmax"):
-        nt.softmax(a @ a + 1, dim=-1).realize()
-
-
 def test_a_device_that_takes_every_part_of_a_larger_task_declines_by_cost(accelerator: Make) -> None:
     """The processor's kernels may be larger than those of the device, which has none for such a task."""
     costs = dict.fromkeys(("contract", "mul"), expense(0.4))
@@ -393,31 +320,6 @@ def test_a_device_that_takes_every_part_of_a_larger_task_declines_by_cost(accele
         ((a * 3) @ a).realize()
 
 
-def test_the_first_explanation_gets_times_and_the_first_plan_counts_costs(accelerator: Make) -> None:
-    accelerator({"exp": expense(0.4)})
-    with config.scope(device="npu:0", policy="latency"):
-        selection.active = selection.Selection(selection.Key("", "auto"))  # as when the package was imported
-        y = ones(64).exp()
-        table = nt.explain(y)
-        with table.measure():
-            y.realize()
-    assert table[-1].device == "cpu"
-    assert "; not on npu:0 by predicted cost: a launch alone takes " in table[-1].why
-    assert table[-1].measured is not None
-
-
-def test_one_op_on_data_that_lies_on_the_device_is_placed_anew(accelerator: Make) -> None:
-    """The short way for one op is for operands that the processor has."""
-    device = accelerator({"exp": expense(0.01 * MS)}, policy="always", move=0, fetch=1000)
-    a = ones(*BIG)
-    there = a.exp().realize()
-    nt.set_default_device("npu:0", policy="latency")
-    device.costs = {"exp": expense(0.4)}
-    for _ in range(2):
-        assert ran(a.exp()) == [("exp", "cpu")]
-        assert ran(there.exp()) == [("exp", "npu:0")]
-
-
 def test_force_one_of_several(accelerator: Make) -> None:
     """If the CPU is in the list, it runs the ops that the other devices refuse."""
     accelerator({"exp": expense(100)})
@@ -429,21 +331,3 @@ def test_force_one_of_several(accelerator: Make) -> None:
         nt.explain(x.sin(), device="npu:0")
     with pytest.raises(nt.DeviceError, match="bogus"):
         x.realize(device="bogus")
-
-
-def test_reasons_have_the_unit_of_the_policy(accelerator: Make) -> None:
-    accelerator({"contract": expense(0.1, joules=1e6)}, policy="energy", launch=0)
-    a = ones(*BIG)
-    assert "mJ on the CPU" in nt.explain(a @ a)[-1].why
-
-
-def test_plans_of_one_fallback_are_not_those_of_another(accelerator: Make) -> None:
-    """Two threads can have such plans, each in its own scope."""
-    accelerator({"exp": expense(1)}, "always")
-    x = ones(4)
-    for _ in range(2):
-        with config.scope(fallback="error"):
-            contextvars.Context().run(lambda: [x.relu().realize(), (x + 1).relu().realize()])
-            for record in (lambda: x.relu(), lambda: (x + 1).relu()):
-                with pytest.raises(nt.DeviceError, match="does not run on npu:0"):
-                    record().realize()

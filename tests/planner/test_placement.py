@@ -145,23 +145,6 @@ def test_small_graphs_are_placed_nearly_as_well_as_possible(devices: int, sizes:
     assert sum(ratio < 1.05 for ratio in ratios) >= 0.97 * len(ratios)
 
 
-@pytest.mark.parametrize(
-    ("family", "size", "seed", "devices"),
-    [
-        # A second round, in the order that the first one has found.
-        ("diamonds", 5, 3, 2),
-        ("layered", 7, 23, 1),
-        ("scattered", 7, 33, 1),
-        # Several partial placements that go on.
-        ("diamonds", 8, 2, 1),
-        ("layered", 8, 21, 1),
-    ],
-)
-def test_graphs_that_need_every_step_of_the_search(family: str, size: int, seed: int, devices: int) -> None:
-    graph = random_graph(family, size, seed, devices)
-    assert place(*graph).weight == pytest.approx(best_weight(graph), rel=1e-4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_large_graphs_are_placed_better_than_by_rules(devices: int) -> None:
@@ -182,12 +165,6 @@ def test_a_placement_says_what_it_takes_and_can_run(devices: int) -> None:
         assert result == place(*graph)
 
 
-def test_the_order_of_sets_does_not_matter() -> None:
-    for graph in graphs((40,), 3, 2):
-        backwards = dict(reversed(graph.resident.items()))
-        assert place(*graph) == place(graph.jobs, graph.overheads, sorted(graph.wanted, reverse=True), backwards)
-
-
 def job(
     inputs: tuple[int, ...],
     output: int,
@@ -201,17 +178,6 @@ def job(
     moves = (Movement(move, reads),) * len(inputs)
     taken = None if npu is None else Option(npu, context, moves, (Movement(move, writes),))
     return Job(inputs, (output,), (taken, Option(processor)))
-
-
-def test_nothing_to_place() -> None:
-    assert place([], ONE_NPU) == Placement((), (), 0.0)
-    assert place([], ONE_NPU, resident={1: (0, 5.0)}) == Placement((), (), 0.0)
-    assert weight([], ONE_NPU, [], []) == 0.0
-
-
-def test_without_an_npu_everything_runs_on_the_processor() -> None:
-    jobs = [Job((0,), (1,), (Option(2.0),)), Job((1,), (2,), (Option(3.0),))]
-    assert place(jobs, (), {2}) == Placement((0, 0), (0, 1), 5.0)
 
 
 def test_what_is_refused_runs_on_the_processor() -> None:
@@ -242,18 +208,3 @@ def test_a_resident_value_is_read_where_it_lies() -> None:
     assert weight(jobs, ONE_NPU, [PROCESSOR], [0], resident=resident) == 8.0
     assert place(jobs, ONE_NPU, {1}, resident) == Placement((NPU,), (0,), 6.5)
     assert place(jobs, ONE_NPU, {0, 1}, resident) == Placement((PROCESSOR,), (0,), 8.0)
-
-
-def test_values_that_a_job_reads_twice_in_different_ways() -> None:
-    # On one device in one form, on the other in two; the second NPU would have to make two copies.
-    twice = Job(
-        (0, 0),
-        (1,),
-        (
-            Option(1.0, "a", (Movement(2.0), Movement(2.0)), (Movement(0.0),)),
-            Option(1.0, "a", (Movement(2.0), Movement(5.0, "packed")), (Movement(0.0),)),
-            Option(9.0),
-        ),
-    )
-    assert place([twice], (Overhead(SWITCH), Overhead(SWITCH)), {1}) == Placement((0,), (0,), 3.0)
-    assert place([twice], (Overhead(SWITCH), Overhead(SWITCH)), {1}, {0: (1, 4.0)}) == Placement((0,), (0,), 7.0)

@@ -45,24 +45,6 @@ def softmax(a: np.ndarray) -> np.ndarray:
     return result
 
 
-SOFTMAX = [
-    (lambda t: t.tanh(), np.tanh, ["tanh", "softmax"]),
-    (lambda t: t.silu(), lambda a: a / (1 + np.exp(-a)), ["silu", "softmax"]),
-    (lambda t: t.tanh() * 0.5 + 1, lambda a: np.tanh(a) * 0.5 + 1, ["tanh", "mul+add+softmax"]),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("compute", "expected", "kernels"), SOFTMAX)
-def test_softmax_and_what_comes_before_it(
-    compute: Callable[[Tensor], Tensor], expected: Callable[[np.ndarray], np.ndarray], kernels: list[str]
-) -> None:
-    t, a = bf16(32, 128)
-    assert placed(compute(t).softmax(-1)) == [(NPU, ops) for ops in kernels]
-    y = compute(t).softmax(-1).realize(device=NPU)
-    np.testing.assert_allclose(y.to(nt.float64).numpy(), softmax(expected(a)), rtol=0.03)
-
-
 @pytest.mark.slow
 def test_a_product_takes_what_was_cut_off_behind_it() -> None:
     """With softmax, the bias and the activation were no epilogue."""
@@ -71,35 +53,6 @@ def test_a_product_takes_what_was_cut_off_behind_it() -> None:
     assert placed(y) == [(NPU, "contract+add+tanh"), (NPU, "softmax")]
     y.realize(device=NPU)
     np.testing.assert_allclose(y.to(nt.float64).numpy(), softmax(np.tanh(a @ c + d)), rtol=0.04)
-
-
-@pytest.mark.slow
-def test_an_epilogue_that_is_too_large_is_continued_elsewhere() -> None:
-    (x, a), (w, c) = bf16(32, 64), bf16(64, 64, seed=1)
-    y, expected = x @ w, a @ c
-    for _ in range(8):
-        y, expected = y.tanh() * 2, np.tanh(expected) * 2
-    kernels = placed(y)
-    assert {device for device, _ in kernels} == {NPU}
-    assert 1 < len(kernels) < 5
-    y.realize(device=NPU)
-    np.testing.assert_allclose(y.to(nt.float64).numpy(), expected, atol=0.05)
-
-
-@pytest.mark.slow
-def test_a_long_chain_is_cut_into_few_kernels() -> None:
-    t, a = bf16(32, 64)
-    y, expected = t, a
-    for _ in range(10):
-        y, expected = (y.tanh() + 1) * 0.7, (np.tanh(expected) + 1) * 0.7
-    kernels = placed(y)
-    assert {device for device, _ in kernels} == {NPU}
-    sizes = [len(ops.split("+")) for _, ops in kernels]
-    assert sum(sizes) == 30
-    assert len(sizes) < 6
-    assert min(sizes[1:]) > 5  # Only the first one is what remains.
-    y.realize(device=NPU)
-    np.testing.assert_allclose(y.to(nt.float64).numpy(), expected, rtol=0.03)
 
 
 @pytest.mark.slow
@@ -119,11 +72,6 @@ def test_a_conversion_alone_is_not_worth_a_kernel() -> None:
     assert placed(y) == [("cpu", "convert+exp+softmax")]
     with nt.default_device(NPU, policy="always"):
         assert "float32 is exact on the CPU" in nt.explain(y)[-1].why
-
-
-@pytest.mark.slow
-def test_what_is_made_of_numbers_is_filled_by_the_processor() -> None:
-    assert placed(nt.ones(32, 64, dtype=nt.bfloat16).exp()) == [("cpu", "fill"), (NPU, "exp")]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -211,18 +159,6 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
             for tensor, expected in results:
                 result = values[numbers[tensor._node]].as_array(tensor.shape, np.float32)
                 np.testing.assert_array_equal(result, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
-def test_a_result_per_row_beside_one_per_position(npu: str) -> None:
-    t, a = bf16(17, 4)
-    with nt.default_device(npu, policy="always"):
-        place = t.argmax(-1, keepdim=True) + 1  # int64 + int64 is left to the CPU, all else is not
-        rounded = t.round()
-        total = (place + rounded).realize()
-    np.testing.assert_array_equal(place.numpy(), a.argmax(-1, keepdims=True) + 1)
-    np.testing.assert_array_equal(total.to(nt.float64).numpy(), a.argmax(-1, keepdims=True) + 1 + a.round())
 
 
 @pytest.mark.slow

@@ -182,10 +182,7 @@ class TaskMaker:
 def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
     """Apply the op's body to symbols. Operands are converted to the op's registers, the result to that of its dtype.
 
-    Args:
-        call: The op.
-        symbols: Values of the operands.
-        computed: True for operands that were never in memory and so are not rounded to their dtype yet.
+    Operands that are `computed` were never in memory and so are not rounded to their dtype yet.
     """
     rounded = call.op.converts
     operands = []

@@ -1,6 +1,6 @@
 """Instruction stream of a launch: the operations of the NPU's controller, as 32-bit words.
 
-    words = instructions(design, {"scale_0_2": 0x4800})  # address of the runtime parameter: `placement`
+    words = instructions(design, {"scale_0_2": 0x4800})  # address of the runtime parameter: `parameter_addresses`
     words.astype("<u4").tofile("kernel_insts.bin")
     words, places = stream(program, [addresses])         # of several runs
 

@@ -37,7 +37,7 @@ from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import program
-from npu_tensor.runtime.build.placement import addresses
+from npu_tensor.runtime.build.parameter_addresses import addresses
 from npu_tensor.runtime.store.requests import kernel_key
 from npu_tensor.runtime.store.store import store
 

@@ -10,7 +10,7 @@ import numpy as np
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Call
-from npu_tensor.runtime.reference import located
+from npu_tensor.runtime.reference import error_of_call
 from npu_tensor.spec import contiguous_strides
 
 __all__ = ["check_indexes", "flat", "form_of", "host_bytes", "is_row_major", "pack", "unpack", "word"]
@@ -78,7 +78,7 @@ def check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> N
     indexes = _strided(elements, operand)
     wrong = indexes.max() if indexes.max() >= extent else indexes.min()
     if not 0 <= wrong < extent:
-        raise located(IndexError(f"{name} {wrong} is out of range for extent {extent}"), call)
+        raise error_of_call(IndexError(f"{name} {wrong} is out of range for extent {extent}"), call)
 
 
 def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectTyp
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.build.instructions import buffer_descriptor, instructions, stream
 from npu_tensor.runtime.build.iron_program import marker
-from npu_tensor.runtime.build.placement import CoreMemory, addresses, placed, predicted
+from npu_tensor.runtime.build.parameter_addresses import CoreMemory, addresses, placed, predicted
 
 DATA = Path(__file__).parent / "data" / "instructions"
 DIGESTS: dict[Arch, dict[str, str]] = json.loads((DATA / "digests.json").read_text())
