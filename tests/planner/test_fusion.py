@@ -8,6 +8,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner
+from npu_tensor.planner.fuse import cut
+from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
 
 
