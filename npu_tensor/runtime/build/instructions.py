@@ -85,15 +85,10 @@ def stream(
 
     Words that are set per run are markers, which the run replaces by its values. A program of several configurations
     loads each where it begins. The words are then those of the sequence of `iron_launch` before aiecc numbers the
-    configurations and expands their loading.
+    configurations and expands their loading. `addresses` has, for each configuration, the address of each runtime
+    parameter by name, in bytes from the start of its tile's memory.
 
-    Args:
-        program: Program to translate.
-        addresses: For each configuration of the program, the address of each runtime parameter by name, in bytes from
-            the start of its tile's memory.
-
-    Raises:
-        ArgumentError: An address is missing, or a transfer does not fit into a buffer descriptor.
+    Raises ArgumentError if an address is missing, or a transfer does not fit into a buffer descriptor.
     """
     operations = _Stream()
     places: list[list[int]] = []
@@ -110,15 +105,8 @@ def stream(
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
     """Return the eight words of a shim's buffer descriptor for a host buffer with elements of `itemsize` bytes.
 
-    The outermost size is part of the push to the queue instead; its stride is in the descriptor.
-
-    Args:
-        pattern: Access pattern of the transfer.
-        itemsize: Bytes of an element.
-        burst: Code of the burst length.
-
-    Raises:
-        ArgumentError: A size or a stride is out of range.
+    The outermost size is part of the push to the queue instead; its stride is in the descriptor. Raises ArgumentError
+    for a size or a stride out of range.
     """
     offset = pattern.offset * itemsize
     _within("the offset in words", _words("the offset", offset), 0, 2**30 - 1)

@@ -36,19 +36,6 @@ def test_the_same_headers_as_a_preprocessor_opens(header: str) -> None:
     assert opened
 
 
-def test_a_quoted_name_is_looked_for_beside_the_includer_and_an_angled_one_is_not(tmp_path: Path) -> None:
-    first = write(tmp_path / "first", a_hpp='#include "b.hpp"\n', c_hpp="#include <b.hpp>\n", b_hpp="beside")
-    before = write(tmp_path / "before", b_hpp="in the path")
-    assert included("#include <a.hpp>", [before, first]) == (first / "a.hpp", first / "b.hpp")
-    assert included("#include <c.hpp>", [before, first]) == (before / "b.hpp", first / "c.hpp")
-
-
-def test_spellings(tmp_path: Path) -> None:
-    write(tmp_path, a_hpp="", b_hpp="", c_hpp="", d_hpp="")
-    text = '  #  include\t"a.hpp"\n#include<b.hpp> // why\nint x; #include <c.hpp>\n// #include <d.hpp>\n'
-    assert [path.name for path in included(text, [tmp_path])] == ["a.hpp", "b.hpp"]
-
-
 def test_circles_end_and_what_is_elsewhere_does_not_count(tmp_path: Path) -> None:
     write(tmp_path, outside_hpp="")
     inside = write(
