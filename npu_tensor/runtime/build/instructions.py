@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,12 +158,6 @@ def _within(name: str, value: int, least: int, most: int) -> None:
         raise ArgumentError(f"{name} is {value}, and can be {least} to {most}")
 
 
-class _Task(NamedTuple):
-    end: ShimEnd
-    descriptor: int
-    wait: bool
-
-
 def _registers(column: int, row: int) -> int:
     """Return the base address of the memory and the registers of a tile."""
     return column << 25 | row << 20
@@ -186,7 +180,7 @@ class _Stream:
         }
         every = range(LIMITS["shim"].descriptors)
         free = {end.column: list(every) for end in ends.values()}  # Heaps: the smallest number is used first.
-        groups: defaultdict[int, list[_Task]] = defaultdict(list)
+        groups: defaultdict[int, list[tuple[ShimEnd, int, bool]]] = defaultdict(list)
         for step in design.sequence:
             if isinstance(step, Finish):
                 for end, descriptor, wait in groups.pop(step.group, ()):
@@ -206,7 +200,7 @@ class _Stream:
             except ArgumentError as error:
                 raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
             self._start(end, descriptor, words, place, step.pattern.sizes[0] - 1, step.wait)
-            groups[step.group].append(_Task(end, descriptor, step.wait))
+            groups[step.group].append((end, descriptor, step.wait))
         return places
 
     def load(self) -> None:
