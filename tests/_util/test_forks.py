@@ -86,26 +86,6 @@ def test_a_fork_waits_for_a_lock_that_is_held_at_forks(lock: AbstractContextMana
     use()
 
 
-def test_a_thread_keeps_its_own_lock_in_the_child() -> None:
-    lock = new_lock()
-
-    def use() -> None:
-        with lock:
-            pass
-        taken: list[bool] = []
-        other = threading.Thread(target=lambda: taken.append(lock.acquire(blocking=False)))
-        other.start()
-        other.join()
-        assert taken == [False]
-        lock.release()
-        with pytest.raises(RuntimeError):
-            lock.release()
-
-    with lock:
-        run_in_child(use)
-    run_in_child(lock.acquire)
-
-
 OWN = {
     "graph.aliasing": "held at a fork",
     "_util.forks": "creates the other locks",

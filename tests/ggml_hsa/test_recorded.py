@@ -253,20 +253,3 @@ def test_every_family_and_dtype_is_there(arch: Arch) -> None:
 def test_every_design_passes_the_checks(arch: Arch) -> None:
     for group in by_variant(arch).values():
         assert design_check.check(group[0].request()[2].design) == []
-
-
-@on_each_array
-def test_all_that_a_design_can_have_occurs(arch: Arch) -> None:
-    """A lowering must support all kinds of links, fifos, core buffers, runtime parameters and DMA orders."""
-    designs = [group[0].request()[2].design for group in by_variant(arch).values()]
-    fifos = [fifo for design in designs for fifo in design.fifos]
-    assert {link.kind for design in designs for link in design.links} == {"split", "join", "forward"}
-    assert {len(design.host_buffers) for design in designs} == {2, 3, 4, 5}
-    assert {fifo.producer.kind for fifo in fifos} == {"shim", "memtile", "core"}
-    assert {consumer.kind for fifo in fifos for consumer in fifo.consumers} == {"shim", "memtile", "core"}
-    assert any(len(fifo.consumers) > 1 for fifo in fifos)
-    assert any(fifo.dims_to_stream for fifo in fifos)
-    assert {fifo.depth for fifo in fifos} >= {1, 2}
-    assert any(design.parameters for design in designs)
-    buffers = [buffer for design in designs for buffer in design.core_buffers]
-    assert {buffer.initial is None for buffer in buffers} == {True, False}

@@ -140,19 +140,6 @@ def test_clear_all_asks(store: Store, root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_clear_asks_on_a_terminal(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(store)
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    for answer in ("n\n", "\n", ""):
-        result = invoke("clear", answer=answer)
-        assert result.exit_code == 1
-        assert f"Remove all kernels in {root}?" in result.output
-    assert len(json.loads(invoke("ls", "--json").output)) == 1
-    assert "removed 1 entry" in invoke("clear", answer="y\n").output
-    put(store)
-    assert invoke("clear", "--yes").output.startswith(f"{root}: removed 1 entry")
-
-
 def test_gc_makes_room(store: Store, root: Path) -> None:
     fill(store, root)
     assert "removed 0 entries" in invoke("gc").output

@@ -145,18 +145,6 @@ def test_the_cache_is_cleared_once_per_program(root: Path, tmp_path: Path) -> No
     assert (root / FOLDER / "foreign.txt").exists()
 
 
-def test_a_directory_that_must_not_be_cleared_is_used_uncleared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = tmp_path / "home"
-    put(Store(root))
-    monkeypatch.setenv("HOME", str(root))
-    with config.scope(cache_clear=True):
-        with pytest.warns(RuntimeWarning, match="NPU_TENSOR_CACHE_CLEAR"):
-            assert Store(root).get(FOLDER, NAME, KEY) is not None
-        assert Store(root).get(FOLDER, NAME, KEY) is not None
-
-
 def fill(store: Store, root: Path, count: int, size: int = 10_000) -> list[str]:
     """Entries of about `size` bytes; the first was used longest ago, all more than an hour."""
     keys = [key_of(str(n)) for n in range(count)]
