@@ -21,8 +21,6 @@ _register: Final[Callable[..., None]] = getattr(os, "register_at_fork", lambda *
 
 _locks: Final[WeakValueDictionary[int, threading.RLock]] = WeakValueDictionary()
 
-_locks_of_builds: Final[WeakValueDictionary[int, threading.RLock]] = WeakValueDictionary()
-
 _locks_held_at_fork: Final[list[threading.Lock | threading.RLock]] = []
 
 
@@ -64,20 +62,16 @@ def held_at_fork(lock: threading.Lock | threading.RLock) -> None:
     _register(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-def new_lock(*, of_builds: bool = False) -> threading.RLock:
-    """Create a reentrant lock that only the forking thread can hold in a forked process.
-
-    Args:
-        of_builds: True if it is held during compilations, so that `locks_are_free` ignores it.
-    """
+def new_lock() -> threading.RLock:
+    """Create a reentrant lock that only the forking thread can hold in a forked process."""
     # An RLock itself: an interrupt in a Python function that `with` calls would leave a wrapped lock locked.
     lock = threading.RLock()
-    (_locks_of_builds if of_builds else _locks)[id(lock)] = lock
+    _locks[id(lock)] = lock
     return lock
 
 
 def all_locks() -> list[threading.Lock | threading.RLock]:
-    """Return the locks of both kinds, except those of builds."""
+    """Return the locks of both kinds."""
     # In one step because other threads create locks meanwhile.
     return [*_locks_held_at_fork, *(lock for reference in _locks.valuerefs() if (lock := reference()) is not None)]
 
@@ -92,7 +86,7 @@ def locks_are_free() -> bool:
 
 
 def _renew() -> None:
-    for lock in (*_locks.values(), *_locks_of_builds.values()):
+    for lock in _locks.values():
         if lock.acquire(blocking=False):  # It is free, or this thread holds it.
             lock.release()
         else:

@@ -20,7 +20,7 @@ from npu_tensor._util.units import size
 from npu_tensor.cli.output import failures
 from npu_tensor.config import config
 from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.runtime.store.files import LOG, read_file
+from npu_tensor.runtime.store.files import LOG
 from npu_tensor.runtime.store.upkeep import Removed, StoredItem, clear_everything, collect, describe, scan
 from npu_tensor.runtime.store.upkeep import clear as clear_entries
 from npu_tensor.runtime.store.upkeep import verify as verify_entry
@@ -135,7 +135,7 @@ def show(kernel: str, json_file: Path | None) -> None:
     for item in _items():
         description = describe(item)
         if not _is_object(item) and _is_meant(kernel, description):
-            log = next((read_file(path) for path in item.files if path.suffix == LOG), b"")
+            log = next((path.read_bytes() for path in item.files if path.suffix == LOG), b"")
             descriptions.append(description | {"log": log.decode("utf-8", "replace")})
     if not descriptions:
         raise _no_match(kernel)

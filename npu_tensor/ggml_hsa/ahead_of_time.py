@@ -11,32 +11,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch, arch_of, configured_arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa.generate import BACKENDS, TargetName, built_from
+from npu_tensor.ggml_hsa.single_task import cuts, request_for
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.graph.tracing import outside_change
 from npu_tensor.jit.trace import call_traced, placeholder
-from npu_tensor.kernels import families
-from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.device_choice import accelerator_cuts
-from npu_tensor.planner.fuse.lower import lower
+from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_kind import target as target_of
 from npu_tensor.runtime.devices.device_uri import parse_uri
-from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request, digest
 from npu_tensor.runtime.store.store import Artifact
-from npu_tensor.task import Accelerator, Fusion, Refusal, Task
+from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import Tensor
 
 __all__ = ["Compilation", "CompiledKernel", "compile"]
@@ -145,31 +140,18 @@ def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Map
     return [output._node for output in outputs]
 
 
-@dataclass(frozen=True)
-class _AbsentDevice:
-    """An array that is not there, as far as the planner asks it when it cuts a graph."""
-
-    target: Target
-    fusion: Fusion = FUSION
-
-    def claim(self, task: Task) -> Offer | Refusal:
-        return families.claim(task, self.target)
-
-
 def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
     """Return the kernels of all cuts that the planner may choose, each once, and the refusals in the last cut."""
-    device = cast(Accelerator, _AbsentDevice(target))
     requests: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for cut in accelerator_cuts(lower(digraph(structure_of(results), merge=True)), (device,)):
+    for answers in cuts(results, target):
         refused.clear()
-        for task, (answer,) in zip(cut.partition.tasks, cut.answers, strict=True):
-            offer = cast("Offer | Refusal", answer)
-            if isinstance(offer, Refusal):
-                refused[f"{task.name}: {offer.reason}"] = None
+        for task, answer in answers:
+            if isinstance(answer, Refusal):
+                refused[f"{task.name}: {answer.reason}"] = None
                 continue
-            request = Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
-            requests.setdefault((request.name, digest(request.design)), (task, offer, request))
+            request = request_for(task, answer)
+            requests.setdefault((request.name, digest(request.design)), (task, answer, request))
     return list(requests.values()), tuple(refused)
 
 

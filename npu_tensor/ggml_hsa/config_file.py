@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -66,17 +65,10 @@ def find(name: str) -> Path:
 
 
 def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
-    """Load a configuration file. Warns of unknown fields.
+    """Load the kernels of a configuration file, with the problem in place of each kernel that cannot be made.
 
-    Args:
-        path: The file.
-        kernels_dir: First directory in the search for kernel sources; then follow that of the file and the package.
-
-    Returns:
-        The kernels, with the problem in place of each kernel that cannot be made.
-
-    Raises:
-        ArgumentError: The file is not a configuration.
+    Kernel sources are searched in `kernels_dir`, beside the file and in the package. Warns of unknown fields. Raises
+    ArgumentError if the file is not a configuration.
     """
     try:
         content = path.read_bytes()
@@ -88,18 +80,9 @@ def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
 
 
 def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
-    """Load the kernels for these arrays, or for all, and log the problems.
+    """Load the kernels for these arrays, or for all. Return them and the problems, which are logged.
 
-    Args:
-        name: File or installed example.
-        kernels_dir: See `load`.
-        arches: Generations of the array; none for all.
-
-    Returns:
-        The kernels, and the problems.
-
-    Raises:
-        ArgumentError: The file is not a configuration.
+    `name` is a file or an installed example. Raises ArgumentError if the file is not a configuration.
     """
     kernels = load(find(name), kernels_dir)
     problems = [value for value in kernels if isinstance(value, Problem)]
@@ -110,30 +93,15 @@ def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tupl
 
 
 def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> list[Entry | Problem]:
-    """Load the kernels of a file's content, as `load` does.
-
-    Args:
-        content: Content of the file.
-        directories: Directories in the search for kernel sources, before the package.
-        file: Name of the file in errors.
-    """
+    """Load the kernels of a file's content, as `load` does. `directories` are searched before the package."""
     try:
-        document = json.loads(content, object_pairs_hook=_without_twins)
+        document = json.loads(content)
     except json.JSONDecodeError as error:
         place, said = f"{file}:{error.lineno}:{error.colno}", f"{error.msg[:1].lower()}{error.msg[1:]}"
         raise ArgumentError(f"Failed to load configuration: {place}: not JSON: {said}") from None
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"Failed to load configuration: {file}: {error}") from None
     return read(document, directories)
-
-
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of the file. Without this hook, json keeps the last of several fields of one name."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"the field {twin!r} is there twice")
-    return fields
 
 
 def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Problem]:

@@ -172,10 +172,7 @@ class Module:
     @classmethod
     def load(cls, path: Path) -> Module:
         """Load the library in a file. Raises BuildError."""
-        try:
-            return cls.load_data(path.read_bytes())
-        except OSError as error:
-            raise BuildError(f"{path} cannot be read: {error}") from None
+        return cls.load_data(path.read_bytes())
 
     @classmethod
     def load_data(cls, data: bytes) -> Module:

@@ -12,10 +12,8 @@ from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa import ops_json as recorded
-from npu_tensor.ggml_hsa.single_task import capture_task
-from npu_tensor.kernels import families
+from npu_tensor.ggml_hsa.single_task import capture_task, request_for
 from npu_tensor.kernels.offer import Bfloat16, Float32, Offer, Target
-from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.requests import Request
 from npu_tensor.task import Refusal, Task
@@ -68,26 +66,24 @@ class Entry:
 
     @cached_property
     def planned(self) -> Planned:
-        """The task and its offer, without making the design. Raises ArgumentError if no family has a kernel."""
+        """The task and the offer of a kernel family, without the design. Raises ArgumentError if there is no kernel."""
         try:
-            task = self._task()
+            task, answer = self._task()
         except NpuTensorError:
             raise
         except Exception as error:  # attributes come from a file, and only the bodies of ops check them
             raise ArgumentError(f"{type(error).__name__}: {error}") from error
-        answer = families.claim(task, self.target)
         if isinstance(answer, Refusal):
             raise ArgumentError(f"no NPU kernel for {self.kernel_name} on {self.arch}: {answer.reason}")
         return Planned(task, answer)
 
-    def _task(self) -> Task:
+    def _task(self) -> tuple[Task, Offer | Refusal]:
         if self.ops:
-            return recorded.replay(self.ops, self.input_tensors, self.output_tensor)
+            return recorded.replay(self.ops, self.input_tensors, self.output_tensor, self.target)
         assert self.source is not None
         function = kernel_source.function(self.source, self.kernel_name)
-        return capture_task(function, self.input_tensors, self.output_tensor, self.op_params)
+        return capture_task(function, self.input_tensors, self.target, self.output_tensor, self.op_params)
 
     def request(self) -> tuple[Task, Offer, Request]:
         """Return the task, its offer, and the request for the kernel library. Raises ArgumentError."""
-        task, offer = self.planned
-        return task, offer, Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
+        return *self.planned, request_for(*self.planned)

@@ -19,16 +19,10 @@ PACKAGED: Final = Path(__file__).parent / "kernel_functions"
 
 
 def find(source: str, directories: Sequence[Path]) -> Path:
-    """Return the file that `kernel_source` names.
+    """Return the file that `kernel_source` names, from these directories or the package.
 
-    Files are executed, so a configuration cannot name files in other directories.
-
-    Args:
-        source: Name of the file.
-        directories: Directories to search before the package.
-
-    Raises:
-        ArgumentError: There is no such file; names all searched directories.
+    Files are executed, so a configuration cannot name files in other directories. Raises ArgumentError, with all
+    searched directories, if there is no such file.
     """
     searched = [os.path.abspath(directory) for directory in (*directories, PACKAGED)]
     outside = True

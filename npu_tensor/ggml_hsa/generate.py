@@ -92,8 +92,7 @@ def build(request: Request, target: TargetName, known: str | None = None, force:
 def built_from(artifact: Artifact, design: Design) -> Built:
     """Read the files of a kernel. A PDI gets the instruction stream of the design, as ggml-hsa needs it.
 
-    Raises:
-        BuildError: Another process has evicted the files.
+    Raises BuildError if another process has evicted the files.
     """
     try:
         contents = {suffix: path.read_bytes() for suffix, path in artifact.files.items()}
@@ -109,23 +108,11 @@ def built_from(artifact: Artifact, design: Design) -> Built:
 def generate(
     entries: Sequence[Entry], directory: Path, target: TargetName, executor: Executor, force: bool = False
 ) -> int:
-    """Build kernels into a kernel directory under their exported names.
+    """Build kernels into a kernel directory under their exported names. Return how many are there afterwards.
 
-    A kernel that cannot be built is logged and left out.
-
-    Args:
-        entries: Kernels to build.
-        directory: The kernel directory.
-        target: Back end.
-        executor: Executor of the builds.
-        force: Build also kernels that are in the directory already, undamaged and made from the same ingredients.
-
-    Returns:
-        The number of these kernels in the directory.
-
-    Raises:
-        BuildError: There is no compiler.
-        OSError: The directory cannot be written.
+    A kernel that cannot be built is logged and left out. One that is there already, undamaged and made from the same
+    ingredients, is only built with `force`. Raises BuildError without a compiler, and OSError if the directory cannot
+    be written.
     """
     kernels = KernelDirectory(directory)
     reason = _result(executor.submit(missing, target, VERSION))
@@ -138,7 +125,7 @@ def generate(
             for entry in islice(remaining, MOST_WAITING - len(waiting)):
                 there = None if force else kernels.intact(entry.arch, entry.exported_name)
                 key = None if there is None else there["key"]
-                waiting.append((entry, _submit(executor, entry, target, key, force)))
+                waiting.append((entry, executor.submit(build, entry.request()[-1], target, key, force)))
             entry, future = waiting.popleft()
             logger.info("[%d/%d] Processing kernel: %s", number, len(entries), entry.exported_name)
             try:
@@ -153,17 +140,6 @@ def generate(
         for _, future in waiting:
             future.cancel()
     return done
-
-
-def _submit(
-    executor: Executor, entry: Entry, target: TargetName, known: str | None, force: bool
-) -> Future[Built | None]:
-    try:
-        return executor.submit(build, entry.request()[-1], target, known, force)
-    except NpuTensorError as error:
-        failed: Future[Built | None] = Future()
-        failed.set_exception(error)
-        return failed
 
 
 def _result(future: Future[T]) -> T:
@@ -183,15 +159,9 @@ def _result(future: Future[T]) -> T:
 def open_executor(address: str | None = None, jobs: int = 0) -> Iterator[Executor]:
     """Yield an executor for builds: threads that wait for compilers, or the workers of a Dask cluster.
 
-    Builds that have not begun at the end of the block are cancelled.
-
-    Args:
-        address: `dask://HOST:PORT` of a scheduler whose workers have this package and a compiler; None for threads.
-        jobs: Number of threads; 0 = `config.build_jobs`, or all cores if that is 0 too.
-
-    Raises:
-        ArgumentError: The address has another form.
-        DeviceError: The cluster cannot be used.
+    Builds that have not begun at the end of the block are cancelled. `address` is `dask://HOST:PORT` of a scheduler
+    whose workers have this package and a compiler; None for `jobs` threads, as `build_threads` counts them. Raises
+    ArgumentError for another form of address, and DeviceError if the cluster cannot be used.
     """
     if address is not None:
         with _cluster(_host_and_port(address)) as executor:

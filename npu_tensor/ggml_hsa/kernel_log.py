@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npu_tensor import events
-from npu_tensor._util.forks import new_lock
+from npu_tensor._util.forks import in_child, new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor._util.version import VERSION
 from npu_tensor.config import config
@@ -98,7 +98,7 @@ def _plan_anew() -> None:
 def _write() -> None:
     """Write the files of the setting. A program that computes nothing leaves no file."""
     for recorder in _recorders.values():
-        if recorder is not None and recorder.unsaved and recorder.process == os.getpid():  # Not a child, with less.
+        if recorder is not None and recorder.unsaved:
             try:
                 recorder.write()
             except ArgumentError as error:
@@ -109,14 +109,12 @@ class _Recorder:
     """Collects the kernels of all plans.
 
     Attributes:
-        process: Process that may write the file.
         planned: True if there was any plan.
         unsaved: True if the file lacks plans.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.process = os.getpid()
         self.unsaved = False
         self._lock = new_lock()
         self.planned = False
@@ -190,3 +188,4 @@ class _Recorder:
 
 _recorders: Final[dict[Path, _Recorder | None]] = {}
 """Recorders of the setting by file; None if the file cannot be written."""
+in_child(_recorders.clear)  # A child would replace the file by one with fewer kernels.

@@ -21,13 +21,13 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.single_task import capture_task, placeholder, single_task
 from npu_tensor.graph.nodes import Node
-from npu_tensor.kernels.offer import Float32, Target
+from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.npu.kernel_name import described, kernel_name, op_params, tensor_descs, words
 from npu_tensor.runtime.npu.tensor_desc import DIMENSIONS, TensorDesc
 from npu_tensor.spec import Spec
-from npu_tensor.task import Task
+from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import Tensor, record, wrap
 
 if TYPE_CHECKING:
@@ -121,8 +121,13 @@ def _encoded(value: Any) -> Any:
 # --- back
 
 
-def replay(ops: Sequence[Mapping[str, Any]], inputs: Sequence[TensorDesc], output: TensorDesc) -> Task:
-    """Return the task of recorded ops. Raises ArgumentError, which names the wrong op."""
+def replay(
+    ops: Sequence[Mapping[str, Any]], inputs: Sequence[TensorDesc], output: TensorDesc, target: Target
+) -> tuple[Task, Offer | Refusal]:
+    """Return the task of recorded ops, and the answer of the kernel families to it.
+
+    Raises ArgumentError if an op is wrong, which the message names, or if it is not exactly one task.
+    """
     sources = [placeholder(desc)._node for desc in inputs]
     results: list[Node] = []
     for number, recorded in enumerate(ops):
@@ -135,7 +140,7 @@ def replay(ops: Sequence[Mapping[str, Any]], inputs: Sequence[TensorDesc], outpu
     if 0 in computed.shape or _described(computed) != output:
         raise ArgumentError(f"the last op computes {computed}, not {output}")
     stored = [node for node, recorded in zip(results, ops, strict=True) if recorded.get("keep") or node is results[-1]]
-    return single_task(stored, sources)
+    return single_task(stored, sources, target)
 
 
 def _replayed(recorded: Mapping[str, Any], inputs: Sequence[Node], results: Sequence[Node]) -> Tensor:
@@ -194,7 +199,7 @@ def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
     """
     tensors, ops = describe(graph, task)
     result = _described(graph.nodes[max(output.item for output in task.outputs)]["spec"])
-    plain = _plain(task)
+    plain = _plain(task, target)
     entry: dict[str, Any] = {
         "kernel_name": "+".join(task.ops),
         "kernel_source": OPS_SOURCE,
@@ -213,7 +218,7 @@ def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
     return entry
 
 
-def _plain(task: Task) -> dict[str, Any] | None:
+def _plain(task: Task, target: Target) -> dict[str, Any] | None:
     """Return the fields that name a function of the package which gives the same kernel, or None."""
     output, *inputs = described(task)
     numbers = any(operand.layout is None for operand in task.inputs)
@@ -224,7 +229,7 @@ def _plain(task: Task) -> dict[str, Any] | None:
         function = kernel_source.function(path, name)
         params = _params(function, task.calls[0])
         try:
-            same = capture_task(function, inputs, output, params)
+            same, _ = capture_task(function, inputs, target, output, params)
         except ArgumentError:
             continue
         if all(name_of(same) == name_of(task) for name_of in (kernel_name, tensor_descs, op_params)):

@@ -1,51 +1,54 @@
-"""Capture of a kernel function as one task, from descriptors and without data.
+"""Cuts of graphs without data: all kernels of a graph, or a kernel function as one task.
 
-task = capture_task(lambda a, b: a + b, [TensorDesc.parse("(1024,1,1,1)/bf16")] * 2)
+task, offer = capture_task(lambda a, b: a + b, [TensorDesc.parse("(1024,1,1,1)/bf16")] * 2, target)
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 import numpy as np
 
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
-from npu_tensor.graph.structure import structure_of
-from npu_tensor.kernels.offer import FUSION
+from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.kernels import families
+from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops.declare import Layout, Op, Operand, Resolution
-from npu_tensor.planner.fuse import cut
+from npu_tensor.planner.device_choice import accelerator_cuts
+from npu_tensor.planner.fuse.lower import lower
+from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
+from npu_tensor.runtime.store.requests import Request
 from npu_tensor.spec import Spec
-from npu_tensor.task import Task
+from npu_tensor.task import Accelerator, Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor, record, wrap
 
-__all__ = ["capture_task", "placeholder", "single_task"]
+__all__ = ["capture_task", "cuts", "placeholder", "request_for", "single_task"]
 
 
 def capture_task(
     function: Callable[..., Any],
     inputs: Sequence[TensorDesc],
+    target: Target,
     output: TensorDesc | None = None,
     params: Mapping[str, Any] | None = None,
-) -> Task:
-    """Return the task of a function of tensors on an NPU.
+) -> tuple[Task, Offer | Refusal]:
+    """Return the task of a function of tensors on an NPU, and the answer of the kernel families to it.
 
-    Args:
-        function: Called once, with tensors without values. The kernel stores all results of a tuple.
-        inputs: Descriptors of the operands, which have four dimensions in NumPy's order.
-        output: Descriptor of the (last) result; also passed if the function has a parameter `output`.
-        params: Keywords of the function.
+    The function is called once, with tensors without values, which have four dimensions in NumPy's order; the kernel
+    stores all results of a tuple. `output` describes the last result, and is passed on if the function has a parameter
+    `output`.
 
-    Raises:
-        ArgumentError: The function fails, is not one kernel, does not read all inputs, or its result is not `output`.
+    Raises ArgumentError if the function fails, is not one kernel, does not read all inputs, or has another result.
     """
     operands = [placeholder(desc) for desc in inputs]
     nodes = [operand._node for operand in operands]  # the function may give the tensors other nodes, as += does
     keywords = dict(params or {})
-    if output is not None and "output" in _parameters(function):
+    if output is not None and "output" in inspect.signature(function).parameters:
         keywords["output"] = output
     try:
         result = function(*operands, **keywords)
@@ -60,39 +63,56 @@ def capture_task(
         if not isinstance(one, Tensor):
             raise ArgumentError(f"the function must return a Tensor, not {type(one).__name__}")
     _check_result(results[-1], output)
-    return single_task([one._node for one in results], nodes)
+    return single_task([one._node for one in results], nodes, target)
 
 
-def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
-    """Return the task that computes nodes from operands. Raises ArgumentError unless it is exactly one."""
-    graph = structure_of(results)
-    leaves = [leaf for _, leaf in graph.leaves if isinstance(leaf, Node)]
-    roots = [_root(operand) for operand in operands]
+def single_task(results: Sequence[Node], operands: Sequence[Node], target: Target) -> tuple[Task, Offer | Refusal]:
+    """Return the task that computes nodes from operands, and the answer of the kernel families to it.
+
+    Raises ArgumentError unless it is exactly one task.
+    """
+    leaves = [leaf for _, leaf in structure_of(results).leaves if isinstance(leaf, Node)]
+    # The buffer of a placeholder: itself, or the one that it views.
+    roots = [operand if operand.call is None else operand.inputs[0] for operand in operands]
     foreign = next((leaf for leaf in leaves if leaf not in roots), None)
     if foreign is not None:
         raise ArgumentError(f"the function reads a tensor {foreign.spec} that is not an operand")
     for number, root in enumerate(roots):
         if root not in leaves:
             raise ArgumentError(f"operand {number}, counted from 0, is not used")
-    tasks = cut(graph, FUSION).tasks
-    if not tasks:
+    answers = cuts(results, target)[0]
+    if not answers:
         raise ArgumentError("the function computes nothing: its result lies in memory as its operand does")
-    if len(tasks) > 1:
-        names = ", ".join(task.name for task in tasks)
-        raise ArgumentError(f"one entry is one kernel, and this takes {len(tasks)}: {names}")
-    return tasks[0]
+    if len(answers) > 1:
+        names = ", ".join(task.name for task, _ in answers)
+        raise ArgumentError(f"one entry is one kernel, and this takes {len(answers)}: {names}")
+    return answers[0]
 
 
-def _root(node: Node) -> Node:
-    """Return the buffer of a placeholder: itself, or the one that it views."""
-    return node if node.call is None else node.inputs[0]
+@dataclass(frozen=True)
+class _AbsentDevice:
+    """An array that is not there, as far as the planner asks it when it cuts a graph."""
+
+    target: Target
+    fusion: Fusion = FUSION
+
+    def claim(self, task: Task) -> Offer | Refusal:
+        return families.claim(task, self.target)
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a callable without one, such as some that are written in C
-        return {}
+def cuts(results: Sequence[Node], target: Target) -> list[list[tuple[Task, Offer | Refusal]]]:
+    """Return the cuts that the planner may choose for an array: tasks with the answers of the kernel families."""
+    device = cast(Accelerator, _AbsentDevice(target))
+    found = accelerator_cuts(lower(digraph(structure_of(results), merge=True)), (device,))
+    return [
+        [(task, cast("Offer | Refusal", answer)) for task, (answer,) in zip(partition.tasks, answers, strict=True)]
+        for partition, answers in found
+    ]
+
+
+def request_for(task: Task, offer: Offer) -> Request:
+    """Return the request for an offered kernel, which makes its design."""
+    return Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
 
 
 def _check_result(result: Tensor, output: TensorDesc | None) -> None:

@@ -27,7 +27,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.devices.system import processor_fields
 from npu_tensor.runtime.store.directories import readable, writable
-from npu_tensor.runtime.store.files import read_file, write_atomically
+from npu_tensor.runtime.store.files import write_atomically
 from npu_tensor.task import Cost, Expense
 
 __all__ = [
@@ -197,7 +197,7 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
     for directory in readable(root):
         path = directory / calibration_path(kind, dict(identity))
         try:
-            content = read_file(path)
+            content = path.read_bytes()
         except OSError:
             continue
         try:

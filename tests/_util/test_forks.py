@@ -7,20 +7,16 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from running import in_child
 
 import npu_tensor as nt
-from npu_tensor._util import forks
-from npu_tensor._util.forks import cached_property, locks_are_free, new_lock
+from npu_tensor._util.forks import locks_are_free, new_lock
 from npu_tensor.planner import selection
 from npu_tensor.runtime import memory
-from npu_tensor.runtime.build import progress
 from npu_tensor.runtime.cpu import engine as compiler
-from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.npu import npu_engine
 
 pytestmark = [
@@ -88,77 +84,6 @@ def test_a_fork_waits_for_a_lock_that_is_held_at_forks(lock: AbstractContextMana
     run_in_child(use)
     thread.join()
     use()
-
-
-def test_a_thread_keeps_its_own_lock_in_the_child() -> None:
-    lock = new_lock()
-
-    def use() -> None:
-        with lock:
-            pass
-        taken: list[bool] = []
-        other = threading.Thread(target=lambda: taken.append(lock.acquire(blocking=False)))
-        other.start()
-        other.join()
-        assert taken == [False]
-        lock.release()
-        with pytest.raises(RuntimeError):
-            lock.release()
-
-    with lock:
-        run_in_child(use)
-    run_in_child(lock.acquire)
-
-
-class Slow:
-    """An attribute whose first computation ends when it may, and others at once."""
-
-    def __init__(self) -> None:
-        self.begun, self.may_end = threading.Event(), threading.Event()
-
-    @cached_property
-    def value(self) -> object:
-        """A new object."""
-        if not self.begun.is_set():
-            self.begun.set()
-            assert self.may_end.wait(SECONDS)
-        return object()
-
-
-def test_two_threads_get_the_same_value_of_an_attribute() -> None:
-    slow = Slow()
-    result: list[object] = []
-    thread = threading.Thread(target=lambda: result.append(slow.value))
-    thread.start()
-    assert slow.begun.wait(SECONDS)
-    first = slow.value
-    slow.may_end.set()
-    thread.join()
-    assert result == [first]
-    assert slow.value is first
-
-
-def test_a_child_has_no_builds_of_its_parent() -> None:
-    def use() -> None:
-        assert (progress._builds._running, progress._builds._total, progress._builds._timer) == ([], 0, None)
-        with progress.building("mine"):
-            assert progress._builds._running == ["mine"]
-            assert progress._builds._timer is not None
-            assert progress._builds._timer.is_alive()
-
-    with progress.building("a kernel"):
-        run_in_child(use)
-        assert progress._builds._running == ["a kernel"]
-
-
-def test_objects_register_no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks: list[Any] = []
-    monkeypatch.setattr(forks, "_register", lambda **given: hooks.append(given))
-    assert memory.Allocator().allocate(100).nbytes == 100
-    assert CpuDevice(memory.Allocator()).pool.threads >= 1
-    for _ in range(3):
-        new_lock()
-    assert hooks == []
 
 
 OWN = {

@@ -39,14 +39,6 @@ def test_the_line_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_a_package_whose_name_begins_like_ours_is_the_users() -> None:
-    file = str(Path(nt.__file__).parent) + "_app/model.py"
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        exec(compile("warn('here')", file, "exec"), {"warn": warn})
-    assert [warning.filename for warning in seen] == [file]
-
-
 def many_signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Model:
         @nt.jit

@@ -89,13 +89,6 @@ def test_a_directory_keeps_kernels_of_one_name_apart(tmp_path: Path) -> None:
     assert [built(columns) for columns in (8, 2, 8, 2)] == ["mul.so", "mul-2.so"] * 2
 
 
-@needs_compiler
-def test_a_kernel_that_is_needed_twice_is_built_once(tmp_path: Path) -> None:
-    half = nt.zeros(1024, dtype=nt.bfloat16)
-    made = compile(lambda x, y: {"one": x + y, "other": [y + x]}, half, half, target="sim:npu2")
-    assert [kernel.name for kernel in made.kernels] == ["add-1024bf16-1024bf16-1024bf16"]
-
-
 def test_functions_that_cannot_be_compiled() -> None:
     x, state = nt.zeros(4), nt.ones(4)
 
@@ -131,13 +124,6 @@ def test_targets(monkeypatch: pytest.MonkeyPatch) -> None:
             compile(lambda y: y + y, x, target=target)
     with pytest.raises(nt.ArgumentError, match="needs a target"):
         compile(lambda y: y + y, x)
-
-
-@needs_compiler
-def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(nt.ArgumentError, match="file cannot be written"):
-        compile(lambda y: y + y, nt.zeros(64, dtype=nt.bfloat16), target="sim:npu2", directory=tmp_path / "file")
 
 
 def test_all_others_are_built_before_one_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,24 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copy_ops, embedding, mul_mat, row_ops, unary_ops
 from npu_tensor.ggml_hsa.single_task import capture_task
+from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.npu.kernel_name import kernel_name, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
+from npu_tensor.task import Task
 
 
 def descs(*texts: str) -> list[TensorDesc]:
     return [TensorDesc.parse(text) for text in texts]
+
+
+def task_of(
+    function: Callable[..., object], inputs: list[str], output: str | None = None, params: Mapping[str, object] = {}
+) -> Task:
+    target = Target(ARRAYS["aie2p"], 8, "emulate")
+    return capture_task(function, descs(*inputs), target, output and TensorDesc.parse(output), params)[0]
 
 
 MUL_MAT = mul_mat.ggml_op_mul_mat
@@ -46,20 +56,20 @@ MUL_MAT = mul_mat.ggml_op_mul_mat
 )
 def test_tasks(function: Callable[..., object], tensors: str, params: Mapping[str, object], name: str) -> None:
     """tensors: the descriptors of the output and of the inputs."""
-    output, *inputs = descs(*tensors.split())
-    task = capture_task(function, inputs, output, params)
+    output, *inputs = tensors.split()
+    task = task_of(function, inputs, output, params)
     assert kernel_name(task) == name
-    assert tensor_descs(task)[0] == str(output)
+    assert tensor_descs(task)[0] == output
 
 
 def test_a_strided_operand_is_read_where_its_descriptor_says() -> None:
-    task = capture_task(nt.exp, descs("(3,2,1,1)/f32/(5,40,1,1)"))
+    task = task_of(nt.exp, ["(3,2,1,1)/f32/(5,40,1,1)"])
     layout = task.inputs[0].layout
     assert (layout.shape[-2:], layout.strides[-2:], layout.offset) == ((2, 3), (40, 5), 0)
 
 
 def test_overlapping_rows_are_an_operand_as_any_other() -> None:
-    task = capture_task(nt.exp, descs("(4,8,1,1)/f32/(1,1,1,1)"))
+    task = task_of(nt.exp, ["(4,8,1,1)/f32/(1,1,1,1)"])
     layout = task.inputs[0].layout
     assert (layout.shape[-2:], layout.strides[-2:]) == ((8, 4), (1, 1))
 
@@ -69,7 +79,7 @@ def test_a_tuple_is_stored_whole() -> None:
         result = x.exp()
         return result, result + 1
 
-    assert len(capture_task(both, descs("(8,1,1,1)/f32"), TensorDesc.parse("(8,1,1,1)/f32")).outputs) == 2
+    assert len(task_of(both, FLAT, FLAT[0]).outputs) == 2
 
 
 def test_in_place_ops() -> None:
@@ -77,7 +87,7 @@ def test_in_place_ops() -> None:
         src0 += src1
         return src0
 
-    assert kernel_name(capture_task(add, descs(*FLAT * 2), TensorDesc.parse(FLAT[0]))) == "add-8f32-8f32-8f32"
+    assert kernel_name(task_of(add, FLAT * 2, FLAT[0])) == "add-8f32-8f32-8f32"
 
 
 FLAT = ["(8,1,1,1)/f32"]
@@ -116,4 +126,4 @@ constant = nt.ones(8).realize()
 )
 def test_errors(function: Callable[..., object], inputs: list[str], output: str, message: str) -> None:
     with pytest.raises(nt.ArgumentError, match=message):
-        capture_task(function, descs(*inputs), TensorDesc.parse(output))
+        task_of(function, inputs, output)

@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from paths import GOLDEN
 
 import npu_tensor as nt
-from npu_tensor.errors import ArgumentError
-from npu_tensor.ggml_hsa import config_file
-from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.config_file import Problem, load, parse, read
 from npu_tensor.ggml_hsa.entry import Entry
 
@@ -61,10 +58,7 @@ def test_documented_examples_load_unedited(tmp_path: Path, text: str, exported: 
     ("document", "message"),
     [
         ({}, "Configuration must contain 'kernels' key"),
-        ([], "Configuration must contain 'kernels' key"),
-        (None, "Configuration must contain 'kernels' key"),
         ({"kernels": {}}, "'kernels' must be a list"),
-        ({"kernels": "add"}, "'kernels' must be a list"),
     ],
 )
 def test_documents_that_are_not_a_configuration(document: Any, message: str) -> None:
@@ -92,51 +86,31 @@ def test_json_errors_name_their_place(tmp_path: Path) -> None:
     assert str(raised.value) == f"Failed to load configuration: {path}:3:3: not JSON: expecting value"
 
 
-@pytest.mark.parametrize("key", config_file.REQUIRED)
-def test_missing_keys(key: str) -> None:
-    assert problem(kernel(), kernel(**{key: None})) == f"/kernels/1: Kernel 1 missing '{key}'"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"arch": None}, ": Kernel 0 missing 'arch'"),
         ({"kernel_name": 3}, "/kernel_name: must be a string that is not empty, not 3"),
         ({"kernel_name": "add"}, "/kernel_name: binary_ops.py has no function 'add'; there are ggml_op_add,"),
-        ({"kernel_name": "_repeating"}, "/kernel_name: binary_ops.py has no function '_repeating'"),
         ({"kernel_source": "none.py"}, "/kernel_source: Kernel source not found: 'none.py' (searched "),
-        ({"kernel_source": "n" * 5000}, "/kernel_source: Kernel source not found: 'nnn"),
-        ({"kernel_source": "a\0b"}, "/kernel_source: Kernel source not found: 'a\\x00b'"),
         ({"kernel_source": "../stubs.py"}, "/kernel_source: Kernel source not found: '../stubs.py' (searched "),
         ({"kernel_source": "/bin/sh"}, "/kernel_source: Kernel source not found: '/bin/sh' (searched "),
-        ({"kernel_source": [1]}, "/kernel_source: must be a string that is not empty, not [1]"),
         ({"arch": "aie9"}, "/arch: 'aie9' is not one of aie2, aie2p"),
-        ({"arch": ["aie2"]}, "/arch: ['aie2'] is not one of aie2, aie2p"),
         ({"input_tensors": "(1,1,1,1)/f32"}, "/input_tensors: must be a list of tensor descriptors, not a string"),
         ({"input_tensors": [4]}, "/input_tensors/0: Invalid tensor descriptor: must be a string, not a number"),
-        ({"input_tensors": ["x", 4]}, "/input_tensors/0: Invalid tensor descriptor: x (expected format:"),
         ({"output_tensor": "(1,2)/f32"}, "/output_tensor: Shape must have exactly 4 dimensions, got 2 in (1,2)/f32"),
         ({"output_tensor": "(8,1,1,1)/f32"}, ": the function computes (1024,1,1,1)/f32, not (8,1,1,1)/f32"),
-        ({"exported_name": ""}, "/exported_name: must be a string that is not empty, not ''"),
         ({"exported_name": "../add"}, "/exported_name: '../add' is not fit for a file name"),
-        ({"exported_name": ".hidden"}, "/exported_name: '.hidden' is not fit for a file name"),
-        ({"exported_name": "a\\b"}, "/exported_name: 'a\\\\b' is not fit for a file name"),
-        ({"exported_name": "a\n"}, "/exported_name: 'a\\n' is not fit for a file name"),
         ({"exported_name": "n" * 231}, "/exported_name: has 231 characters; 230 are the most"),
-        ({"cols": 0}, "/cols: must be 1 to 4 for aie2, not 0"),
         ({"cols": 5}, "/cols: must be 1 to 4 for aie2, not 5"),
-        ({"cols": True}, "/cols: must be 1 to 4 for aie2, not True"),
-        ({"cols": "2"}, "/cols: must be 1 to 4 for aie2, not '2'"),
         ({"float32": "fast"}, "/float32: 'fast' is not one of exact, emulate, bfloat16"),
         ({"float32": "exact"}, ": no NPU kernel for ggml_op_add on aie2: float32 is exact on the CPU"),
         ({"op_params": [1]}, "/op_params: must be an object, not a list"),
         ({"op_params": {"alpha": 2}}, ": TypeError: ggml_op_add() got an unexpected keyword argument 'alpha'"),
-        ({"ops": {}}, "/ops: must be a list of recorded ops that is not empty"),
         ({"ops": []}, "/ops: must be a list of recorded ops that is not empty"),
-        ({"ops": [3]}, "/ops/0: must be an object, not a number"),
         ({"ops": [{"op": "exp"}]}, ": ops/0: KeyError: 'operands'"),
         ({"ops": [{"op": "nop", "operands": []}]}, ": ops/0: there is no op 'nop'"),
         ({"ops": [{"op": "exp", "operands": [{"op": 0}]}]}, ": ops/0: there is no op 0 before it"),
-        ({"ops": [{"op": "exp", "operands": [{"input": 0}] * 2}]}, ": ops/0: exp has 1 operands, not 2"),
         ({"ops": [{"op": "exp", "operands": [{"input": 0}], "attributes": {"base": 2}}]}, ": ops/0: exp has no attr"),
         (
             {"ops": [{"op": "fill", "operands": [{"number": "int"}], "attributes": {"shape": "x", "dtype": I8}}]},
@@ -147,11 +121,6 @@ def test_missing_keys(key: str) -> None:
 )
 def test_invalid_kernels(changes: dict[str, Any], message: str) -> None:
     assert problem(kernel(**changes)).startswith(f"/kernels/0{message}")
-
-
-@pytest.mark.parametrize(("value", "kind"), [(None, "null"), (True, "a boolean"), (1.5, "a number"), ([], "a list")])
-def test_elements_that_are_not_kernels(value: Any, kind: str) -> None:
-    assert problem(value) == f"/kernels/0: Kernel 0 must be an object, not {kind}"
 
 
 def test_exported_names_are_unique_for_an_array() -> None:
@@ -211,11 +180,6 @@ def test_a_users_own_function_is_found_before_ours(tmp_path: Path) -> None:
     assert ops() == ("sub",)
 
 
-def test_all_searched_directories_are_named(tmp_path: Path) -> None:
-    result = problem(kernel(kernel_source="none.py"), directories=(tmp_path,))
-    assert result.endswith(f"(searched {tmp_path}, {kernel_source.PACKAGED})")
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -229,11 +193,6 @@ def test_a_source_that_fails(tmp_path: Path, text: str, reason: str) -> None:
     result = problem(kernel(), directories=(tmp_path,))
     path = tmp_path / "binary_ops.py"
     assert result.startswith(f"/kernels/0/kernel_source: Failed to import kernel source {path}: {reason}")
-
-
-def test_a_source_that_is_no_python(tmp_path: Path) -> None:
-    (tmp_path / "kernel.cc").write_text("int x;", "utf-8")
-    assert "not a Python file (.py)" in problem(kernel(kernel_source="kernel.cc"), directories=(tmp_path,))
 
 
 # --- anything at all
@@ -289,9 +248,3 @@ def test_any_change_of_a_valid_kernel(valid: dict[str, Any], data: st.DataObject
 def test_any_file(content: bytes) -> None:
     with contextlib.suppress(nt.NpuTensorError):
         parse(content)
-
-
-@pytest.mark.parametrize("text", ['{"kernels": [], "kernels": []}', '{"kernels": [{"arch": "a", "arch": "b"}]}'])
-def test_a_field_that_is_there_twice_is_an_error(text: str) -> None:
-    with pytest.raises(ArgumentError, match=r"Failed to load configuration: -: the field '\w+' is there twice"):
-        config_file.parse(text.encode())

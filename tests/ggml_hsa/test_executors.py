@@ -2,16 +2,13 @@
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
 from kernel_entries import kernel_entry
 from running import needs_compiler
 
-from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
 from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.entry import Entry
@@ -29,38 +26,6 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 # --- threads
-
-
-def test_as_many_jobs_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 4, 7}, raising=False)
-    for asked, setting, expected in ((2, 5, 2), (0, 3, 3), (0, 0, 4)):
-        here, leave = threading.Semaphore(0), threading.Event()
-
-        def job(here: threading.Semaphore = here, leave: threading.Event = leave) -> None:
-            here.release()
-            leave.wait(30)
-
-        with config.scope(build_jobs=setting), open_executor(jobs=asked) as executor:
-            jobs = [executor.submit(job) for _ in range(expected + 1)]
-            assert all(here.acquire(timeout=30) for _ in range(expected))
-            assert [future.running() for future in jobs] == [True] * expected + [False]
-            leave.set()
-
-
-def test_waiting_builds_are_dropped_at_the_end() -> None:
-    begun, leave = threading.Event(), threading.Event()
-
-    def first() -> None:
-        begun.set()
-        leave.wait(30)
-
-    with open_executor(jobs=1) as executor:
-        executor.submit(first)
-        second = executor.submit(list)
-        begun.wait(30)
-        threading.Timer(0.01, leave.set).start()
-    with pytest.raises(CancelledError):
-        second.result(0)
 
 
 # --- addresses
@@ -108,22 +73,6 @@ def test_a_cluster_makes_the_same_files_as_threads(cluster: str, tmp_path: Path)
     expected = contents(tmp_path / "threads")
     assert len(expected) == 3 * 2 + 2
     assert contents(tmp_path / "cluster") == expected
-
-
-def _meet(directory: str, number: int) -> int:
-    """Return only when two processes are here at once."""
-    Path(directory, str(number)).touch()
-    while len(os.listdir(directory)) < 2:
-        threading.Event().wait(0.001)
-    return os.getpid()
-
-
-def test_both_workers_work_at_once(cluster: str, tmp_path: Path) -> None:
-    with open_executor(cluster) as executor:
-        result = [executor.submit(_meet, str(tmp_path), number) for number in range(2)]
-        pids = {future.result(60) for future in result}
-    assert len(pids) == 2
-    assert os.getpid() not in pids
 
 
 def _end(number: int) -> None:

@@ -1,8 +1,6 @@
 """Kernel directories: which kernels are built, which are left as they are, and the state after failures."""
 
-import json
 import logging
-import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +8,7 @@ from typing import Any
 
 import pytest
 from kernel_entries import kernel_entry
-from paths import ROOT
-from running import python
 
-import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.errors import BuildError
@@ -153,22 +148,6 @@ def test_one_failure_does_not_stop_the_others(
     ]
 
 
-def test_errors_of_other_classes_are_failures_too(
-    tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    build = generate.build
-
-    def unreliable(request: Request, *rest: Any) -> Built | None:
-        if request.name == ADD:
-            raise ZeroDivisionError("a worker vanished")
-        return build(request, *rest)
-
-    monkeypatch.setattr(generate, "build", unreliable)
-    assert run([entry("add"), entry("mul")], tmp_path / "made") == 1
-    assert "Failed to generate kernel my_add: ZeroDivisionError: a worker vanished" in caplog.messages
-    assert kernels(tmp_path / "made") == ["my_mul"]
-
-
 def test_kernels_made_before_an_interruption_are_kept(
     tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,27 +164,6 @@ def test_kernels_made_before_an_interruption_are_kept(
     assert kernels(tmp_path / "made") == ["my_add"]
 
 
-def test_more_kernels_than_wait_at_once(
-    tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(generate, "MOST_WAITING", 2)
-    wanted = [entry(op) for op in ("add", "sub", "mul", "div", "minimum", "maximum")]
-    assert run(wanted, tmp_path / "made") == 6
-    assert kernels(tmp_path / "made") == sorted(one.exported_name for one in wanted)
-
-
-def test_files_of_two_kernels_have_different_names(
-    tmp_path: Path, backend: type[FakeBackend], caplog: pytest.LogCaptureFixture
-) -> None:
-    assert run([entry("add", "a"), entry("mul", "a_insts")], tmp_path / "made") == 1
-    message = "Failed to generate kernel {}: its file {} is a file of {} too; choose another exported_name"
-    assert message.format("a_insts", "a_insts.bin", "a") in caplog.messages
-    assert (tmp_path / "made" / "aie2p" / "a_insts.bin").read_text() == f"_insts.bin of {ADD} by fake1.0"
-    caplog.clear()
-    assert run([entry("mul", "a_insts")], tmp_path / "made") == 0
-    assert message.format("a_insts", "a_insts.bin", "a") in caplog.messages
-
-
 def test_files_that_a_kernel_no_longer_has_are_removed(tmp_path: Path, backend: type[FakeBackend]) -> None:
     run([entry()], tmp_path / "made")
     backend.formats, backend.version = ((".bin",),), "fake2.0"
@@ -219,41 +177,3 @@ def test_without_a_compiler_nothing_is_begun(tmp_path: Path, backend: type[FakeB
         run([entry()], tmp_path / "made")
     assert not (tmp_path / "made").exists()
     assert backend.built == []
-
-
-def test_a_worker_of_another_version_is_refused(backend: type[FakeBackend]) -> None:
-    assert generate.missing("host", "0.0.1") == f"the worker has npu-tensor {nt.__version__} instead of 0.0.1"
-    assert generate.missing("host", nt.__version__) is None
-
-
-def test_sources_that_are_not_installed_know_their_version(tmp_path: Path) -> None:
-    """A copy of the package beside no distribution of it: recording, generating and the cache all name a version."""
-    shutil.copytree(ROOT / "npu_tensor", tmp_path / "npu_tensor", ignore=shutil.ignore_patterns("__pycache__"))
-    program = f"""
-import sys
-from importlib import metadata
-sys.path.insert(0, {str(tmp_path)!r})
-def distribution(name, found=metadata.Distribution.from_name):
-    if name == "npu-tensor":
-        raise metadata.PackageNotFoundError(name)
-    return found(name)
-metadata.Distribution.from_name = distribution
-import npu_tensor as nt
-from npu_tensor.ggml_hsa.generate import missing
-from npu_tensor.runtime.store.store import Store
-assert nt.__file__.startswith({str(tmp_path)!r})
-with nt.record_kernels("r.json"), nt.default_device("sim:npu2"):
-    nt.explain(nt.ones(64).to(nt.bfloat16))
-print(missing("iron", "0.0.1"))
-print(Store().put("aie2-x", "n", "0" * 64, {{}}, {{}}).description["package"])
-"""
-    done = python("-c", program, cwd=tmp_path, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
-    assert f"the worker has npu-tensor {nt.__version__}" in done.stdout
-    assert done.stdout.splitlines()[-1] == nt.__version__
-    assert nt.__version__ in json.loads((tmp_path / "r.json").read_text())["description"]
-
-
-def test_a_directory_that_cannot_be_written(tmp_path: Path, backend: type[FakeBackend]) -> None:
-    (tmp_path / "made").write_text("a file")
-    with pytest.raises(OSError, match="made"):
-        run([entry()], tmp_path / "made")

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,17 +152,6 @@ def test_the_file_is_written_when_the_block_fails(tmp_path: Path) -> None:
     assert names(tmp_path / "a.json") == ["add-64bf16-64bf16-64bf16"]
 
 
-def test_threads_are_recorded_too(tmp_path: Path) -> None:
-    x = bfloat16(64)
-
-    def use(number: int) -> None:
-        nt.explain(x[: number + 1] + 1)
-
-    with nt.default_device("sim:npu2"), nt.record_kernels(tmp_path / "a.json"), ThreadPoolExecutor(4) as threads:
-        list(threads.map(use, range(16)))
-    assert len(set(names(tmp_path / "a.json"))) == 16
-
-
 def nothing() -> None:
     pass
 
@@ -292,13 +280,3 @@ print(os.path.exists(os.environ["NPU_TENSOR_RECORD"]))
     done = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "a.json"), NPU_TENSOR_JIT="0")
     assert done.stdout == "False\n"
     assert names(tmp_path / "a.json") == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]
-
-
-def test_nothing_of_it_is_loaded_where_it_is_not_asked_for() -> None:
-    program = """
-import sys
-import npu_tensor as nt
-nt.ones(3).numpy()
-print([name for name in sys.modules if name.startswith("npu_tensor.ggml_hsa")])
-"""
-    assert run_program(program).stdout == "[]\n"

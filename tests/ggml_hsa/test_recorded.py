@@ -68,18 +68,13 @@ def check(*results: nt.Tensor) -> int:
     ("result", "fields"),
     [
         (lambda: zeros(64, 16) + zeros(64, 16), ("ggml_op_add", "binary_ops.py", {})),
-        (lambda: zeros(5, 3, 64) * zeros(64), ("ggml_op_mul", "binary_ops.py", {})),
         # Five dimensions, as four in which GGML repeats the operand.
         (lambda: zeros(2, 2, 2, 2, 8) * zeros(2, 8), ("ggml_op_mul", "binary_ops.py", {})),
         (lambda: zeros(64).relu(), ("ggml_unary_op_relu", "unary_ops.py", {})),
-        (lambda: nt.gelu(zeros(64), approximate="tanh"), ("ggml_unary_op_gelu", "unary_ops.py", {})),
         (lambda: nt.scale(zeros(64), 2.0), ("ggml_op_scale", "unary_ops.py", {"s": 2.0})),
-        (lambda: nt.clamp(zeros(64), -1, 1), ("ggml_op_clamp", "unary_ops.py", {"min": -1, "max": 1})),
         (lambda: nt.mul_mat(zeros(64, 32), zeros(16, 32)), ("ggml_op_mul_mat", "mul_mat.py", {})),
         (lambda: zeros(16, 32) @ zeros(64, 32).T, ("ggml_op_mul_mat", "mul_mat.py", {})),
-        (lambda: zeros(64, 32) @ zeros(32), ("ggml_op_mul_mat", "mul_mat.py", {})),
         (lambda: zeros(8, 64).softmax(-1), ("ggml_op_soft_max", "row_ops.py", {})),
-        (lambda: nt.sum_rows(zeros(8, 64)), ("ggml_op_sum_rows", "row_ops.py", {})),
         (lambda: zeros(8, 64).argmax(-1).to(nt.int32), ("ggml_op_argmax", "row_ops.py", {})),
         (
             lambda: nt.rms_norm(zeros(4, 64, dtype="f32"), 64, eps=1e-6),
@@ -104,21 +99,14 @@ def test_ops_of_ggml_are_entries_of_six_fields(result: Any, fields: tuple[str, s
         lambda: (zeros(64, 64) @ zeros(64, 64) + zeros(64)).relu(),
         lambda: zeros(16, 32) @ zeros(32, 64),
         lambda: zeros(64) * 2,
-        lambda: 2 - zeros(64).exp(),
         lambda: zeros(64, 64).T + zeros(64, 64),
-        lambda: zeros(64, 64)[:, ::2] + 1,
         lambda: zeros(64, 64).flip(0) + zeros(64),
         lambda: zeros(2, 3, 4, 5, 8).permute(4, 3, 2, 1, 0) + zeros(8, 5, 4, 3, 2),
         lambda: zeros(8, 64).sum(-1),
-        lambda: zeros(8, 64).softmax(0),
         lambda: (zeros(8, 64) * 0.125 + zeros(8, 64)).softmax(-1),
-        lambda: zeros(32) @ zeros(32, 64),
         lambda: nt.cat([zeros(4, 16), zeros(4, 16)], 1),
         lambda: nt.rope(zeros(1, 16, 4, 64), zeros(16, dtype="i32"), n_dims=32, mode="neox"),
         lambda: nt.clamp(zeros(64).to(nt.int32), 0, 3).to(nt.bfloat16),
-        lambda: zeros(8, 64).T.contiguous().softmax(-1),
-        lambda: zeros(3, 1, 8, 16) @ zeros(2, 16, 4),
-        lambda: zeros(8, 16).permute(1, 0).reshape(128) + zeros(128),
     ],
 )
 def test_everything_else_is_an_entry_with_its_ops(result: Any) -> None:
@@ -134,13 +122,6 @@ def test_results_that_are_kept() -> None:
     assert len(task.outputs) == 2
     assert [op.get("keep") for op in made["ops"]] == [None, True, None]
     assert check(shifted, result) == 1
-
-
-def test_columns_and_policy_are_written_where_they_are_not_the_usual_ones() -> None:
-    ((usual, _, _),) = entries(zeros(64) + zeros(64))
-    assert not {"cols", "float32"} & usual.keys()
-    ((other, _, _),) = entries(zeros(64) + zeros(64), target=Target(ARRAYS["aie2"], 2, "bfloat16"))
-    assert (other["arch"], other["cols"], other["float32"]) == ("aie2", 2, "bfloat16")
 
 
 ATTRIBUTES = {
@@ -173,7 +154,7 @@ def test_every_op_is_recorded_and_replayed(op: Op) -> None:
         (task,) = partitions(lower(graph), FUSION)[0].tasks
         tensors, ops = describe(graph, task)
         output = TensorDesc.of(result.shape, result.dtype)
-        again = replay(json.loads(json.dumps(ops)), tensors, output)
+        again, _ = replay(json.loads(json.dumps(ops)), tensors, output, TARGET)
         assert (again.program, again.shape) == (task.program, task.shape)
         assert [meaning(call) for call in again.calls] == [meaning(call) for call in task.calls]
         return
@@ -272,20 +253,3 @@ def test_every_family_and_dtype_is_there(arch: Arch) -> None:
 def test_every_design_passes_the_checks(arch: Arch) -> None:
     for group in by_variant(arch).values():
         assert design_check.check(group[0].request()[2].design) == []
-
-
-@on_each_array
-def test_all_that_a_design_can_have_occurs(arch: Arch) -> None:
-    """A lowering must support all kinds of links, fifos, core buffers, runtime parameters and DMA orders."""
-    designs = [group[0].request()[2].design for group in by_variant(arch).values()]
-    fifos = [fifo for design in designs for fifo in design.fifos]
-    assert {link.kind for design in designs for link in design.links} == {"split", "join", "forward"}
-    assert {len(design.host_buffers) for design in designs} == {2, 3, 4, 5}
-    assert {fifo.producer.kind for fifo in fifos} == {"shim", "memtile", "core"}
-    assert {consumer.kind for fifo in fifos for consumer in fifo.consumers} == {"shim", "memtile", "core"}
-    assert any(len(fifo.consumers) > 1 for fifo in fifos)
-    assert any(fifo.dims_to_stream for fifo in fifos)
-    assert {fifo.depth for fifo in fifos} >= {1, 2}
-    assert any(design.parameters for design in designs)
-    buffers = [buffer for design in designs for buffer in design.core_buffers]
-    assert {buffer.initial is None for buffer in buffers} == {True, False}

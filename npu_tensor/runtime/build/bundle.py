@@ -54,17 +54,10 @@ ARGUMENTS: Final = (
 
 
 def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[str, str | None]]:
-    """Pack kernels into one xclbin, or take it from the cache.
+    """Pack kernels for an array into one xclbin, or take it from the cache.
 
-    Args:
-        arch: Generation of the array.
-        artifacts: Kernels to pack.
-
-    Returns:
-        The xclbin, and the name of each kernel in it by the key of its artifact; None for the one that keeps its name.
-
-    Raises:
-        BuildError: There is no xclbinutil, or it fails; transient, as packing takes little time.
+    Returns the xclbin, and the name of each kernel in it by the key of its artifact; None for the one that keeps its
+    name. Raises BuildError if there is no xclbinutil or it fails; it is transient, as packing takes little time.
     """
     # The widest first: it determines the number of columns of the context.
     columns = {each.key: _columns(each) or ARRAYS[arch].columns for each in artifacts}

@@ -1,7 +1,6 @@
 """Headers of the package that a C++ source includes, and their digests, which are part of the keys of kernels.
 
-    included(source.text, [kernels / "include"])    # (.../nt/arithmetic.hpp, .../nt/precision.hpp)
-    digests(source.text, [kernels / "include"])     # {"nt/arithmetic.hpp": "9f86d0...", ...}
+    digests(source.text, [kernels / "include"])    # {"nt/arithmetic.hpp": "9f86d0...", ...}
 
 Includes are read from the text, without a compiler, so a machine without one can compute keys. Preprocessor conditions
 are not evaluated: a conditional include counts too. A header outside of the directories belongs to the compiler and
@@ -18,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["digests", "included"]
+__all__ = ["digests"]
 
 _INCLUDE: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
@@ -35,17 +34,11 @@ class _Header(NamedTuple):
     includes: tuple[_Include, ...]
 
 
-def included(text: str, directories: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the headers in `directories`, searched in order, that `text` includes directly or indirectly; sorted."""
-    return tuple(sorted(_walk(text, directories)))
-
-
 def digests(text: str, directories: Sequence[Path]) -> dict[str, str]:
-    """Return the SHA-256 of each header that `text` includes, by its path below the directory that holds it."""
-    return {_name(path, directories): header.digest for path, header in sorted(_walk(text, directories).items())}
+    """Return the SHA-256 of each header that `text` includes, directly or not, by its path below a directory.
 
-
-def _walk(text: str, directories: Sequence[Path]) -> dict[Path, _Header]:
+    The directories are searched in order.
+    """
     headers: dict[Path, _Header] = {}
     pending: list[tuple[_Include, Path | None]] = [(include, None) for include in _includes(text)]
     resolved: set[tuple[_Include, Path | None]] = set()
@@ -60,7 +53,7 @@ def _walk(text: str, directories: Sequence[Path]) -> dict[Path, _Header]:
         status = path.stat()
         header = headers[path] = _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
         pending.extend((further, path.parent if further.quoted else None) for further in header.includes)
-    return headers
+    return {_name(path, directories): header.digest for path, header in sorted(headers.items())}
 
 
 def _resolve(include: _Include, includer: Path | None, directories: Sequence[Path]) -> Path | None:

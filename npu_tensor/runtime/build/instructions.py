@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,15 +85,10 @@ def stream(
 
     Words that are set per run are markers, which the run replaces by its values. A program of several configurations
     loads each where it begins. The words are then those of the sequence of `iron_launch` before aiecc numbers the
-    configurations and expands their loading.
+    configurations and expands their loading. `addresses` has, for each configuration, the address of each runtime
+    parameter by name, in bytes from the start of its tile's memory.
 
-    Args:
-        program: Program to translate.
-        addresses: For each configuration of the program, the address of each runtime parameter by name, in bytes from
-            the start of its tile's memory.
-
-    Raises:
-        ArgumentError: An address is missing, or a transfer does not fit into a buffer descriptor.
+    Raises ArgumentError if an address is missing, or a transfer does not fit into a buffer descriptor.
     """
     operations = _Stream()
     places: list[list[int]] = []
@@ -110,15 +105,8 @@ def stream(
 def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
     """Return the eight words of a shim's buffer descriptor for a host buffer with elements of `itemsize` bytes.
 
-    The outermost size is part of the push to the queue instead; its stride is in the descriptor.
-
-    Args:
-        pattern: Access pattern of the transfer.
-        itemsize: Bytes of an element.
-        burst: Code of the burst length.
-
-    Raises:
-        ArgumentError: A size or a stride is out of range.
+    The outermost size is part of the push to the queue instead; its stride is in the descriptor. Raises ArgumentError
+    for a size or a stride out of range.
     """
     offset = pattern.offset * itemsize
     _within("the offset in words", _words("the offset", offset), 0, 2**30 - 1)
@@ -170,12 +158,6 @@ def _within(name: str, value: int, least: int, most: int) -> None:
         raise ArgumentError(f"{name} is {value}, and can be {least} to {most}")
 
 
-class _Task(NamedTuple):
-    end: ShimEnd
-    descriptor: int
-    wait: bool
-
-
 def _registers(column: int, row: int) -> int:
     """Return the base address of the memory and the registers of a tile."""
     return column << 25 | row << 20
@@ -198,7 +180,7 @@ class _Stream:
         }
         every = range(LIMITS["shim"].descriptors)
         free = {end.column: list(every) for end in ends.values()}  # Heaps: the smallest number is used first.
-        groups: defaultdict[int, list[_Task]] = defaultdict(list)
+        groups: defaultdict[int, list[tuple[ShimEnd, int, bool]]] = defaultdict(list)
         for step in design.sequence:
             if isinstance(step, Finish):
                 for end, descriptor, wait in groups.pop(step.group, ()):
@@ -218,7 +200,7 @@ class _Stream:
             except ArgumentError as error:
                 raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
             self._start(end, descriptor, words, place, step.pattern.sizes[0] - 1, step.wait)
-            groups[step.group].append(_Task(end, descriptor, step.wait))
+            groups[step.group].append((end, descriptor, step.wait))
         return places
 
     def load(self) -> None:

@@ -82,14 +82,8 @@ class IronBackend:
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         """Compile the design of a request in another process, whose output goes to build.log.
 
-        Args:
-            request: Request with the design.
-            directory: Directory of the build.
-            force: True to recompile cached C++ of the cores too.
-
-        Raises:
-            BuildError: The compilation fails, takes longer than NPU_TENSOR_BUILD_SECONDS per configuration, or no ELF
-                can hold a program.
+        `force` also recompiles cached C++ of the cores. Raises BuildError if the compilation fails, takes longer than
+        NPU_TENSOR_BUILD_SECONDS per configuration, or if no ELF can hold a program.
         """
         toolchain = mlir_aie.find()
         if isinstance(toolchain, str):
@@ -117,10 +111,8 @@ class IronBackend:
 def kernel_format(design: Design | ArrayProgram) -> Format:
     """Return the format of a design: `NPU_TENSOR_KERNEL_FORMAT` if an ELF is possible, else an xclbin.
 
-    The runtime parameters in an ELF cannot be replaced.
-
-    Raises:
-        BuildError: A program, which only an ELF can hold, cannot be stored in one.
+    The runtime parameters in an ELF cannot be replaced. Raises BuildError for a program, which only an ELF can hold, if
+    it cannot be stored in one.
     """
     if isinstance(design, Design):
         possible = design.array.full_elfs and not design.run_words

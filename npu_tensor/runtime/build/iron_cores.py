@@ -1,7 +1,7 @@
 """Work of the cores of a design, as Python functions that IRON's workers share.
 
-Workers whose bodies differ in names and numbers only share one function. Its parameters are the ends of the fifos, the
-buffers, the kernel functions and those numbers that differ between them.
+Workers whose bodies differ in names only share one function. Its parameters are the ends of the fifos, the buffers and
+the kernel functions.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ class Core(NamedTuple):
 
 
 class PlacedWorker(NamedTuple):
-    """Worker with its function, and the buffer names, symbols and numbers that follow its fifos' ends."""
+    """Worker with its function, and the buffer names and symbols that follow its fifos' ends."""
 
     worker: Worker
     core: Core
     memory: tuple[str, ...]
     functions: tuple[str, ...]
-    numbers: tuple[Number, ...]
 
 
 def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
@@ -45,40 +44,22 @@ def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
     for body in bodies:
         groups.setdefault(body.key, []).append(body)
     names = ["core"] if len(groups) == 1 else [f"core{number}" for number in range(len(groups))]
-    functions = {}
-    for name, (key, group) in zip(distinct(names, taken), groups.items(), strict=True):
-        varying = _varying(group)
-        functions[key] = Core(name, _text(name, group, varying)), _parameters(varying)
-    workers = []
-    for body in bodies:
-        core, slots = functions[body.key]
-        numbers = tuple(body.numbers[slot] for slot in slots)
-        workers.append(PlacedWorker(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
-    return workers
-
-
-def _varying(group: Sequence[_WorkerBody]) -> list[int | None]:
-    """Return for each number of the bodies the first number that is the same in every body.
-
-    The entry is None if all bodies agree on the number.
-    """
-    # The text distinguishes 0.0 from -0.0.
-    columns = list(zip(*(map(repr, body.numbers) for body in group), strict=True))
-    return [columns.index(column) if len(set(column)) > 1 else None for column in columns]
-
-
-def _parameters(varying: Sequence[int | None]) -> list[int]:
-    return sorted({slot for slot in varying if slot is not None})
+    functions = {
+        key: Core(name, _text(name, group))
+        for name, (key, group) in zip(distinct(names, taken), groups.items(), strict=True)
+    }
+    return [
+        PlacedWorker(body.worker, functions[body.key], tuple(body.memory), tuple(body.functions)) for body in bodies
+    ]
 
 
 class _WorkerBody:
-    """Body in terms of slots. key: the same for bodies that differ in names and numbers only."""
+    """Body in terms of slots. key: the same for bodies that differ in names only."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.memory: list[str] = []
         self.functions: list[str] = []
-        self.numbers: list[Number] = []
         shape = tuple(self._shape(statement) for statement in worker.body)
         self.key = (shape, len(worker.fifos), len(self.memory), tuple(self.functions))
 
@@ -102,10 +83,7 @@ class _WorkerBody:
             if argument not in self.memory:
                 self.memory.append(argument)
             return "memory", self.memory.index(argument)
-        # Python's own numbers: the text of NumPy's contains their type.
-        number = float(argument) if isinstance(argument, float) else int(argument)
-        self.numbers.append(number)
-        return type(number).__name__
+        return _number(argument)
 
 
 # --- text
@@ -115,20 +93,17 @@ BUILT_IN: Final = frozenset(["float", "range_"])
 """Names that the functions use in addition to their parameters."""
 
 
-def _text(name: str, group: Sequence[_WorkerBody], varying: Sequence[int | None]) -> str:
+def _text(name: str, group: Sequence[_WorkerBody]) -> str:
     body = group[0]
     symbols = distinct(body.functions, BUILT_IN)
     names = [_common(names) for names in zip(*(other.worker.fifos for other in group), strict=True)]
     names += [_common(names) for names in zip(*(other.memory for other in group), strict=True)]
     pointers = distinct(names, {*BUILT_IN, *symbols})
-    slots = _parameters(varying)
-    numbers = dict(zip(slots, distinct(["count"] * len(slots), {*BUILT_IN, *symbols, *pointers}), strict=True))
     writer = _Writer(
         dict(zip((*body.worker.fifos, *body.memory, *body.functions), (*pointers, *symbols), strict=True)),
-        (_number(n) if slot is None else numbers[slot] for n, slot in zip(body.numbers, varying, strict=True)),
         {number: place for place, number in enumerate(_used(body.worker.body)) if number is not None},
     )
-    header = f"def {name}({', '.join([*pointers, *symbols, *numbers.values()])}):"
+    header = f"def {name}({', '.join([*pointers, *symbols])}):"
     return "\n".join([*wrapped(header, ""), *(writer.lines(body.worker.body, "    ") or ["    pass"])])
 
 
@@ -150,7 +125,10 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _number(number: Number) -> str:
-    return repr(number) if math.isfinite(number) else f'float("{number}")'
+    """Return a number as Python source, without the type of a NumPy number."""
+    if not isinstance(number, float):
+        return str(int(number))
+    return repr(float(number)) if math.isfinite(number) else f'float("{number}")'
 
 
 class _Writer:
@@ -158,13 +136,11 @@ class _Writer:
 
     Attributes:
         names: Names of fifos, buffers and functions in the text.
-        numbers: Numbers of the body as text.
         last_use: Last use of the objects of each acquire, as a position in the output of `_used`.
     """
 
-    def __init__(self, names: dict[str, str], numbers: Iterator[str], last_use: dict[int, int]) -> None:
+    def __init__(self, names: dict[str, str], last_use: dict[int, int]) -> None:
         self._names = names
-        self._numbers = numbers
         self._last_use = last_use
         self._objects: dict[int, str] = {}
         self._single: set[int] = set()
@@ -208,4 +184,4 @@ class _Writer:
             return name if argument.acquire in self._single else f"{name}[{argument.position}]"
         if isinstance(argument, Word):
             return f"{self._names[argument.parameter]}[{argument.number}]"
-        return self._names[argument] if isinstance(argument, str) else next(self._numbers)
+        return self._names[argument] if isinstance(argument, str) else _number(argument)

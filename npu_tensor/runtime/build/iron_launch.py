@@ -54,8 +54,7 @@ def parts(program: ArrayProgram) -> tuple[Design, ...]:
 def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
     """Return the text of the module from the resolved `parts`, each with one device @main and its runtime sequence.
 
-    Raises:
-        BuildError: mlir-aie's output has an unknown form, or a part of an argument does not begin at a word.
+    Raises BuildError if mlir-aie's output has an unknown form, or a part of an argument does not begin at a word.
     """
     sequences = _sequences(program)
     devices: dict[int, list[str]] = {}

@@ -75,11 +75,10 @@ class ModuleStatements:
     def workers(self, placed: Sequence[PlacedWorker]) -> Iterator[str]:
         """Yield the workers, with their buffers."""
         memory = {item.name: item for item in self._design.core_buffers}
-        for worker, core, names, functions, numbers in placed:
+        for worker, core, names, functions in placed:
             arguments = [self.end(name, worker.tile) for name in worker.fifos]
             arguments += [self._buffer(memory[n]) if n in memory else f'parameters["{n}"]' for n in names]
             arguments += [self._names.symbols[symbol] for symbol in functions]
-            arguments += [repr(number) for number in numbers]
             options = f"tile={tile_text(worker.tile)}, stack_size={worker.stack_size}, dynamic_objfifo_lowering=True"
             yield f"workers.append(Worker({core.name}, [{', '.join(arguments)}], {options}))"
 
@@ -150,7 +149,8 @@ class ModuleStatements:
         moved = {step.fifo for step in self._design.sequence if isinstance(step, Transfer)}
         for fifo in self._design.fifos:
             if fifo.name in moved:
-                yield f'host["{fifo.name}"] = {self.end(fifo.name, _shim(fifo))}'
+                shim = next(tile for tile in (fifo.producer, *fifo.consumers) if tile.kind == "shim")
+                yield f'host["{fifo.name}"] = {self.end(fifo.name, shim)}'
 
     def sequence(self) -> str:
         """Return the end of the program, beginning with the runtime sequence, which mlir-aie calls."""
@@ -162,28 +162,21 @@ class ModuleStatements:
                 "            for number, word in enumerate(words):",
                 "                parameters[name][number] = word",
             ]
-        lines += ["        groups = defaultdict(TaskGroup)", self._steps(), ""]
+        steps = statements_text(map(self._step, self._design.sequence), "        ")
+        lines += ["        groups = defaultdict(TaskGroup)", steps, ""]
         lines += wrapped(f"runtime = Runtime(sequence, [{', '.join([*types, '*host.values()'])}])", "    ")
         workers = ", workers=workers" * bool(self._design.workers)
         return "\n".join([*lines, f"    return Program({self._device}(), runtime{workers}).resolve_program()"])
 
-    def _steps(self) -> str:
-        return statements_text(map(self._step, self._design.sequence), "        ")
-
     def _step(self, step: Transfer | Finish) -> str:
         if isinstance(step, Finish):
             return f"groups[{step.group}].finish()"
-        arguments = [self._names.hosts[step.buffer], self._pattern(step), f"group=groups[{step.group}]"]
-        arguments += ["wait=True"] * step.wait
-        return f'host["{step.fifo}"].{self._verb(step)}({", ".join(arguments)})'
-
-    def _verb(self, transfer: Transfer) -> str:
-        return "fill" if self._fifos[transfer.fifo].producer.kind == "shim" else "drain"
-
-    def _pattern(self, transfer: Transfer) -> str:
-        offset, sizes, strides = transfer.pattern
-        elements = self._elements[transfer.buffer]
-        return f"tap=TensorAccessPattern(({elements},), {offset}, {list(sizes)}, {list(strides)})"
+        offset, sizes, strides = step.pattern
+        pattern = f"({self._elements[step.buffer]},), {offset}, {list(sizes)}, {list(strides)}"
+        arguments = [self._names.hosts[step.buffer], f"tap=TensorAccessPattern({pattern})"]
+        arguments += [f"group=groups[{step.group}]", *["wait=True"] * step.wait]
+        verb = "fill" if self._fifos[step.fifo].producer.kind == "shim" else "drain"
+        return f'host["{step.fifo}"].{verb}({", ".join(arguments)})'
 
 
 def _on_shim(tile: Tile) -> str:
@@ -193,8 +186,3 @@ def _on_shim(tile: Tile) -> str:
 
 def _to_stream(fifo: ObjectFifo) -> str:
     return f", dims_to_stream={dims_text(fifo.dims_to_stream)}" if fifo.dims_to_stream else ""
-
-
-def _shim(fifo: ObjectFifo) -> Tile:
-    """Return the shim tile at which the host fills or drains a fifo."""
-    return next(tile for tile in (fifo.producer, *fifo.consumers) if tile.kind == "shim")

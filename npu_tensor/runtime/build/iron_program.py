@@ -49,8 +49,7 @@ that it could not be loaded.
 def marker(parameter: int, word: int) -> int:
     """Return the marker of a word of a runtime parameter in the instruction stream: a unique positive int32.
 
-    Raises:
-        ArgumentError: There are more parameters or words than markers.
+    Raises ArgumentError if there are more parameters or words than markers.
     """
     if not (0 <= parameter < WORDS and 0 <= word < WORDS):
         raise ArgumentError(f"word {word} of parameter {parameter}: only the first {WORDS} of each have markers")

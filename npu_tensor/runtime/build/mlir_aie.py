@@ -87,10 +87,7 @@ class Toolchain(NamedTuple):
 
 
 def find() -> Toolchain | str:
-    """Return the installed toolchain, or one sentence that tells what is missing and how to install it.
-
-    Never raises.
-    """
+    """Return the installed toolchain, or a sentence that tells what is missing and how to install it. Never raises."""
     return _find(tuple(sys.path), os.environ.get("PEANO_INSTALL_DIR"))
 
 
@@ -179,10 +176,7 @@ def require_interface() -> None:
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:
     """Compile the C++ of a core with Peano. mlir-aie adds the language standard, -O2 and the headers of aie_api.
 
-    Peano itself defines __AIE_ARCH__.
-
-    Raises:
-        BuildError: The compilation fails. The message contains Peano's output.
+    Peano itself defines __AIE_ARCH__. Raises BuildError with Peano's output.
     """
     from aie.utils.compile import compile_cxx_core_function
 
@@ -218,16 +212,10 @@ def self_loading(resolve: Callable[[], Any]) -> Any:
 
 
 def compile_module(module: object, directory: Path, options: Sequence[str] = (), **outputs: Path) -> None:
-    """Compile a resolved module.
+    """Compile a resolved module. `directory`, the current directory, has the objects that its cores link.
 
-    Args:
-        module: Module to compile.
-        directory: Directory with the object files that its cores link. It must be the current directory.
-        options: Further options of aiecc.
-        outputs: Outputs by mlir-aie's names: xclbin_path, insts_path, pdi_path; or full_elf_path alone.
-
-    Raises:
-        BuildError: aiecc fails, or reports no error although an output is missing.
+    `outputs` are files by mlir-aie's names: xclbin_path, insts_path, pdi_path; or full_elf_path alone. Raises
+    BuildError if aiecc fails, or reports no error although an output is missing.
     """
     from aie.utils.compile import compile_mlir_module
 

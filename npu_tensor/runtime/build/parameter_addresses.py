@@ -40,10 +40,7 @@ IN_TILE: Final = 0xFFFFF
 def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
     """Return the address of each runtime parameter, from the compiler's instruction stream.
 
-    The stream must begin with the writes of their words, in order.
-
-    Raises:
-        BuildError: The stream begins differently.
+    Raises BuildError if the stream does not begin with the writes of their words, in order.
     """
     result = {}
     place = HEADER
@@ -70,9 +67,7 @@ def predicted(design: Design) -> dict[str, int]:
 
     Its bank-aware allocation processes the buffers of a core, the largest first, and puts each at the end of the next
     bank that has room for it; the stack precedes all. If a buffer fits into no bank, all are placed consecutively.
-
-    Raises:
-        BuildError: The placement is ambiguous, because a buffer of the compiler's own is as large as a parameter.
+    Raises BuildError if a buffer of the compiler's own is as large as a parameter, which makes the placement ambiguous.
     """
     index = Index(design)
     result: dict[str, int] = {}

@@ -87,8 +87,7 @@ class _BuildThreads(ThreadPoolExecutor):
 def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Yield threads for builds, which wait for processes. An exception in the block kills the processes.
 
-    Args:
-        jobs: Number of threads; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
+    There are as many as `jobs`, or as `config.build_jobs` if that is 0, or as the process has cores if both are 0.
     """
     group = ProcessGroup()
     pool = _BuildThreads(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
@@ -120,18 +119,10 @@ def run(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command.
+    """Run a command, and append its output to a log. After `seconds`, the command and its children are killed.
 
-    Args:
-        command: Program and arguments.
-        directory: Working directory.
-        log: File that gets the output appended.
-        seconds: Time limit, after which the command and its children are killed.
-        environment: Variables that differ from this process's.
-
-    Raises:
-        BuildError: The command fails; has the end of the log. Transient if time, memory or disk did not suffice, or if
-            a signal ended the command.
+    Raises BuildError with the end of the log if the command fails. It is transient if time, memory or disk did not
+    suffice, or if a signal ended the command.
     """
     start = time.perf_counter()
     with log.open("ab") as output:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final
 
-from npu_tensor._util.forks import in_child, new_lock
+from npu_tensor._util.forks import new_lock
 
 __all__ = ["building"]
 
@@ -28,10 +28,6 @@ class _Builds:
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self.start_anew()
-
-    def start_anew(self) -> None:
-        """Forget all builds, for example in a forked process, which has no threads for the bar."""
         self._running: list[str] = []
         self._total = 0
         self._timer: threading.Timer | None = None
@@ -49,8 +45,7 @@ class _Builds:
 
     def end(self, name: str) -> None:
         with self._lock:
-            if name in self._running:  # A process that was forked meanwhile does not have it.
-                self._running.remove(name)
+            self._running.remove(name)
             self._update()
             if not self._running:
                 self._stop()
@@ -92,7 +87,6 @@ def _in_notebook() -> bool:
 
 
 _builds: Final = _Builds()
-in_child(_builds.start_anew)
 
 
 @contextmanager

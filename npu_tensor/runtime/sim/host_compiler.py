@@ -30,7 +30,6 @@ from npu_tensor.dataflow.design import Configuration, KernelFunction, ObjectType
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.files import read_file
 from npu_tensor.runtime.store.requests import kernel_key
 from npu_tensor.runtime.store.store import Artifact, store
 
@@ -253,7 +252,7 @@ def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunc
     compiled = _loaded.get(sha256)
     if compiled is None:
         try:
-            content = read_file(path)
+            content = path.read_bytes()
         except OSError as error:
             raise BuildError(f"the object of {source.name} cannot be read: {error}") from None
         if hashlib.sha256(content).hexdigest() != sha256:

@@ -13,9 +13,9 @@ import atexit
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,7 @@ END_SECONDS: Final = 5.0
 """Seconds for which a program that ends waits for its builds to clean up, once their compilers are killed."""
 
 
+@dataclass(slots=True)
 class Build:
     """One build of a kernel.
 
@@ -45,14 +46,11 @@ class Build:
         reported: True if the user has been warned of the failure.
     """
 
-    __slots__ = ("artifact", "ended", "error", "reported", "transient")
-
-    def __init__(self) -> None:
-        self.ended = False
-        self.artifact: Artifact | None = None
-        self.error = ""
-        self.transient = False
-        self.reported = False
+    ended: bool = False
+    artifact: Artifact | None = None
+    error: str = ""
+    transient: bool = False
+    reported: bool = False
 
 
 class Builds:
@@ -74,8 +72,8 @@ class Builds:
         self.finished += len(self._known)
         self._known = {}
         self._changed = threading.Condition()
+        self._slots: threading.Semaphore | None = None
         self._group: ProcessGroup | None = None
-        self._waiting: deque[tuple[Build, Callable[[], Artifact]]] = deque()
         self._threads: set[threading.Thread] = set()
 
     def take(self, key: str) -> Artifact | None:
@@ -91,57 +89,46 @@ class Builds:
         self._known.pop(key, None)
 
     def start(self, key: str, make: Callable[[], Artifact]) -> Build:
-        """Call `make` in another thread, unless there is a build of this key already.
+        """Call `make` in another thread, unless there is a build of this key already. Return the build.
 
-        Returns:
-            The new or the existing build.
-
-        Raises:
-            BuildError: No thread can be started.
+        Raises BuildError if no thread can be started.
         """
+        from npu_tensor.runtime.build.process import ProcessGroup
+
         with self._changed:
             known = self._known.get(key)
             if known is not None:
                 return known
-            self._group = self._group or _new_group()
-            if len(self._threads) < (config.build_jobs or available_cores()):
-                # Daemons: at the end of the program Python joins all other threads before it calls `end`.
-                thread = threading.Thread(target=self._work, args=(self._group,), name="npu_tensor build", daemon=True)
-                try:
-                    if sys.is_finalizing():  # `start` would wait forever.
-                        raise RuntimeError("the interpreter is shutting down")
-                    thread.start()
-                except RuntimeError as error:
-                    raise BuildError(f"no thread can be started for a build: {error}", transient=True) from None
-                self._threads.add(thread)
+            self._group = self._group or ProcessGroup()
+            self._slots = self._slots or threading.Semaphore(config.build_jobs or available_cores())
             build = Build()
-            self._waiting.append((build, partial(copy_context().run, make)))
+            work = partial(copy_context().run, self._run, build, make, self._group, self._slots)
+            # Daemons: at the end of the program Python joins all other threads before it calls `end`.
+            thread = threading.Thread(target=work, name="npu_tensor build", daemon=True)
+            try:
+                if sys.is_finalizing():  # `start` would wait forever.
+                    raise RuntimeError("the interpreter is shutting down")
+                thread.start()
+            except RuntimeError as error:
+                raise BuildError(f"no thread can be started for a build: {error}", transient=True) from None
+            self._threads.add(thread)
             self._known[key] = build
             return build
 
-    def _work(self, group: ProcessGroup) -> None:
+    def _run(self, build: Build, make: Callable[[], Artifact], group: ProcessGroup, slots: threading.Semaphore) -> None:
         group.enter()
-        while (job := self._next(group)) is not None:
-            self._run(*job)
-
-    def _next(self, group: ProcessGroup) -> tuple[Build, Callable[[], Artifact]] | None:
-        """Return the next build of this thread; None if the thread should end."""
+        with slots:
+            if not group.ended:
+                try:
+                    build.artifact = make()
+                except BaseException as error:  # The program goes on without the kernel in any case.
+                    build.error = str(error) or type(error).__name__
+                    build.transient = isinstance(error, BuildError) and error.transient
+                build.ended = True
         with self._changed:
-            if self._waiting and not group.ended:
-                return self._waiting.popleft()
+            self.finished += build.ended
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
-            return None
-
-    def _run(self, build: Build, make: Callable[[], Artifact]) -> None:
-        try:
-            build.artifact = make()
-        except BaseException as error:  # The program goes on without the kernel in any case.
-            build.error = str(error) or type(error).__name__
-            build.transient = isinstance(error, BuildError) and error.transient
-        build.ended = True
-        with self._changed:
-            self.finished += 1
 
     def finish(self) -> None:
         """Wait until no kernel is being built. The thread of a build does not wait."""
@@ -152,19 +139,12 @@ class Builds:
     def end(self) -> None:
         """End running and waiting builds, and give them a moment to remove their files."""
         with self._changed:
-            self._waiting.clear()
             threads = tuple(self._threads)
         if self._group is not None:
             self._group.end()
         limit = time.monotonic() + END_SECONDS
         for thread in threads:
             thread.join(max(0.0, limit - time.monotonic()))
-
-
-def _new_group() -> ProcessGroup:
-    from npu_tensor.runtime.build.process import ProcessGroup
-
-    return ProcessGroup()
 
 
 builds: Final = Builds()

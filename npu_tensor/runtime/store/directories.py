@@ -40,7 +40,7 @@ def readable(root: Path) -> tuple[Path, ...]:
             "write there",
         )
     own = _own.get(os.getpid())
-    return (*(() if reason else (root,)), *(() if own is None else (own,)))
+    return tuple(path for path in (None if reason else root, own) if path is not None)
 
 
 def writable(root: Path) -> Path:

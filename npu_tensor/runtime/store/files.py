@@ -18,31 +18,27 @@ import os
 import re
 import secrets
 import shutil
-import stat
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from npu_tensor._util.forks import new_lock
-from npu_tensor._util.interrupts import import_whole
 from npu_tensor.errors import BuildError
 
 __all__ = [
     "DESCRIPTION",
     "LOCKS",
     "LOG",
-    "LONGEST_FILE_NAME",
     "SUFFIX",
     "TEMPORARY",
     "Damage",
     "atomic_file",
     "file_stem",
+    "lock_path",
     "locked",
     "parse_description",
     "read_entry",
-    "read_file",
+    "read_shared_entry",
     "write_atomically",
     "write_entry",
 ]
@@ -57,14 +53,12 @@ TEMPORARY: Final = re.compile(r"\.[0-9a-f]{8}\.temporary")
 
 # With key, suffix and ".temporary" below 143 bytes, the longest file name in a home directory encrypted by eCryptfs.
 _LONGEST_NAME: Final = 80
-LONGEST_FILE_NAME: Final = 255
+_LONGEST_FILE_NAME: Final = 255
 """Length limit of a file name on Linux, in bytes."""
 
 _CHECKSUM_START: Final = b',\n "checksum": "'
 _CHECKSUM_END: Final = b'"\n}\n'
 _CHECKSUM_BYTES: Final = len(_CHECKSUM_START) + 64 + len(_CHECKSUM_END)
-
-_thread_locks: Final[dict[Path, threading.RLock]] = {}
 
 
 class Damage(Exception):
@@ -72,18 +66,6 @@ class Damage(Exception):
 
 
 # --- files
-
-
-def read_file(path: Path) -> bytes:
-    """Return the content of a regular file.
-
-    Raises:
-        OSError: The file cannot be read, or is a pipe or device, whose readers might wait for ever.
-    """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return file.read()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -99,7 +81,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     Other processes see it whole, except where the file system cannot replace `path`: then it is copied into it.
     """
     suffix = f".{secrets.token_hex(4)}.temporary"
-    start = os.fsencode(path.name)[: LONGEST_FILE_NAME - len(suffix)]
+    start = os.fsencode(path.name)[: _LONGEST_FILE_NAME - len(suffix)]
     temporary = path.with_name(os.fsdecode(start) + suffix)
     try:
         with open(temporary, "xb") as file:
@@ -126,32 +108,28 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
         BlockingIOError: `wait` is False, and another thread or process holds the lock.
         BuildError: The build that waits for the lock is cancelled.
     """
-    import_whole("filelock")
     from filelock import FileLock, Timeout
 
     from npu_tensor.runtime.build.process import is_cancelled
 
-    path = root / LOCKS / f"{key[:16]}.lock"
+    path = lock_path(root, key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Processes poll the file; threads of one process wait for a lock in memory.
-    mine = _thread_locks.get(path) or _thread_locks.setdefault(path, new_lock(of_builds=True))
+    lock = FileLock(path, timeout=-1 if wait else 0, poll_interval=0.01)
     try:
-        if not mine.acquire(blocking=wait):
-            raise BlockingIOError(f"{path} is held by another thread")
-        lock = FileLock(path, timeout=-1 if wait else 0, poll_interval=0.01)
-        try:
-            lock.acquire(cancel_check=is_cancelled)
-        except Timeout:
-            if is_cancelled():
-                raise BuildError(f"waiting for {path} was cancelled", transient=True) from None
-            raise BlockingIOError(f"{path} is held by another process") from None
-        try:
-            yield
-        finally:
-            lock.release()
+        lock.acquire(cancel_check=is_cancelled)
+    except Timeout:
+        if is_cancelled():
+            raise BuildError(f"waiting for {path} was cancelled", transient=True) from None
+        raise BlockingIOError(f"another thread or process holds {path}") from None
+    try:
+        yield
     finally:
-        if mine._is_owned():  # type: ignore[attr-defined]  # An interrupt may come as soon as the lock is taken.
-            mine.release()
+        lock.release()
+
+
+def lock_path(root: Path, key: str) -> Path:
+    """Return the file of a key's lock."""
+    return root / LOCKS / f"{key[:16]}.lock"
 
 
 # --- entries
@@ -168,19 +146,10 @@ def file_stem(name: str, key: str) -> str:
 def write_entry(
     directory: Path, stem: str, contents: Mapping[str, bytes], fields: Mapping[str, Any]
 ) -> tuple[dict[str, Any], int]:
-    """Write the files of an entry, its description last.
+    """Write the files of an entry, its description last. Return the description, and the bytes written.
 
-    Args:
-        directory: Made if it does not exist.
-        stem: Start of the file names. The caller holds a lock, or always writes the same bytes under this stem.
-        contents: Files by suffix.
-        fields: Members of the description: "name", "key", "made_from" and any others that JSON can hold.
-
-    Returns:
-        The description, and the bytes written.
-
-    Raises:
-        OSError: A file cannot be written; then there is no entry.
+    The caller holds a lock, or always writes the same bytes under this stem. `fields` are members of the description:
+    "name", "key", "made_from" and others. Raises OSError, and then there is no entry.
     """
     described = {"format": FORMAT, **fields, "files": {suffix: _record(data) for suffix, data in contents.items()}}
     start = json.dumps(described, indent=1).removesuffix("\n}").encode()
@@ -205,48 +174,49 @@ def _record(content: bytes) -> dict[str, Any]:
 
 
 def parse_description(text: bytes) -> dict[str, Any]:
-    """Return a description, with its checksum verified. Raises Damage if a byte or a field is not what was written."""
+    """Return a description, with its checksum verified. Raises Damage if it is not what was written."""
     start = text[:-_CHECKSUM_BYTES]
     if text[-_CHECKSUM_BYTES:] != _CHECKSUM_START + hashlib.sha256(start).hexdigest().encode() + _CHECKSUM_END:
         raise Damage("the description does not have its checksum")
     try:
-        described = json.loads(text)
-        json.dumps(described, ensure_ascii=False).encode()  # Halves of surrogate pairs are not text.
-    except (ValueError, RecursionError) as error:
-        raise Damage(f"the description is not JSON: {error}") from None
-    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        described: dict[str, Any] = json.loads(text)
+        format, suffixes = described["format"], tuple(described["files"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Damage(f"the description is not one of an entry: {error!r}") from None
+    if format != FORMAT:
         raise Damage(f"the description is not of format {FORMAT}")
-    files = described.get("files")
-    if not (
-        all(isinstance(described.get(field), str) for field in ("name", "key"))
-        and isinstance(described.get("made_from"), dict)
-        and isinstance(files, dict)
-        and all(SUFFIX.fullmatch(suffix) and isinstance(record, dict) for suffix, record in files.items())
-    ):
-        raise Damage("the description lacks fields, or they have other types")
+    if not all(map(SUFFIX.fullmatch, suffixes)):
+        raise Damage("the description names other files")
     return described
 
 
 def read_entry(directory: Path, stem: str) -> tuple[dict[str, Any], dict[str, bytes]] | None:
     """Return the description and the verified files of an entry by suffix; None if there is no description.
 
-    Raises:
-        Damage: The description or a file differs from what was written, or a file cannot be read.
+    Raises Damage if they differ from what was written, or a file cannot be read.
     """
     try:
-        text = read_file(directory / (stem + DESCRIPTION))
+        text = (directory / (stem + DESCRIPTION)).read_bytes()
     except OSError:
         return None
     described = parse_description(text)
     contents = {}
     for suffix, record in described["files"].items():
         try:
-            data = read_file(directory / (stem + suffix))
+            contents[suffix] = (directory / (stem + suffix)).read_bytes()
         except OSError as error:
             raise Damage(f"{stem}{suffix} cannot be read: {error.strerror}") from None
-        if len(data) != record.get("bytes"):
-            raise Damage(f"{stem}{suffix} has {len(data)} bytes instead of {record.get('bytes')}")
-        if hashlib.sha256(data).hexdigest() != record.get("sha256"):
-            raise Damage(f"{stem}{suffix} does not have its checksum")
-        contents[suffix] = data
+        if _record(contents[suffix]) != record:
+            raise Damage(f"{stem}{suffix} does not have its size and checksum")
     return described, contents
+
+
+def read_shared_entry(root: Path, folder: str, stem: str) -> tuple[dict[str, Any], dict[str, bytes]] | None:
+    """Return an entry of a cache as `read_entry` does; another process may be writing it."""
+    try:
+        return read_entry(root / folder, stem)
+    except Damage:
+        with ExitStack() as stack:
+            with suppress(OSError):  # No process writes to a read-only directory.
+                stack.enter_context(locked(root, stem.rpartition("_")[2]))
+            return read_entry(root / folder, stem)

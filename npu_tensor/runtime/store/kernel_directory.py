@@ -22,7 +22,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store.directories import readable, untrusted
 from npu_tensor.runtime.store.files import (
     DESCRIPTION,
@@ -30,7 +30,6 @@ from npu_tensor.runtime.store.files import (
     locked,
     parse_description,
     read_entry,
-    read_file,
     write_entry,
 )
 from npu_tensor.runtime.store.requests import ABI, AnyRequest, Backend, digest, folder, kernel_key
@@ -46,7 +45,6 @@ EXPORTED_NAME: Final = re.compile(r"[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=,-]*", re.AS
 
 _OTHER_JSON: Final = "_parameters.json"
 """End of the names of files of kernels that are JSON too."""
-_TEXTS: Final = ("arch", "backend", "design")
 
 
 class KernelDirectory:
@@ -97,47 +95,22 @@ class KernelDirectory:
         return None if entry is None else entry[0]
 
     def write(self, arch: str, exported: str, contents: Mapping[str, bytes], fields: Mapping[str, Any]) -> None:
-        """Add a kernel, or replace the one of this name.
-
-        Args:
-            arch: Generation of the array.
-            exported: Start of the file names.
-            contents: Files by suffix.
-            fields: Members of the description: "name", "key", "made_from" and others.
-
-        Raises:
-            BuildError: A file of it is a file of another kernel.
-            OSError: A file cannot be written.
-        """
+        """Add a kernel, or replace the one of this name. `fields` are members of the description. Raises OSError."""
         directory = self.root / arch
         with locked(self.root, arch):
-            before: tuple[str, ...] = ()
-            owners: dict[str, str] = {}
-            for other, described in self.kernels(directory).items() if directory.is_dir() else ():
-                names = [f"{other}{suffix}" for suffix in ([] if isinstance(described, str) else described["files"])]
-                if other == exported:
-                    before = tuple(names)
-                else:
-                    owners |= dict.fromkeys([*names, f"{other}{DESCRIPTION}"], other)
-            ours = {f"{exported}{suffix}" for suffix in (*contents, DESCRIPTION)}
-            if shared := sorted(ours & owners.keys()):
-                name = shared[0]
-                raise BuildError(f"its file {name} is a file of {owners[name]} too; choose another exported_name")
+            before = self.kernels(directory).get(exported, "") if directory.is_dir() else ""
             write_entry(directory, exported, contents, fields)
-            for name in before:
-                if name not in ours:
-                    (directory / name).unlink(missing_ok=True)
+            if not isinstance(before, str):
+                for suffix in before["files"].keys() - contents.keys():
+                    (directory / f"{exported}{suffix}").unlink(missing_ok=True)
 
 
 def _described(path: Path) -> dict[str, Any] | str | None:
     """Return the description in a file, what is wrong with it, or None if it is another kind of JSON."""
     try:
-        described = parse_description(read_file(path))
+        return parse_description(path.read_bytes())
     except (Damage, OSError) as error:
         return None if path.name.endswith(_OTHER_JSON) else f"{path}: {error}"
-    if not all(isinstance(described["made_from"].get(field), str) for field in _TEXTS):
-        return f"{path}: 'made_from' lacks {', '.join(_TEXTS)}"
-    return described
 
 
 def _verified(directory: Path, exported: str, backend: Backend) -> Artifact | str:
@@ -150,10 +123,9 @@ def _verified(directory: Path, exported: str, backend: Backend) -> Artifact | st
         return f"{path} is gone"
     described, contents = entry
     made_from = described["made_from"]
-    if made_from.get("abi") != ABI:
-        return f"{exported} in {directory} has ABI {made_from.get('abi')}, not {ABI}: generate it again"
-    ingredients = made_from.get("ingredients")
-    unfit = backend.unfit(ingredients if isinstance(ingredients, dict) else {})
+    if made_from["abi"] != ABI:
+        return f"{exported} in {directory} has ABI {made_from['abi']}, not {ABI}: generate it again"
+    unfit = backend.unfit(made_from["ingredients"])
     if unfit is not None:
         return f"{exported} in {directory} was made on another machine: {unfit}"
     if kernel_key(made_from) != described["key"]:
@@ -177,15 +149,14 @@ def _why_not(
     directory: Path, kernels: Mapping[str, Mapping[str, Any] | str], request: AnyRequest, backend: Backend
 ) -> str:
     """Return the most helpful reason why a directory has no kernel for a request."""
-    same = [
-        (exported, described["made_from"]["backend"])
+    same = {
+        exported: described["made_from"]["backend"]
         for exported, described in kernels.items()
         if not isinstance(described, str) and described["name"] == request.design.name
-    ]
-    for exported, made_by in same:
+    }
+    for exported, made_by in same.items():
         if made_by != backend.name:
             return f"{exported} in {directory} was made by the back end {made_by}, not {backend.name}"
-    for exported, _ in same:
         return (
             f"{exported} in {directory} was made from another configuration of {request.design.name} (other columns, "
             "float32 policy or version); generate it again"

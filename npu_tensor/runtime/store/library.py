@@ -102,14 +102,9 @@ class KernelLibrary:
                 self._remember(unit, _with(error))  # A copy: the traceback would keep the design.
 
     def make(self, request: AnyRequest, force: bool = False) -> Artifact:
-        """Return a kernel from the cache, or build it, even if `NPU_TENSOR_JIT=off`.
+        """Return a kernel from the cache, or build it, even if `NPU_TENSOR_JIT=off`. `force` builds it in any case.
 
-        Args:
-            request: Kernel to make.
-            force: Build it even if it is in the cache.
-
-        Raises:
-            BuildError: There is no compiler, or the kernel cannot be built.
+        Raises BuildError if there is no compiler, or if the kernel cannot be built.
         """
         described = description(request, self.backend)
         key = kernel_key(described)

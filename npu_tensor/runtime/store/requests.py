@@ -102,18 +102,10 @@ class Backend(Protocol):
         ...
 
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
-        """Make all files below `directory`, which is empty, and write the output of compilers to build.log there.
+        """Make all files of a kernel below an empty directory, and return them by suffix.
 
-        Args:
-            request: Kernel to build.
-            directory: Place for the files.
-            force: Also make anew what kernels share.
-
-        Returns:
-            Files by suffix.
-
-        Raises:
-            BuildError: The message of the compiler.
+        The output of compilers goes to build.log there. `force` also makes anew what kernels share. Raises BuildError
+        with the message of the compiler.
         """
         ...
 

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +32,7 @@ from npu_tensor.runtime.store.files import (
     file_stem,
     locked,
     read_entry,
+    read_shared_entry,
     write_entry,
 )
 from npu_tensor.runtime.store.upkeep import FOLDER, clear_once, wrote
@@ -101,8 +102,10 @@ class Store:
         for root in readable(self.root):
             try:
                 artifact = self._load(root, folder, name, key)
-            except Damage:
-                artifact = self._load_again(root, folder, name, key)
+            except Damage as damage:
+                path = root / folder / (file_stem(name, key) + DESCRIPTION)
+                events.emit(events.CacheDamaged(name, str(path), str(damage)))
+                continue
             if artifact is not None:
                 return artifact
         return None
@@ -116,17 +119,9 @@ class Store:
         made_from: Mapping[str, Any],
         build_seconds: float = 0.0,
     ) -> Artifact:
-        """Write an entry and return it.
+        """Write an entry and return it. A caller that might write other bytes under this key holds its lock.
 
-        Args:
-            folder, name, key: See the class.
-            contents: Files by suffix. Callers that might write other bytes under the same key hold its lock.
-            made_from: Ingredients of the files, as JSON.
-            build_seconds: Duration of the build.
-
-        Raises:
-            ArgumentError: A suffix is not allowed.
-            OSError: Neither the cache nor a temporary directory can be written.
+        Raises ArgumentError for a suffix that is not allowed, and OSError if no directory can be written.
         """
         for suffix in contents:
             if SUFFIX.fullmatch(suffix) is None or suffix == DESCRIPTION:
@@ -154,16 +149,9 @@ class Store:
     def get_or_build(
         self, folder: str, name: str, key: str, build: Build, made_from: Mapping[str, Any], force: bool = False
     ) -> tuple[Artifact, bool]:
-        """Return an entry, and True if it was built by this call.
+        """Return an entry, and True if this call built it. `force` builds even if there is an entry.
 
-        Args:
-            folder, name, key: See the class.
-            build: Makes the files.
-            made_from: Ingredients of the files, as JSON.
-            force: Build even if there is an entry.
-
-        Raises:
-            BuildError: The build fails. Unless the error is transient, later calls in this process fail at once.
+        Raises BuildError if the build fails. Unless the error is transient, later calls in this process fail at once.
         """
         artifact = None if force else self.get(folder, name, key)
         if artifact is not None:
@@ -172,11 +160,10 @@ class Store:
         if failure is not None and not force and not config.force_recompile:
             raise BuildError(failure)
         try:
-            with ExitStack() as stack:
-                root = self._lock(key, stack)
-                with suppress(Damage):
-                    # Another process may have been faster.
-                    artifact = None if force else self._load(root, folder, name, key)
+            root = self._root_for_new()
+            with locked(root, key):
+                with suppress(Damage):  # Another process may have been faster.
+                    artifact = None if force else self._load(root, folder, name, key, is_locked=True)
                     if artifact is not None:
                         return artifact, False
                 start = time.perf_counter()
@@ -189,39 +176,26 @@ class Store:
                 self._failures[self.root, key] = str(error)
             raise
 
-    def _load(self, root: Path, folder: str, name: str, key: str) -> Artifact | None:
+    def _load(self, root: Path, folder: str, name: str, key: str, is_locked: bool = False) -> Artifact | None:
+        """Return a verified entry of one directory, or None. Raises Damage."""
         if config.force_recompile and key not in self._renewed:
             return None
         directory, stem = root / folder, file_stem(name, key)
-        entry = read_entry(directory, stem)
+        entry = read_entry(directory, stem) if is_locked else read_shared_entry(root, folder, stem)
         if entry is None or (entry[0]["name"], entry[0]["key"]) != (name, key):
             return None
         with suppress(OSError):  # A read-only directory has no order of eviction.
             os.utime(directory / (stem + DESCRIPTION))
         return _artifact(directory, stem, entry[0])
 
-    def _load_again(self, root: Path, folder: str, name: str, key: str) -> Artifact | None:
-        """Load an entry that may be damaged, or only half of what another process is writing."""
-        try:
-            with ExitStack() as stack:
-                with suppress(OSError):  # No process writes to a read-only directory.
-                    stack.enter_context(locked(root, key))
-                return self._load(root, folder, name, key)
-        except Damage as damage:
-            path = root / folder / (file_stem(name, key) + DESCRIPTION)
-            events.emit(events.CacheDamaged(name, str(path), str(damage)))
-            return None
-
-    def _lock(self, key: str, stack: ExitStack) -> Path:
-        """Enter the lock of a key, and return the directory that it protects."""
+    def _root_for_new(self) -> Path:
+        """Return the directory for new entries. Raises OSError."""
         root = self.root
         try:
-            stack.enter_context(locked(writable(root), key))
+            return writable(root)
         except OSError as error:
             _not_kept(root, error)
-            root = process_directory()
-            stack.enter_context(locked(root, key))
-        return root
+            return process_directory()
 
 
 def _built(build: Build) -> dict[str, bytes]:

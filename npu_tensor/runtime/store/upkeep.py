@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import math
 import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,16 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import CACHE_CLEARED, config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store.directories import writable
-from npu_tensor.runtime.store.files import DESCRIPTION, LOCKS, SUFFIX, TEMPORARY, Damage, locked, read_entry
+from npu_tensor.runtime.store.files import (
+    DESCRIPTION,
+    LOCKS,
+    SUFFIX,
+    TEMPORARY,
+    Damage,
+    lock_path,
+    locked,
+    read_shared_entry,
+)
 
 __all__ = [
     "FOLDER",
@@ -47,16 +54,14 @@ __all__ = [
 FOLDER: Final = re.compile(r"[a-z0-9]+-[A-Za-z0-9._+-]+")
 """Names of the folders in a cache: generation of the array or "cpu", and toolchain."""
 _FILE: Final = re.compile(
-    rf"(?P<stem>[A-Za-z0-9._+-]+_(?P<key>[0-9a-f]{{16}}))(?P<suffix>{SUFFIX.pattern})(?P<temporary>{TEMPORARY.pattern})?"
+    rf"(?P<stem>[A-Za-z0-9._+-]+_(?P<key>[0-9a-f]{{16}}))(?:{SUFFIX.pattern})(?:{TEMPORARY.pattern})?"
 )
-_LOCK: Final = re.compile(r"([0-9a-f]{16}|upkeep)\.lock")
 _UPKEEP: Final = "upkeep"
 
-_HOUR: Final = 3600.0
-_DAY: Final = 24 * _HOUR
-_LEFTOVER_AGE: Final = _HOUR  # Longer than writing an entry takes.
+_LEFTOVER_SECONDS: Final = 3600.0
+"""Age of files without a description that no process is still writing, in seconds."""
 
-_SPARED: Final = 60.0
+_SPARED_SECONDS: Final = 60.0
 """Entries used within these seconds stay: a process may be about to open their files."""
 
 _EVICT_DOWN_TO: Final = 0.9
@@ -95,49 +100,43 @@ class StoredItem:
         """File of the description."""
         return self.folder / (self.stem + DESCRIPTION)
 
-    def is_older(self, moment: float) -> bool:
-        """True if no file was written after `moment`."""
-        return all(modified < moment for _, modified in self.files.values())
-
 
 def scan(root: Path) -> tuple[list[StoredItem], list[StoredItem]]:
     """Return the entries of a cache, the least recently used first, and the leftovers. Raises OSError."""
     entries: list[StoredItem] = []
     leftovers: list[StoredItem] = []
     for folder in _folders(root):
-        groups: defaultdict[tuple[str, str, str], dict[Path, tuple[int, float]]] = defaultdict(dict)
-        for match, path, status in _files(folder):
-            temporary = match["temporary"] or ""
-            groups[match["stem"], match["key"], temporary][path] = status.st_size, status.st_mtime
-        for (stem, key, temporary), files in groups.items():
-            described = files.get(folder / (stem + DESCRIPTION))
+        groups: defaultdict[tuple[str, str, bool], dict[Path, tuple[int, float]]] = defaultdict(dict)
+        with suppress(PermissionError):
+            for found in os.scandir(folder):
+                match = _FILE.fullmatch(found.name)
+                if match and found.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):  # Another process has removed it.
+                        status = found.stat(follow_symlinks=False)
+                        is_temporary = TEMPORARY.search(found.name) is not None
+                        group = groups[match["stem"], match["key"], is_temporary]
+                        group[Path(found.path)] = status.st_size, status.st_mtime
+        for (stem, key, is_temporary), files in groups.items():
+            described = None if is_temporary else files.get(folder / (stem + DESCRIPTION))
             item = StoredItem(folder, stem, key, files, None if described is None else described[1])
-            (leftovers if temporary or described is None else entries).append(item)
+            (leftovers if described is None else entries).append(item)
     entries.sort(key=lambda item: item.used or 0.0)
     return entries, leftovers
 
 
 def _folders(root: Path) -> list[Path]:
-    try:
-        with os.scandir(root) as entries:
-            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except (FileNotFoundError, NotADirectoryError):
+    if not root.is_dir():
         return []
-    return [root / name for name in found if FOLDER.fullmatch(name)]
-
-
-def _files(folder: Path) -> Iterator[tuple[re.Match[str], Path, os.stat_result]]:
-    with suppress(PermissionError), os.scandir(folder) as entries:
-        for entry in entries:
-            match = _FILE.fullmatch(entry.name)
-            if match and entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # Another process has removed it.
-                    yield match, Path(entry.path), entry.stat(follow_symlinks=False)
+    return [
+        Path(found.path)
+        for found in os.scandir(root)
+        if FOLDER.fullmatch(found.name) and found.is_dir(follow_symlinks=False)
+    ]
 
 
 def describe(item: StoredItem) -> dict[str, Any]:
     """Return the description of an entry without verifying it; only its stem if it cannot be read."""
-    with suppress(OSError, ValueError, RecursionError):
+    with suppress(OSError, ValueError):
         described = json.loads(item.description.read_bytes())
         if isinstance(described, dict) and isinstance(described.get("name"), str):
             return described
@@ -147,18 +146,7 @@ def describe(item: StoredItem) -> dict[str, Any]:
 def verify(root: Path, item: StoredItem) -> str | None:
     """Read all files of an entry; return what is wrong with them, or None. An entry that is gone is not wrong."""
     try:
-        read_entry(item.folder, item.stem)
-    except Damage:
-        # It may be half of what another process is writing. Without a lock there is no such process.
-        with suppress(OSError), locked(root, item.key):
-            return _damage(item)
-        return _damage(item)
-    return None
-
-
-def _damage(item: StoredItem) -> str | None:
-    try:
-        read_entry(item.folder, item.stem)
+        read_shared_entry(root, item.folder.name, item.stem)
     except Damage as damage:
         return str(damage)
     return None
@@ -181,18 +169,21 @@ class Removed:
             self.bytes += size
 
     def remove(self, root: Path, item: StoredItem, only_unchanged: bool = True) -> None:
-        """Remove all files of an item.
+        """Remove all files of an item, and the lock of its key.
 
         With `only_unchanged`, an item stays if it has been used, built or completed since it was seen.
         """
         try:
             with locked(root, item.key, wait=False):
-                temporary = item.used is None and any(TEMPORARY.search(path.name) for path in item.files)
-                if only_unchanged and not temporary and _modified(item.description) != item.used:
+                is_temporary = item.used is None and any(TEMPORARY.search(path.name) for path in item.files)
+                if only_unchanged and not is_temporary and _modified(item.description) != item.used:
                     return
+                # The description first: without it, the other files are no entry.
                 for path, (size, _) in sorted(item.files.items(), key=lambda file: file[0] != item.description):
                     self.unlink(path, size)
                 self.entries += item.used is not None
+                # A process that has the lock file open sees that it is gone and makes another.
+                lock_path(root, item.key).unlink(missing_ok=True)
         except BlockingIOError:
             self.busy += 1
 
@@ -207,9 +198,7 @@ def _modified(path: Path) -> float | None:
 def clear(root: Path, pattern: str | None = None) -> Removed:
     """Remove the entries whose name matches a glob pattern, or everything that the cache has written.
 
-    Raises:
-        ArgumentError: The directory is one that is never cleared.
-        OSError: The directory cannot be written.
+    Raises ArgumentError for a directory that is never cleared, and OSError if it cannot be written.
     """
     _refuse(root)
     removed = Removed()
@@ -220,7 +209,8 @@ def clear(root: Path, pattern: str | None = None) -> Removed:
     if pattern is None:
         for item in leftovers:
             removed.remove(root, item)
-        _remove_locks(root, math.inf)
+        with suppress(OSError):
+            lock_path(root, _UPKEEP).unlink()
         for folder in (*_folders(root), root / LOCKS):
             with suppress(OSError):  # Not empty.
                 folder.rmdir()
@@ -279,59 +269,38 @@ def wrote(root: Path, size: int) -> None:
     """
     limit = config.cache_bytes
     with _written_lock:
-        due = root not in _written and (_modified(root / LOCKS / f"{_UPKEEP}.lock") or 0.0) < time.time() - _DAY
+        due = root not in _written and (_modified(lock_path(root, _UPKEEP)) or 0.0) < time.time() - 24 * 3600
         _written[root] = _written.get(root, 0) + size
         if not due and _written[root] <= limit * _CHECK_AFTER:
             return
         _written[root] = 0
     with suppress(OSError):  # Another process does the same, or nothing can be removed here.
-        collect(root, limit, _SPARED)
+        collect(root, limit, _SPARED_SECONDS)
 
 
 def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
-    """Remove old leftovers, and the least recently used entries if all together exceed a limit.
+    """Remove old leftovers, and the least recently used entries if all together exceed a limit in bytes.
 
-    Args:
-        root: Directory of the cache.
-        limit: Bytes. Entries go until nine tenths of it are left.
-        spared: Entries used within these seconds stay in any case.
-
-    Raises:
-        OSError: The directory cannot be written.
-        BlockingIOError: Another process collects at the moment.
+    Entries go until nine tenths of the limit are left; those used within the last `spared` seconds stay. Raises OSError
+    if the directory cannot be written, and BlockingIOError if another process collects at the moment.
     """
     removed = Removed()
     with locked(root, _UPKEEP, wait=False):
-        os.utime(root / LOCKS / f"{_UPKEEP}.lock")
+        os.utime(lock_path(root, _UPKEEP))
         entries, leftovers = scan(root)
         now = time.time()
         for item in leftovers:
-            if item.is_older(now - _LEFTOVER_AGE):
+            if all(modified < now - _LEFTOVER_SECONDS for _, modified in item.files.values()):
                 removed.remove(root, item)
         size = sum(item.bytes for item in entries)
-        if size > limit:
-            _evict(root, entries, size - _EVICT_DOWN_TO * limit, now - spared, removed)
-        _remove_locks(root, now - _DAY)
+        if size <= limit:
+            return removed
+        surplus = removed.bytes + size - _EVICT_DOWN_TO * limit
+        before = removed.bytes
+        for item in entries:
+            if removed.bytes >= surplus or (item.used or 0.0) > now - spared:
+                break
+            removed.remove(root, item)
+    if removed.entries:
+        events.emit(events.CacheEvicted(removed.entries, removed.bytes - before))
     return removed
-
-
-def _evict(root: Path, entries: list[StoredItem], surplus: float, before: float, removed: Removed) -> None:
-    """Remove the first entries, `surplus` bytes in all, but none that was used between `before` and now."""
-    number, size, now = removed.entries, removed.bytes, time.time()
-    for item in entries:
-        if removed.bytes - size >= surplus:
-            break
-        if item.used is not None and before < item.used <= now:  # After now: before the clock was set back.
-            continue
-        removed.remove(root, item)
-    if removed.entries > number:
-        events.emit(events.CacheEvicted(removed.entries - number, removed.bytes - size))
-
-
-def _remove_locks(root: Path, before: float) -> None:
-    """Remove lock files that no process holds. A process that has one open sees that it is gone and makes another."""
-    for path in (root / LOCKS).glob("*.lock"):
-        match = _LOCK.fullmatch(path.name)
-        if match and (_modified(path) or before) < before:
-            with suppress(BlockingIOError), locked(root, match[1], wait=False):
-                path.unlink(missing_ok=True)

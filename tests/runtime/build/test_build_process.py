@@ -36,11 +36,6 @@ def test_a_failure_says_what_the_command_said_last(tmp_path: Path) -> None:
     assert not caught.value.transient
 
 
-def test_a_silent_failure_names_the_command_and_its_exit_code(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="exit code 3"):
-        run(python("raise SystemExit(3)"), tmp_path, tmp_path / "build.log", 60)
-
-
 def test_a_command_that_a_signal_ended_may_be_tried_again(tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         run(python("import os; os.kill(os.getpid(), 9)"), tmp_path, tmp_path / "build.log", 60)
@@ -51,14 +46,11 @@ def test_a_command_that_a_signal_ended_may_be_tried_again(tmp_path: Path) -> Non
     "said",
     [
         "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
-        "c++: fatal error: Terminated signal terminated program cc1plus",
         "collect2: fatal error: ld terminated with signal 9 [Killed]",
         "clang: error: unable to execute command: Killed",
         "LLVM ERROR: out of memory\nAllocation failed",
-        "cc1plus: out of memory allocating 65536 bytes after a total of 8192 bytes",
         "virtual memory exhausted: Cannot allocate memory",
         "terminate called after throwing an instance of 'std::bad_alloc'",
-        "Traceback (most recent call last):\nMemoryError",
         "subprocess.CalledProcessError: Command '['aiecc']' died with <Signals.SIGKILL: 9>.",
         "ld: final link failed: No space left on device",
         "k.cc:1: fatal error: error writing to /tmp/k.s: Disk quota exceeded",
@@ -76,7 +68,8 @@ def test_a_driver_whose_compiler_met_with_an_accident_may_be_started_again(tmp_p
     [
         "g++: internal compiler error: Segmentation fault signal terminated program cc1plus",
         "error: 'aie.tile' op allocated buffers exceeded available memory",
-        "ld.lld: error: section '.text' will not fit in region 'program': overflowed by 96 bytes",
+        "k.cc:3:9: error: expected ';'\n    3 |     catch (const std::bad_alloc &) // Out of memory, Killed",
+        "k.cc:3:9: error: 'Killed' was not declared",
     ],
 )
 def test_repeatable_failures_are_not_accidents(tmp_path: Path, said: str) -> None:
@@ -145,26 +138,3 @@ def test_a_bar_appears_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_printed_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown_while_building(io.StringIO(), monkeypatch) == ""
-
-
-def test_short_builds_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = _Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with progress.building("add-1024bf16"):
-        pass
-    assert stream.getvalue() == ""
-
-
-@pytest.mark.parametrize(
-    ("said", "transient"),
-    [
-        ("g++: fatal error: Killed signal terminated program cc1plus", True),
-        ("virtual memory exhausted: Cannot allocate memory", True),
-        ("k.cc:3:9: error: expected ';'\n    3 |     catch (const std::bad_alloc &) // Out of memory, Killed", False),
-        ("k.cc:3:9: error: 'Killed' was not declared", False),
-    ],
-)
-def test_accidents_are_told_from_mistakes(tmp_path: Path, said: str, transient: bool) -> None:
-    with pytest.raises(BuildError) as caught:
-        run(python(f"print({said!r}); raise SystemExit(1)"), tmp_path, tmp_path / "build.log", 60)
-    assert caught.value.transient is transient

@@ -59,15 +59,6 @@ def test_the_words_are_the_compilers(arch: Arch, name: str) -> None:
     assert hashlib.sha256(words).hexdigest() == DIGESTS[arch][name]
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
-def test_whole_streams(path: Path) -> None:
-    arch: Any
-    arch, _, name = path.stem.partition("-")
-    words = [int(word, 16) for word in path.read_text().split()]
-    assert hashlib.sha256(np.array(words, "<u4").tobytes()).hexdigest() == DIGESTS[arch][name]
-    assert words_of(arch, name).tolist() == words
-
-
 @pytest.mark.parametrize("arch", ["aie2", "aie2p"])
 def test_the_words_of_a_program_are_the_compilers(arch: Arch) -> None:
     """Two configurations, one of which comes again; two runs of one after another, and a part of a buffer."""
@@ -78,14 +69,6 @@ def test_the_words_of_a_program_are_the_compilers(arch: Arch) -> None:
     words, places = stream(program, [{}, {}])
     assert words.tolist() == np.fromfile(DATA / "programs" / f"{arch}-{program.name}.insts", "<u4").tolist()
     assert places == ()
-
-
-def test_a_program_of_one_configuration_loads_nothing() -> None:
-    design = copy(AccessPattern.linear(64), words=1)
-    words, places = stream(ArrayProgram("twice", ArrayProgram.of(design).runs * 2, (2**22, 2**22)), [{"limits": 0}])
-    alone = instructions(design, {"limits": 0})
-    assert words[4:].tolist() == alone[4:].tolist() * 2
-    assert places == ([8], [4 + len(alone)])
 
 
 # --- where runtime parameters are
@@ -174,12 +157,6 @@ def test_operations(arch: Arch, device: int, burst: int) -> None:
     assert words == [device, 1 << 8 | 1, 10, 4 * (4 + len(body)), *body]
 
 
-@pytest.mark.parametrize(("arch", "columns", "device"), [("aie2", 3, 3), ("aie2p", 4, 4), ("aie2p", 5, 8)])
-def test_the_header_names_the_columns_of_the_device(arch: Arch, columns: int, device: int) -> None:
-    words = instructions(copy(AccessPattern.linear(64), arch, columns), {"limits": 0})
-    assert words[1] == 1 << 8 | device
-
-
 def test_descriptors_are_used_again_after_a_group() -> None:
     design = copy(AccessPattern.linear(64), words=0, rounds=20)
     words = instructions(design, {"limits": 0}).tolist()
@@ -197,16 +174,6 @@ def test_firmware_translates_the_addresses_of_five_buffers() -> None:
     words = instructions(d.build(), {})[4:].reshape(-1, 12 + 12 + 6)
     assert words[:, 12 + 8].tolist() == list(range(7))
     assert words[:, 12 + 10].tolist() == [*[32] * 5, 0x8000_0020, 0x8000_0020]
-
-
-def test_a_part_of_a_buffer_that_is_too_far_away() -> None:
-    d = Builder("many", "aie2", 1)
-    fifo = d.fifo("x0", ObjectType("int32", (4,)), Tile(0, 0), [Tile(0, 2)])
-    buffers = [d.host_buffer(f"x{number}", "int32", 2**30) for number in range(6)]
-    d.fill(fifo, buffers[4], AccessPattern.linear(4, 2**29))
-    d.fill(fifo, buffers[5], AccessPattern.linear(4, 2**29))
-    with pytest.raises(ArgumentError, match="does not translate is 2147483648, and can be 0 to 2147483647"):
-        instructions(d.build(), {})
 
 
 def test_no_descriptor_is_left() -> None:
@@ -286,12 +253,6 @@ def test_patterns_beyond_a_descriptor(pattern: AccessPattern, itemsize: int, mes
         buffer_descriptor(pattern, itemsize, 3)
 
 
-def test_the_error_of_a_transfer_names_tile_and_fifo() -> None:
-    design = copy(AccessPattern(0, (65, 1, 1, 4), (4, 0, 0, 1)))
-    with pytest.raises(ArgumentError, match=r"^shim \(0,0\): the transfer of fifo x0: sizes\[0\] is 65"):
-        instructions(design, {"limits": 0})
-
-
 # --- prediction
 
 
@@ -309,13 +270,6 @@ def test_a_parameter_comes_after_larger_buffers() -> None:
 def test_unpredictable_addresses_are_errors() -> None:
     with pytest.raises(BuildError, match="which of two buffers of 8 bytes comes first is not known"):
         predicted(copy(AccessPattern.linear(64), words=2))
-
-
-def test_words_of_a_run_are_markers_and_words_of_the_sequence_are_written() -> None:
-    design = copy(AccessPattern.linear(64), words=3, values=(7, 0))
-    words = instructions(design, {"limits": 0x7000})
-    assert words[[8, 14, 20]].tolist() == [marker(0, 0), 7, 0]
-    assert addresses(design, words) == {"limits": 0x7000}
 
 
 def test_addresses_are_read_where_their_words_are_written() -> None:

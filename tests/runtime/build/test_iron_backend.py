@@ -96,13 +96,6 @@ def test_without_mlir_aie(tmp_path: Path) -> None:
     json.dumps(ingredients_of(negate()))
 
 
-def test_another_package_of_that_name_is_not_mlir_aie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "aie").mkdir()
-    (tmp_path / "aie" / "__init__.py").write_text("raise AssertionError('imported')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert str(IronBackend().missing()).startswith("no compiler: No module named 'aie.iron'")
-
-
 def test_without_peano(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = tmp_path / "nowhere"
     monkeypatch.setenv("PEANO_INSTALL_DIR", str(nowhere))
@@ -197,14 +190,6 @@ def test_a_full_elf_is_all_that_is_made(site: Path, tmp_path: Path) -> None:
     assert (ingredients["format"], ingredients["kernel"]) == ("elf", "main:sequence")
 
 
-@pytest.mark.usefixtures("elf")
-@pytest.mark.parametrize("design", [negate(), negate(arch="aie2", words={})], ids=["parameters", "aie2"])
-def test_kernels_that_are_xclbins_in_any_case(site: Path, tmp_path: Path, design: Design) -> None:
-    assert tuple(build(tmp_path / "work", design)) == (*XCLBIN, "_program.py")
-    ingredients = ingredients_of(design)
-    assert (ingredients["format"], ingredients["kernel"]) == ("xclbin", "MLIR_AIE")
-
-
 @pytest.mark.parametrize(("words", "differ"), [({}, True), (WORDS, False)])
 def test_the_format_is_part_of_the_key(words: dict[str, int], differ: bool) -> None:
     request = Request("negate", negate(words=words))
@@ -213,14 +198,6 @@ def test_the_format_is_part_of_the_key(words: dict[str, int], differ: bool) -> N
         with config.scope(kernel_format=format):
             keys.add(kernel_key(description(request, IronBackend())))
     assert len(keys) == 1 + differ
-
-
-@pytest.mark.usefixtures("elf")
-def test_the_program_that_packs_elfs_is_missing(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIE_STANDIN_FAIL", "aiebu-asm")
-    reason = failure(tmp_path / "work", design=negate(words={}))
-    assert "'aiebu-asm' not found in search paths or PATH: aiebu-asm, which packs an ELF, is not on PATH" in reason
-    assert "libxrt-utils-npu" in reason
 
 
 @pytest.mark.usefixtures("elf")
@@ -244,13 +221,6 @@ def test_the_core_compiler_fails(site: Path, tmp_path: Path, monkeypatch: pytest
     assert "1:1: error: asked to fail" in reason
     assert "Traceback" not in reason
     assert "asked to fail" in (tmp_path / "work" / "build.log").read_text()
-
-
-def test_the_module_compiler_fails(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIE_STANDIN_FAIL", "module")
-    reason = failure(tmp_path / "work")
-    assert reason.startswith("mlir-aie does not compile the module:\n")
-    assert "error: asked to fail" in reason
 
 
 @pytest.mark.parametrize(
@@ -326,16 +296,3 @@ def test_another_installation(
     (package / "__init__.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path / "other")
     assert failure(tmp_path / "work").startswith(said)
-
-
-def test_the_cache_of_mlir_aie_stays_below_the_directory(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: dict[str, str] = {}
-
-    def run(command: Any, directory: Any, log: Any, seconds: Any, environment: dict[str, str]) -> None:
-        given.update(environment)
-
-    monkeypatch.setattr(iron, "run", run)
-    build(tmp_path / "work")
-    assert Path(given["NPU_CACHE_HOME"]).is_relative_to(tmp_path / "work")

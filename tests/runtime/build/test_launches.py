@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from designs import example
 from iron_standin import install, installed
 from test_instructions import CASES, CORES, design_of
 
@@ -102,12 +101,6 @@ def test_transfers_in_words_are_the_same_transfers(arch: Arch, name: str) -> Non
     assert instructions(words, places).tolist() == instructions(design, places).tolist()
 
 
-def test_transfers_of_eight_bytes() -> None:
-    (words,) = parts(ArrayProgram.of(copy("wide", "int64", 128)))
-    fill, drain = (step.pattern for step in words.sequence if hasattr(step, "pattern"))
-    assert (fill, drain) == (AccessPattern(0, (1, 1, 2, 128), (0, 0, 128, 1)), AccessPattern.linear(256))
-
-
 def test_a_configuration_stays_the_same_but_for_its_device_and_names_of_files() -> None:
     for design, adapted in zip((BYTES, MORE_BYTES, NUMBERS), parts(PROGRAM), strict=True):
         assert adapted.columns == 3
@@ -150,26 +143,6 @@ def test_every_launch_begins_with_a_reset_that_firmware_does_not_skip(
     assert [step.device for step in result] == devices
     assert len(result) % 2 == 0
     assert sum(len(step.runs) for step in result) == len(order)
-
-
-def test_a_configuration_is_in_the_module_once_with_all_of_its_sequences() -> None:
-    text = module(PROGRAM, resolved(PROGRAM))
-    assert text.count("aie.objectfifo @x0 ") == 2
-    assert text.count("aie.runtime_sequence @") == 1 + 3
-    assert text.count("dma_configure_task_for") == 2 * 3
-    assert text.count("aie.device(npu2_3col) @") == 4
-
-
-def test_real_designs() -> None:
-    gelu, softmax = example("gelu").make("aie2p", 8), example("softmax-parts").make("aie2p", 8)
-    sizes = [buffer.type.nbytes for buffer in (*gelu.host_buffers, *softmax.host_buffers)]
-    made = ArrayProgram(
-        "gelu+softmax",
-        (run(gelu, (0, 0), (2, 64)), run(softmax, (2, 64), (1, 0))),
-        (sizes[0], sizes[3], 64 + max(sizes)),
-    )
-    runs = [each for step in launched(made) for each in step.runs]
-    assert [[part.offset for part in each.parts] for each in runs] == [[0, 64], [64, 0]]
 
 
 @pytest.mark.parametrize("size", [4096, 4 * 64 + 2])

@@ -1,4 +1,4 @@
-"""Kernels to ask for, and a back end whose builds wait until a test lets them go on."""
+"""Kernels to ask for, and back ends: one that counts, and one whose builds wait until a test lets them go on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store.requests import AnyRequest, Request, Unit
+from npu_tensor.runtime.store.requests import AnyRequest, Request, Unit, digest
 
 SECONDS = 60
 """After so long a test that waits has failed."""
 
+NAME = "neg-256i32-256i32"
 
-def design(text: str = "// negate") -> Design:
-    d = Builder("negate", "aie2p", 1)
-    x, y = d.host_buffer("x", "int32", 64), d.host_buffer("y", "int32", 64)
+
+def design(text: str = "// negate", elements: int = 256, columns: int = 1) -> Design:
+    d = Builder("negate", "aie2p", columns)
+    x, y = d.host_buffer("x", "int32", elements), d.host_buffer("y", "int32", elements)
     tile = ObjectType("int32", (64,))
     negate = d.function("nt_negate", [tile, tile], Source("negate", text), cycles=40)
     source, result = d.fifo("x0", tile, Tile(0, 0), [Tile(0, 2)]), d.fifo("y0", tile, Tile(0, 2), [Tile(0, 0)])
@@ -31,51 +33,63 @@ def design(text: str = "// negate") -> Design:
         result.release(1)
 
     d.worker(Tile(0, 2), body, [source, result])
-    d.fill(source, x, AccessPattern.linear(64))
-    d.drain(result, y, AccessPattern.linear(64))
+    d.fill(source, x, AccessPattern.linear(elements))
+    d.drain(result, y, AccessPattern.linear(elements))
     return d.build()
 
 
-def request(name: str = "neg-64i32-64i32", text: str = "// negate") -> Request:
-    return Request(name, design(text), ("(64,1,1,1)/i32", "(64,1,1,1)/i32"))
+def request(made: Design | None = None, name: str = NAME) -> Request:
+    return Request(name, made or design(), ("(256,1,1,1)/i32", "(256,1,1,1)/i32"))
 
 
-class HeldBackend:
-    """begun: names of the builds that run, as they begin. They end when `go`, as it was then, is set."""
+class FakeBackend:
+    """Writes a file that names the design, and counts."""
 
     name = "fake"
     formats: tuple[tuple[str, ...], ...] = ((".bin",),)
 
     def __init__(self) -> None:
-        self.begun: queue.Queue[str] = queue.Queue()
-        self.go = threading.Event()
         self.built: list[str] = []
         self.absent: str | None = None
         self.failure: Exception | None = None
+        self.version = "fake1.0"
+        self.extra: dict[str, Any] = {"flags": ["-O2"], "headers": {"nt/x.hpp": "00"}}
 
     def missing(self) -> str | None:
         return self.absent
 
     def toolchain(self) -> str:
-        return "fake1.0"
+        return self.version
 
     def unit(self, design: Design | ArrayProgram) -> Unit:
         return design.configuration if isinstance(design, Design) else design
 
     def ingredients(self, unit: Unit) -> dict[str, Any]:
-        return {"flags": ["-O2"]}
+        return self.extra
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        return None
+        return None if ingredients.get("flags") else "this processor lacks wings"
+
+    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
+        self.built.append(request.name)
+        if self.failure is not None:
+            raise self.failure
+        path = directory / "out"
+        path.write_text(f"made from {digest(self.unit(request.design))}")
+        return {".bin": path}
+
+
+class HeldBackend(FakeBackend):
+    """begun: names of the builds that run, as they begin. They end when `go`, as it was then, is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: queue.Queue[str] = queue.Queue()
+        self.go = threading.Event()
 
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         go = self.go
         self.begun.put(request.name)
         if not go.wait(SECONDS):
             raise BuildError("the test did not let it go on")
-        self.built.append(request.name)
-        if self.failure is not None:
-            raise self.failure
-        path = directory / "out"
-        path.write_text(request.name)
-        return {".bin": path}
+        return super().build(request, directory, force)

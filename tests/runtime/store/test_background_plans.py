@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
 from npu_tensor.runtime.sim.host_backend import HostBackend
-from npu_tensor.runtime.store.background import builds, finish_builds
+from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request
 
@@ -100,42 +99,6 @@ def test_the_cpu_computes_at_once_and_the_npu_from_the_next_run_on(compiler: Hel
     assert len(compiler.built) == 1
 
 
-def test_one_op_run_again_and_again_moves_too(compiler: HeldCompiler) -> None:
-    """Single ops have a short way of their own."""
-    x = bfloat16(256)
-    for _ in range(3):
-        (-x).numpy()
-    compiler.go.set()
-    finish_builds()
-    ran: list[events.Event] = []
-    with events.listen(ran.append):
-        for _ in range(2):
-            (-x).numpy()
-    assert [event.device for event in ran if isinstance(event, events.KernelRan)] == [NPU] * 2
-
-
-def test_each_kernel_is_used_as_soon_as_it_is_there(compiler: HeldCompiler) -> None:
-    x = bfloat16(16, 256)
-
-    def results() -> tuple[nt.Tensor, nt.Tensor]:
-        return x.sum(dim=-1), x.exp()
-
-    with config.scope(build_jobs=1):
-        nt.realize(*results())
-    running = compiler.begun.get(timeout=SECONDS)
-    before = builds.finished
-    first, compiler.go = compiler.go, threading.Event()
-    first.set()
-    compiler.begun.get(timeout=SECONDS)  # the second build begins when the first one has ended
-    assert builds.finished == before + 1
-    placed = {row.op: row.device for row in nt.explain(*results()) if row.device != "-"}
-    assert sorted(placed.values()) == ["cpu", NPU]
-    assert placed["sum" if running.startswith("sum") else "exp"] == NPU
-    compiler.go.set()
-    finish_builds()
-    assert devices(*results()) == {NPU}
-
-
 def test_a_function_of_jit_moves_without_being_called_again(compiler: HeldCompiler) -> None:
     calls: list[int] = []
     outside = bfloat16(256)
@@ -192,21 +155,6 @@ def test_the_program_waits_if_the_cpu_must_not_stand_in(compiler: HeldCompiler, 
             with config.scope(fallback="error"):
                 (x.exp() + 1).realize()
     assert [event.device for event in ran if isinstance(event, events.KernelRan)] == [NPU]
-
-
-def test_a_fallback_that_passes_is_no_warning(compiler: HeldCompiler) -> None:
-    with config.scope(fallback="warn"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        bfloat16(256).exp().numpy()
-
-
-def test_several_devices_as_one(compiler: HeldCompiler) -> None:
-    x = bfloat16(256)
-    with nt.default_device("sim:npu2x2"):
-        assert devices(x.exp()) == {"cpu"}
-        compiler.go.set()
-        finish_builds()
-        assert devices(x.exp()) == {"sim:npu2x2"}
 
 
 PROGRAM = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 import subprocess
 import sys
@@ -83,16 +82,6 @@ def test_damaged_kernels_cannot_be_packed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["kernels"]
 
 
-@pytest.mark.parametrize("name", ["mul.pdi", "mul.json", ""])
-def test_links_that_lead_elsewhere_are_not_followed(tmp_path: Path, packed: Path, name: str) -> None:
-    path = tmp_path / "kernels" / "aie2p" / name
-    path.rename(tmp_path / "elsewhere")
-    path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ArgumentError, match=r"aie2p/\S+ is a link that leads out of "):
-        pack(tmp_path / "kernels", tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
 def test_an_existing_directory_is_left_alone(tmp_path: Path, packed: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -107,15 +96,12 @@ def test_an_existing_directory_is_left_alone(tmp_path: Path, packed: Path) -> No
 # --- packs of other programs
 
 
-def archive(path: Path, packed: Path, files: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:
+def archive(path: Path, packed: Path, files: dict[str, bytes]) -> Path:
     """Copy a pack and add files."""
     path.write_bytes(packed.read_bytes())
     with zipfile.ZipFile(path, "a") as made:
         for name, content in files.items():
-            member = zipfile.ZipInfo(name)
-            member.create_system = 3
-            member.external_attr = mode << 16
-            made.writestr(member, content)
+            made.writestr(name, content)
     return path
 
 
@@ -130,25 +116,18 @@ def refusal(path: Path, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    ["../a", "aie2/../../a", "/etc/a", "aie2/..", "aie2/", "aie2/.bashrc", "aie2/..\\a", "C:\\a", "aie2p/\n", "aie3/a"],
+    ["../a", "aie2/../../a", "/etc/a", "aie2/..", "aie2/", "aie2/.bashrc", "aie2/..\\a", "C:\\a", "aie3/a"],
 )
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, packed: Path, name: str) -> None:
     message = refusal(archive(tmp_path / "x", packed, {name: b"1"}), tmp_path)
     assert f"{name!r} is not a file in aie2 or aie2p" in message
 
 
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO])
-def test_only_regular_files_are_accepted(tmp_path: Path, packed: Path, kind: int) -> None:
-    message = refusal(archive(tmp_path / "x", packed, {"aie2/a": b"/etc/passwd"}, kind | 0o777), tmp_path)
-    assert "'aie2/a' is not a regular file" in message
-
-
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_files_that_do_not_belong_to_a_kernel_are_refused(tmp_path: Path, packed: Path) -> None:
     for files, message in (
         ({"aie2/a": b"1"}, "'aie2/a' does not belong to a kernel"),
-        ({f"aie2/{'a' * 300}": b"1"}, "is longer than 255 bytes"),
-        ({"aie2/add.so": b"2"}, "two of its files have the same name"),
+        ({"aie2/add.so": b"2"}, "aie2/add is damaged"),
         ({"aie2/more.json": b"{}"}, "does not have its checksum"),
     ):
         assert message in refusal(archive(tmp_path / "x", packed, files), tmp_path)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -101,88 +100,3 @@ def test_kernels_made_in_development_are_all_that_production_needs(tmp_path: Pat
     exact = (x.astype(ml_dtypes.bfloat16) + y.astype(ml_dtypes.bfloat16)).astype(np.float32)
     np.testing.assert_array_equal(np.array(halves, np.float32), exact)
     np.testing.assert_allclose(np.array(floats, np.float32), x[:1024] + y[:1024], rtol=2.0**-22, atol=2.0**-24)
-
-
-KERNELS = 20
-PROCESSES = 10
-
-# Reads the order of its kernels when the others are ready too. It prints the builds that it began, and results.
-USER = f"""
-import json, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import numpy as np
-from test_library import design, request
-from npu_tensor import events
-from npu_tensor.runtime.sim.host_backend import HostBackend, entries
-from npu_tensor.runtime.store.library import KernelLibrary
-
-SOURCE = '''#include <cstdint>
-extern "C" void nt_negate(const std::int32_t* x, std::int32_t* y) {{
-    for (int i = 0; i < 64; ++i) y[i] = {{number}} - x[i];
-}}'''
-wanted = [request(design(SOURCE.replace("{{number}}", str(n))), f"neg{{n}}-256i32-256i32") for n in range({KERNELS})]
-library = KernelLibrary(HostBackend())
-began, results = [], {{}}
-print("ready", flush=True)
-order = json.loads(sys.stdin.readline())
-with events.listen(lambda event: began.append(event.kernel) if isinstance(event, events.BuildStarted) else None):
-    for n in order:
-        found = library.find(wanted[n])
-        call = entries(wanted[n].design, found.files, found.description)["nt_negate"]
-        x, y = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
-        assert call(x.ctypes.data, y.ctypes.data) is None
-        results[n] = y.tolist()
-print(json.dumps([began, [results[n] for n in range({KERNELS})]]))
-"""
-
-
-def test_ten_processes_that_need_the_same_kernels_build_each_once(tmp_path: Path) -> None:
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    assert compiler is not None
-    counting = tmp_path / "c++"
-    counting.write_text(
-        f"#!/bin/sh\ncase \" $* \" in *' -shared '*) echo compiled >> '{tmp_path}/compiled' ;; esac\n"
-        f'exec {compiler} "$@"\n'
-    )
-    counting.chmod(0o755)
-    cache = tmp_path / "cache"
-    environment = {**os.environ, "CXX": str(counting), "NPU_TENSOR_CACHE_DIR": str(cache), "TMPDIR": str(tmp_path)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", USER],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(PROCESSES)
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n", process.communicate()
-        for number, process in enumerate(processes):
-            assert process.stdin is not None
-            order = [*range(KERNELS)]
-            if number % 2:  # half of them in the same order, where each waits for the others
-                random.Random(number).shuffle(order)
-            process.stdin.write(f"{json.dumps(order)}\n")
-            process.stdin.flush()
-        began = []
-        for process in processes:
-            output, errors = process.communicate(timeout=300)
-            assert process.returncode == 0, errors
-            builds, results = json.loads(output)
-            began += builds
-            assert results == [[n - x for x in range(64)] for n in range(KERNELS)]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    names = [f"neg{n}-256i32-256i32" for n in range(KERNELS)]
-    assert sorted(name for name in began if name in names) == sorted(names)  # others are of what they are made from
-    assert (tmp_path / "compiled").read_text().split() == ["compiled"] * KERNELS
-    # Each is there under the key of its configuration, and under that of its source.
-    assert len(list(cache.rglob("negate_*.so"))) == 2 * KERNELS
-    assert {path.suffix for path in cache.rglob("*") if path.is_file()} <= {".so", ".json", ".log", ".lock"}

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
-import os
 import re
-import socket
-import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from store_entries import FOLDER, KEY, NAME, Builder, Failing, key_of, leftovers, names, put, touch, write_by_hand
@@ -71,13 +63,6 @@ def test_keys_are_compared_in_full(store: Store, root: Path) -> None:
     assert leftovers(root) == set()
 
 
-def test_an_entry_under_the_file_name_of_another_kernel_is_not_taken_for_it(store: Store, root: Path) -> None:
-    path = write_by_hand(root, "other", KEY, b"other")
-    for suffix in (".so", ".json"):
-        path.with_suffix(suffix).rename(path.with_name(f"{NAME}_{KEY[:16]}{suffix}"))
-    assert store.get(FOLDER, NAME, KEY) is None
-
-
 @pytest.mark.parametrize(
     "name",
     ["mul+add-" * 60, "a/b", "../../escape", ".hidden", "-rf", "", "ÄÖ-1024f32", "x" * 80, "x" * 81, "a\nb"],
@@ -93,16 +78,6 @@ def test_any_name_makes_a_legal_file_name(store: Store, root: Path, name: str) -
     result = store.get(FOLDER, name, KEY)
     assert result is not None
     assert result.name == name
-
-
-@pytest.mark.parametrize("pair", [("n" * 300 + "1", "n" * 300 + "2"), ("a/b", "a:b"), ("a_b", "a/b"), (".a", "a")])
-def test_names_that_look_alike_on_disk_are_not_mixed_up(store: Store, pair: tuple[str, str]) -> None:
-    for name in pair:
-        put(store, name, content=name.encode())
-    for name in pair:
-        entry = store.get(FOLDER, name, KEY)
-        assert entry is not None
-        assert (entry.name, entry.files[".so"].read_bytes()) == (name, name.encode())
 
 
 @pytest.mark.parametrize("key", ["", "ab", KEY.upper(), KEY + "0", "../" + KEY[3:]])
@@ -157,34 +132,6 @@ def test_a_damaged_entry_is_built_again(store: Store, emitted: list[events.Event
     (event,) = [event for event in emitted if isinstance(event, events.CacheDamaged)]
     assert event.kernel == NAME
     assert event.path == str(path.with_suffix(".json"))
-
-
-def with_checksum(covered: str) -> str:
-    return f'{covered},\n "checksum": "{hashlib.sha256(covered.encode()).hexdigest()}"\n}}\n'
-
-
-@pytest.mark.parametrize("field", ["files", "key", "made_from", "name"])
-@pytest.mark.parametrize("value", [None, 1, "x", {"\0": {"bytes": 0, "sha256": ""}}])
-def test_a_description_with_wrong_fields_is_damage(store: Store, root: Path, field: str, value: object) -> None:
-    for lacking in (False, True):
-        path = write_by_hand(root, NAME, KEY, b"by hand")
-        written = json.loads(path.read_text())
-        del written["checksum"]
-        changed = written | {field: value}
-        if lacking:
-            del changed[field]
-        path.write_text(with_checksum(json.dumps(changed)[:-1]))
-        expected = changed == written or (field == "made_from" and isinstance(changed.get(field), dict))
-        assert (store.get(FOLDER, NAME, KEY) is not None) is expected
-
-
-@pytest.mark.parametrize("covered", ["", "garbage", "[1", '{"a": 1}, {"format": 1', '{"format": ' + "[" * 100_000])
-def test_a_checksum_makes_no_description(store: Store, root: Path, emitted: list[events.Event], covered: str) -> None:
-    path = write_by_hand(root, NAME, KEY, b"by hand")
-    path.write_text(with_checksum(covered))
-    assert store.get(FOLDER, NAME, KEY) is None
-    put(store)
-    assert {type(event) for event in emitted} == {events.CacheDamaged}
 
 
 def test_files_without_a_description_are_no_entry(store: Store) -> None:
@@ -275,55 +222,3 @@ def test_recompiling_is_forced_once_per_store(store: Store, root: Path) -> None:
             made = [fresh.get_or_build(FOLDER, NAME, KEY, builder, {})[1] for _ in range(3)]
             assert (made, builder.calls) == ([True, False, False], 1)
             assert fresh.get(FOLDER, NAME, KEY) is not None
-
-
-def _socket(path: Path) -> None:
-    # The path of a socket is at most 107 bytes long.
-    with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(path.parent):
-        bound.bind("socket")
-        os.replace("socket", path.name)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, _socket])
-def test_pipes_and_sockets_are_damage(
-    store: Store, emitted: list[events.Event], make: Callable[[Path], object]
-) -> None:
-    sidecar = put(store)
-    library = sidecar.with_suffix(".so")
-    library.unlink()
-    make(library)
-    assert store.get(FOLDER, NAME, KEY) is None
-    (damaged,) = emitted
-    assert isinstance(damaged, events.CacheDamaged)
-    assert library.name in damaged.reason
-    assert put(store) == sidecar
-    assert library.read_bytes() == b"machine code"
-    sidecar.unlink()
-    make(sidecar)
-    assert store.get(FOLDER, NAME, KEY) is None
-    assert put(store) == sidecar
-
-
-def test_an_interrupt_right_after_the_lock_was_taken_releases_it(root: Path) -> None:
-    def interrupt(frame: FrameType, event: str, called: Any) -> None:
-        if event == "c_return" and called.__name__ == "acquire" and frame.f_code.co_name == "locked":
-            raise KeyboardInterrupt
-
-    with store_files.locked(root, KEY):
-        pass
-    sys.setprofile(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt), store_files.locked(root, KEY):
-            pass
-    finally:
-        sys.setprofile(None)
-
-    def take() -> str:
-        try:
-            with store_files.locked(root, KEY, wait=False):
-                return "free"
-        except BlockingIOError:
-            return "held"
-
-    with ThreadPoolExecutor(1) as threads:
-        assert threads.submit(take).result() == "free"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import grp
 import os
 import pwd
@@ -36,7 +35,7 @@ from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store.kernel_directory import kernel_directories
 from npu_tensor.runtime.store.store import Store
-from npu_tensor.runtime.store.upkeep import clear, collect
+from npu_tensor.runtime.store.upkeep import clear
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
@@ -104,27 +103,6 @@ def test_a_full_disk_does_not_stop_the_work(small_disk: Path) -> None:
     # Free space is used again immediately.
     clear(small_disk / "cache")
     assert put(store, "third", key_of("3"), b"3" * 200_000).is_relative_to(small_disk)
-
-
-def test_a_disk_that_fills_up_in_the_middle(
-    store: Store, root: Path, monkeypatch: pytest.MonkeyPatch, own_temporary_directory: Path
-) -> None:
-    put(store, "first", key_of("1"))
-    replace = os.replace
-
-    def full(source: Path, target: Path) -> None:
-        if target.suffix == ".json" and target.is_relative_to(root):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", full)
-    before = names(root / FOLDER)
-    with pytest.warns(RuntimeWarning, match="not kept"):
-        entry, built = store.get_or_build(FOLDER, NAME, KEY, Builder(), {})
-    assert built
-    assert names(root / FOLDER) == before
-    assert entry.files[".so"].is_relative_to(own_temporary_directory)
-    assert entry.files[".so"].read_bytes() == b"machine code"
 
 
 def test_kernels_that_are_not_kept_last_as_long_as_the_process(tmp_path: Path, own_temporary_directory: Path) -> None:
@@ -198,21 +176,3 @@ def test_objects_of_the_cpu_device_are_entries_too(store: Store, root: Path, emi
     assert compile_once().statistics.compiled == 1
     assert [type(event) for event in emitted if isinstance(event, events.CacheDamaged)] == [events.CacheDamaged]
     assert compile_once().statistics.disk_hits == 1
-
-
-def test_without_a_directory_for_temporary_files_what_is_there_is_used(
-    store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none() -> str:
-        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
-
-    monkeypatch.setattr(tempfile, "gettempdir", none)
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    write_by_hand(root, NAME, KEY, b"by hand")
-    assert store.get(FOLDER, NAME, KEY) is not None
-    with pytest.raises(BuildError, match="No usable temporary directory"):
-        store.get_or_build(FOLDER, "another", key_of("b"), Builder(), {})
-    assert collect(root, 0).entries == 1
-    with config.scope(cache_path=""):
-        assert config.cache_dir == Path(f"/tmp/npu_tensor-{os.getuid()}")

@@ -72,15 +72,6 @@ def test_clearing_removes_what_is_ours_and_nothing_else(store: Store, root: Path
     assert store.get_or_build(FOLDER, NAME, KEY, Builder(), {})[1]
 
 
-def test_clearing_by_name(store: Store, root: Path) -> None:
-    for name in ("add-1f32", "add-2f32", "mul+add-1f32"):
-        put(store, name, key_of(name))
-    assert clear(root, "nothing").files == 0
-    size = sum(path.stat().st_size for path in (root / FOLDER).glob("add-*"))
-    assert clear(root, "add-*") == Removed(2, 6, size, 0)
-    assert [item.stem.partition("_")[0] for item in scan(root)[0]] == ["mul+add-1f32"]
-
-
 def test_entries_being_built_are_left_alone(store: Store, root: Path) -> None:
     put(store)
     put(store, "other", key_of("other"))
@@ -91,34 +82,6 @@ def test_entries_being_built_are_left_alone(store: Store, root: Path) -> None:
         os.utime(next((root / FOLDER).glob("*.json")), (0, 0))
         assert collect(root, 0).entries == 0
     assert clear(root).entries == 1
-
-
-def test_files_whose_entry_is_completed_meanwhile_are_no_leftovers(store: Store, root: Path) -> None:
-    sidecar = put(store)
-    hidden = sidecar.rename(root / "hidden")
-    ((leftover,), removed) = scan(root)[1], Removed()
-    assert {path.suffix for path in leftover.files} == {".so", ".log"}
-    hidden.rename(sidecar)
-    removed.remove(root, leftover)
-    assert removed == Removed()
-    assert store.get(FOLDER, NAME, KEY) is not None
-    sidecar.unlink()
-    removed.remove(root, leftover)
-    assert names(root / FOLDER) == set()
-
-
-def test_clearing_nothing(root: Path) -> None:
-    assert clear(root) == Removed()
-    assert not root.exists()
-
-
-def test_clearing_everything(store: Store, root: Path, tmp_path: Path) -> None:
-    put(store)
-    foreign_files(root, tmp_path / "outside")
-    count = sum(path.is_file() or path.is_symlink() for path in root.rglob("*") if path.parent != root / "aie2-linked")
-    assert clear_everything(root).files == count - 1  # without the link to a directory
-    assert names(root) == set()
-    assert len(names(tmp_path / "outside")) == 2
 
 
 @pytest.mark.parametrize("remove", [clear, clear_everything])
@@ -171,18 +134,6 @@ def test_the_cache_is_cleared_once_per_program(root: Path, tmp_path: Path) -> No
     assert (root / FOLDER / "foreign.txt").exists()
 
 
-def test_a_directory_that_must_not_be_cleared_is_used_uncleared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = tmp_path / "home"
-    put(Store(root))
-    monkeypatch.setenv("HOME", str(root))
-    with config.scope(cache_clear=True):
-        with pytest.warns(RuntimeWarning, match="NPU_TENSOR_CACHE_CLEAR"):
-            assert Store(root).get(FOLDER, NAME, KEY) is not None
-        assert Store(root).get(FOLDER, NAME, KEY) is not None
-
-
 def fill(store: Store, root: Path, count: int, size: int = 10_000) -> list[str]:
     """Entries of about `size` bytes; the first was used longest ago, all more than an hour."""
     keys = [key_of(str(n)) for n in range(count)]
@@ -212,16 +163,6 @@ def test_the_least_recently_used_go_first_and_whole(store: Store, root: Path, em
     }
     assert [event.entries for event in emitted if isinstance(event, events.CacheEvicted)] == [2, 3]
     assert collect(root, total) == Removed()
-
-
-def test_objects_of_the_cpu_count_and_go_too(store: Store, root: Path) -> None:
-    keys = fill(store, root, 2)
-    made = [store.put("cpu-llvm", "object", key_of(name), {".o": b"x" * 10_000}, {}) for name in ("old", "new")]
-    objects = [artifact.files[".o"].with_suffix(".json") for artifact in made]
-    os.utime(objects[0], (1, 1))
-    assert collect(root, 40_000).entries == 1
-    assert [path.exists() for path in objects] == [False, True]
-    assert kept(store, keys) == [True, True]
 
 
 def test_the_cache_stays_below_its_limit_while_it_is_filled(store: Store, root: Path) -> None:
@@ -266,15 +207,3 @@ def test_old_leftovers_are_collected(store: Store, root: Path) -> None:
         collect(root, 1 << 40)
         assert {path.name: path.exists() for path in ages} == {path.name: remain for path in ages}
     assert store.get(FOLDER, NAME, KEY) is not None
-
-
-def test_a_clock_that_was_set_back_does_not_keep_the_cache_full(store: Store, root: Path) -> None:
-    keys = fill(store, root, 4)
-    in_a_year = time.time() + 365 * 86400
-    for path in (root / FOLDER).glob("*.json"):
-        os.utime(path, (in_a_year, in_a_year))
-    assert store.get(FOLDER, "kernel", keys[0]) is not None  # used now, so it comes before those of the future
-    total = sum(item.bytes for item in scan(root)[0])
-    assert collect(root, total // 2, spared=60).entries >= 2
-    assert kept(store, keys)[0]
-    assert sum(kept(store, keys)) <= 2
