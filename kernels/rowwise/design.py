@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
-from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, load_resident, pipeline, scatter
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -118,7 +118,11 @@ class _RowwiseConfiguration:
     def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
         """Load the resident inputs, in a worker's body, from the stream that brings them first."""
         for slot, buffer in resident.items():
-            load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
+            objects = self.plan.resident_objects(slot)
+            nbytes = buffer.type.nbytes // objects
+            for number in range(objects):
+                self.keep[slot](carrier.acquire(1), buffer, nbytes, number * nbytes)
+                carrier.release(1)
 
 
 class _RowwiseSequence:

@@ -24,7 +24,6 @@ from npu_tensor.dataflow.design import FunctionCall
 __all__ = [
     "alignment",
     "channels",
-    "contents",
     "descriptors",
     "lengths",
     "locks",
@@ -40,17 +39,6 @@ STATEMENT_BYTES: Final = 64
 
 Estimates: only the compiler knows.
 """
-
-
-def contents(index: Index) -> Iterator[Violation]:
-    """Check that initial contents fill their buffer."""
-    for buffer in index.design.core_buffers:
-        if buffer.initial is not None and len(buffer.initial) != size(buffer.type):
-            message = (
-                f"buffer {buffer.name} of {buffer.tile} gets {len(buffer.initial)} initial bytes, "
-                f"and holds {size(buffer.type)}."
-            )
-            yield Violation("initial contents", buffer.name, len(buffer.initial), size(buffer.type), message)
 
 
 def memory(index: Index) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.design import AccessPattern, Dim
+from npu_tensor.ops.layouts import merged
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
 __all__ = ["StridedAccess", "object_access", "pattern_accesses"]
@@ -55,14 +56,9 @@ class StridedAccess(NamedTuple):
 
 def _merged(dims: Iterable[Dim]) -> list[Dim]:
     """Return the same access with as few loops as possible, at least one."""
-    merged: list[Dim] = []
-    for dim in dims:
-        if dim.size == 1:
-            continue
-        if merged and merged[-1].stride == dim.size * dim.stride:
-            dim = Dim(merged.pop().size * dim.size, dim.stride)
-        merged.append(dim)
-    return merged or [Dim(1, 1)]
+    dims = tuple(dims)
+    sizes, (strides,) = merged([dim.size for dim in dims], [[dim.stride for dim in dims]])
+    return list(map(Dim, sizes, strides)) or [Dim(1, 1)]
 
 
 def _access(start: int, dims: Sequence[Dim], itemsize: int) -> StridedAccess:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.cost import host_bytes
 from npu_tensor.dataflow.design import Transfer
-from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.strided_access import StridedAccess, pattern_accesses
@@ -27,13 +26,6 @@ from npu_tensor.runtime.sim.tile_memory import Bytes
 __all__ = ["HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "StreamEnd"]
 
 _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
-
-
-class Unfinished(NamedTuple):
-    """Bytes of a partly moved object or transfer. objects: -1 if it is also counted as a whole one elsewhere."""
-
-    objects: int
-    nbytes: int
 
 
 class StreamEnd(ABC):
@@ -62,10 +54,6 @@ class StreamEnd(ABC):
     @abstractmethod
     def expects(self) -> bool:
         """True if an object or transfer has begun here that needs more bytes."""
-
-    @abstractmethod
-    def unfinished(self) -> Unfinished | None:
-        """Return the part that has begun to move and has not ended."""
 
 
 class _Staging:
@@ -132,9 +120,6 @@ class RingSource(RingEnd):
         self._next()
         self.fifo = self._rings[self._turn].fifo
 
-    def unfinished(self) -> Unfinished | None:
-        return Unfinished(-1, len(self.chunk) - self.position) if self.expects else None
-
 
 class RingSink(RingEnd):
     """Sink that receives objects."""
@@ -156,24 +141,15 @@ class RingSink(RingEnd):
         ring.produce(1)
         self._next()
 
-    def unfinished(self) -> Unfinished | None:
-        return Unfinished(0, self.position) if self.expects else None
-
 
 class HostTransfer:
-    """Prepared transfer of a design. Raises BuildError if it exceeds its buffer of `available` bytes."""
+    """Prepared transfer of a design."""
 
-    def __init__(self, transfer: Transfer, itemsize: int, available: int) -> None:
+    def __init__(self, transfer: Transfer, itemsize: int) -> None:
         self.transfer = transfer
         self.accesses = pattern_accesses(transfer.pattern, itemsize)
         self.nbytes = transfer.pattern.elements * itemsize
         self.ddr_bytes = host_bytes(transfer.pattern, itemsize)
-        for access in self.accesses:
-            if access.start < 0 or access.end > available:
-                raise BuildError(
-                    f"fifo {transfer.fifo}: a transfer reaches byte {access.end} of buffer {transfer.buffer}, "
-                    f"which has {available}"
-                )
 
 
 class HostTask:
@@ -252,10 +228,6 @@ class HostEnd(StreamEnd):
     @property
     def expects(self) -> bool:
         return bool(self.queue)
-
-    def unfinished(self) -> Unfinished | None:
-        rest = sum(task.transfer.nbytes - self.moved(task) for task in self.queue)
-        return Unfinished(0, rest) if rest else None
 
     @property
     def gates(self) -> tuple[Gate, ...]:

@@ -14,7 +14,6 @@ from sim_designs import Ints, each, functions, load, offsets, pattern_offsets, r
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Dim, ObjectType
-from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim import strided_access
 from npu_tensor.runtime.sim.strided_access import object_access, pattern_accesses
 
@@ -157,21 +156,3 @@ def test_transfers_of_any_length_make_one_stream(pieces: list[int]) -> None:
     values = np.arange(48, dtype=np.int32)
     _, (_, result) = run(load(d.build()), values)
     assert result.tolist() == values.tolist()
-
-
-@pytest.mark.usefixtures("_unchecked")
-@pytest.mark.parametrize("pattern", [AccessPattern.linear(16, 33), AccessPattern(0, (1, 1, 4, 4), (0, 0, 16, 1))])
-def test_a_transfer_past_its_buffer_is_refused(pattern: AccessPattern) -> None:
-    d = Builder("past", "aie2", columns=1)
-    x = d.host_buffer("x", "int32", 48)
-    type = ObjectType("int32", (16,))
-    fx = d.fifo("x0", type, Tile(0, 0), [Tile(0, 2)])
-
-    def body(source: Any) -> None:
-        source.acquire(1)
-        source.release(1)
-
-    d.worker(Tile(0, 2), body, [fx])
-    d.fill(fx, x, pattern, wait=True)
-    with pytest.raises(BuildError, match=r"fifo x0: a transfer reaches byte (196|208) of buffer x, which has 192"):
-        load(d.build())

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
-from weakref import ref
 
 import numpy as np
 import pytest
@@ -18,14 +13,9 @@ from running import heard, needs_compiler
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Design
 from npu_tensor.planner import selection
-from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
-from npu_tensor.runtime.sim.kind import simulated_target
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign
-from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Kernel
 
 pytestmark = pytest.mark.usefixtures("less_optimised")
@@ -34,39 +24,6 @@ pytestmark = pytest.mark.usefixtures("less_optimised")
 def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
     values = np.random.default_rng(seed).standard_normal(shape, np.float32)
     return nt.from_numpy(values).to(nt.bfloat16).realize()
-
-
-@pytest.mark.parametrize(
-    ("uri", "arch", "columns", "float32"),
-    [
-        ("sim:npu1", "aie2", 4, "exact"),
-        ("sim:npu2", "aie2p", 8, "exact"),
-        ("sim:npu2?cols=4", "aie2p", 4, "exact"),
-        ("sim:npu1?cols=1&float32=emulate", "aie2", 1, "emulate"),
-        ("sim:npu2?float32=bfloat16", "aie2p", 8, "bfloat16"),
-    ],
-)
-def test_uris(uri: str, arch: str, columns: int, float32: str) -> None:
-    target = simulated_target(parse_uri(uri))
-    assert (target.array.arch, target.columns, target.float32) == (arch, columns, float32)
-
-
-@pytest.mark.parametrize(
-    ("uri", "words"),
-    [
-        ("sim:npu3", "there is no simulated npu3"),
-        ("sim:", "sim:npu1, sim:npu2"),
-        ("sim:npu1?cols=8", "cols must be 1 to 4, not '8'"),
-        ("sim:npu1?cols=x", "not 'x'"),
-        ("sim:npu2?power=turbo", "unknown option power"),
-        ("sim:npu2?float32=fast", "exact, emulate, bfloat16"),
-        ("gpu", "there are cpu, sim:npu1 and sim:npu2"),
-    ],
-)
-def test_bad_uris_change_nothing(uri: str, words: str) -> None:
-    with pytest.raises(nt.DeviceError, match=words.replace("?", r"\?")):
-        nt.set_default_device(uri)
-    assert nt.get_default_device() == "cpu"
 
 
 @needs_compiler
@@ -238,29 +195,6 @@ def test_designs_that_left_the_array_are_loaded_again() -> None:
 
 
 @needs_compiler
-def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    load, loaded = device.SimulatedDevice.load, dict[int, ref[Design]]()
-
-    def note(self: device.SimulatedDevice, design: Design, artifact: Artifact) -> LoadedDesign:
-        loaded[id(design)] = ref(design)
-        return load(self, design, artifact)
-
-    monkeypatch.setattr(device.SimulatedDevice, "load", note)
-    x = bfloat16(100_000)
-    with nt.default_device("sim:npu1?cols=2"), config.scope(max_contexts=1):
-        for n in (1000, 30_000, 100_000):  # designs that no other device has
-            (x[:n] / 7).realize()
-        assert [reference() is None for reference in loaded.values()] == [False, False, False]
-        selection.reset_plans()
-        # A loaded design is referenced by the array; an unloaded one is closed in the array's thread.
-        until = time.monotonic() + 30
-        while sum(reference() is not None for reference in loaded.values()) > 1:
-            assert time.monotonic() < until
-            gc.collect()
-            time.sleep(0.01)
-
-
-@needs_compiler
 def test_several_devices_in_order_of_preference() -> None:
     """Each takes what those before it refuse; one graph runs on all of them."""
     first, second = "sim:npu1", "sim:npu2?float32=emulate"
@@ -329,17 +263,6 @@ def test_without_a_compiler_everything_runs_on_the_cpu(monkeypatch: pytest.Monke
 
 
 @needs_compiler
-def test_the_environment_chooses_the_device() -> None:
-    program = (
-        "import npu_tensor as nt; x = nt.ones(64, dtype=nt.bfloat16).realize();"
-        "print(nt.get_default_device(), nt.explain(x + x)[-1].device, (x + x).sum().item())"
-    )
-    environment = {**os.environ, "NPU_TENSOR_DEVICE": "sim:npu1"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["sim:npu1", "sim:npu1", "128.0"]
-
-
-@needs_compiler
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**32 + 5, 2**40])
 @pytest.mark.parametrize("dtype", [nt.int8, nt.int16, nt.int32])
 def test_a_number_of_more_than_32_bits_wraps(dtype: nt.DType, number: int) -> None:
@@ -385,25 +308,6 @@ def test_other_threads_plan_while_kernels_are_built(monkeypatch: pytest.MonkeyPa
         assert (y * 5 - 1).tolist() == [4.0] * 48
         planned.set()
         thread.join()
-
-
-@needs_compiler
-def test_a_placement_that_changes_while_kernels_are_built_stays_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = device.SimulatedDevice.prepare
-
-    def changing(self: device.SimulatedDevice, kernels: Sequence[Kernel]) -> None:
-        nt.set_default_device("cpu")
-        prepare(self, kernels)
-
-    monkeypatch.setattr(device.SimulatedDevice, "prepare", changing)
-    x = bfloat16(80).realize()
-    with nt.default_device("sim:npu1?cols=2"):
-        x.exp().realize()
-        assert nt.get_default_device() == "cpu"
-        assert nt.explain(x.exp())[-1].device == "cpu"
-        with heard(events.KernelRan) as ran:
-            x.exp().realize()
-        assert {event.device for event in ran} == {"cpu"}
 
 
 def test_block_floats_are_chosen_by_the_uri() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +10,6 @@ from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.planner import selection
-from npu_tensor.runtime.devices.backends import open_device
-from npu_tensor.runtime.devices.device_uri import parse_uri
-from npu_tensor.runtime.devices.host import allocator, host_step
-from npu_tensor.runtime.devices.logical import LogicalDevice
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 pytestmark = pytest.mark.usefixtures("less_optimised")
 
@@ -39,31 +29,6 @@ def simulated_on(work: Callable[[], object]) -> list[str]:
     return [event.simulated.device for event in ran if event.simulated is not None]
 
 
-@pytest.mark.parametrize(
-    ("uri", "members"),
-    [
-        ("sim:npu2x2", ["sim:npu2x2#0", "sim:npu2x2#1"]),
-        ("sim:npu1x3?cols=2", [f"sim:npu1x3?cols=2#{number}" for number in range(3)]),
-    ],
-)
-def test_a_uri_may_mean_several(uri: str, members: list[str]) -> None:
-    device = open_device(parse_uri(uri), allocator(), host_step)
-    assert isinstance(device, LogicalDevice)
-    assert (device.uri, [member.uri for member in device.members]) == (uri, members)
-    one = open_device(parse_uri(uri.replace("x2", "x1").replace("x3", "x1")), allocator(), host_step)
-    assert isinstance(one, SimulatedDevice)
-    assert one.target == device.target
-
-
-@pytest.mark.parametrize(
-    "uri", ["sim:npu2x0", "sim:npu2x17", "sim:npu3x2", "sim:npu2x", "sim:npu2x2#0", "sim:npu1x2?cols=8"]
-)
-def test_bad_uris_change_nothing(uri: str) -> None:
-    with pytest.raises(nt.DeviceError, match="sim:npu"):
-        nt.set_default_device(uri)
-    assert nt.get_default_device() == "cpu"
-
-
 @needs_compiler
 def test_explain_names_the_logical_device_and_events_the_member() -> None:
     x = bfloat16(64)
@@ -73,27 +38,6 @@ def test_explain_names_the_logical_device_and_events_the_member() -> None:
     assert sorted(set(on)) == ["sim:npu2x2#0", "sim:npu2x2#1"]
     assert on[:2] == on[2:]  # by turns
     assert {(type(event), event.device) for event in ran} == {(events.KernelRan, "sim:npu2x2")}
-
-
-@needs_compiler
-def test_two_threads_use_two_members_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch ends only when the other is under way as well; one array runs one launch at a time."""
-    x, y = bfloat16(64), bfloat16(64, seed=1)
-    run, together = LoadedDesign.run_here, threading.Barrier(2)
-
-    def meet(loaded: LoadedDesign, *arguments: Any) -> Any:
-        together.wait(SECONDS)
-        return run(loaded, *arguments)
-
-    with nt.default_device("sim:npu2x2"):
-        nt.explain(x + x)
-        monkeypatch.setattr(LoadedDesign, "run_here", meet)
-        results = [x + x, y + y]
-        with ThreadPoolExecutor(2) as threads:
-            on = simulated_on(lambda: list(threads.map(nt.Tensor.realize, results)))
-    assert sorted(on) == ["sim:npu2x2#0", "sim:npu2x2#1"]
-    for result, operand in zip(results, (x, y), strict=True):
-        np.testing.assert_array_equal(result.float().numpy(), operand.float().numpy() * 2)
 
 
 @needs_compiler
@@ -113,38 +57,3 @@ def test_several_give_what_one_gives() -> None:
     assert len(set(on)) == 3
     for one, several in zip(*actual, strict=True):
         np.testing.assert_array_equal(one, several)
-
-
-@needs_compiler
-def test_kernels_are_compiled_once_for_all_members() -> None:
-    x = bfloat16(17, 48)
-    with nt.default_device("sim:npu2x2?cols=3"), heard(events.BuildStarted) as builds:
-        members = simulated_on(lambda: [(x * 3).realize() for _ in range(4)])
-    assert len(builds) == 1
-    assert len(set(members)) == 2
-
-
-@needs_compiler
-def test_a_member_that_is_not_used_has_no_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = bfloat16(64)
-    with nt.default_device("sim:npu1x4"):
-        device = selection.accelerators(selection.current())[0]
-        assert isinstance(device, LogicalDevice)
-        monkeypatch.setattr(SimulatedDevice, "busy", property(lambda member: 9 * (member is not device.members[0])))
-        for _ in range(3):
-            (x + x).realize()
-        device.synchronize()
-    assert ["array" in vars(member) for member in device.members] == [True, False, False, False]
-
-
-@needs_compiler
-def test_what_is_recorded_is_what_one_device_records(tmp_path: Any) -> None:
-    x = bfloat16(32)
-    written: list[str] = []
-    for uri in ("sim:npu2", "sim:npu2x2"):
-        path = tmp_path / f"{len(written)}.json"
-        with nt.default_device(uri), nt.record_kernels(path):
-            (x + x).realize()
-        written.append(path.read_text("utf-8"))
-    assert '"add' in written[0]
-    assert written[0] == written[1]

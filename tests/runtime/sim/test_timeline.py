@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -69,17 +68,6 @@ def test_the_host_starts_what_follows_a_wait_when_that_has_ended() -> None:
     assert result.cycles == 198
 
 
-def test_a_second_run_begins_anew_with_what_the_first_has_done_ahead() -> None:
-    design = loaded(one_core(1, 16, result_first=True))
-    cycles = []
-    for _ in range(2):
-        with recorded() as result:
-            run(design)
-        cycles.append(result[0].cycles)
-    # The core acquires its result buffer before the object arrives.
-    assert cycles == [89, 89]
-
-
 def test_halves_go_different_ways() -> None:
     result = timeline(split())
     lanes = {(tile, lane): [(span.start, span.end) for span in spans] for (tile, lane), spans in result.lanes().items()}
@@ -138,16 +126,6 @@ def test_recording_is_of_first_runs_and_ends_with_the_block() -> None:
     with pytest.raises(KeyError), recorded():
         raise KeyError
     assert timelines._recordings == []
-
-
-def test_runs_of_other_threads_are_recorded() -> None:
-    with recorded() as result:
-        threads = [threading.Thread(target=run, args=(loaded(one_core(number, 16)),)) for number in (1, 2, 3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(each.cycles for each in result) == [99, 166, 233]
 
 
 def test_rows_and_text() -> None:
