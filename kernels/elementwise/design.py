@@ -37,9 +37,6 @@ __all__ = ["design"]
 RUN_BYTES: Final = 1024
 """Bytes of the innermost run of a repeated transfer: a power of two below the limit of 1023 words."""
 
-LONGEST_NAME: Final = 100
-"""Maximum characters of the ops' names in the name of a configuration, and thus in the names of its binary files."""
-
 STATE: Final = ObjectType("int32", (16,))
 """State of a core with resident operands; four words are used."""
 
@@ -67,7 +64,7 @@ class _ConfigurationBuilder:
     def __init__(self, arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> None:
         self.form, self.formula = form, formula
         arguments = len(form.inputs) + len(form.outputs)
-        self.builder = Builder(formula.name[:LONGEST_NAME], arch, form.array_columns, arguments)
+        self.builder = Builder(formula.name, arch, form.array_columns, arguments)
         self.tiles = [ObjectType(form.inputs[channel[0]], (len(channel) * form.tile,)) for channel in form.channels]
         self.results = [ObjectType(dtype, (form.tile,)) for dtype in form.outputs]
         self.resident = [

@@ -88,6 +88,10 @@ take 1216 with 22 (mlir-air#1980). A build compares the compiler's figures with 
 """
 
 
+LONGEST_NAME: Final = 100
+"""Maximum characters of the name of a configuration, and thus of its binary files."""
+
+
 class ObjectType(NamedTuple):
     """Type of one object of a fifo, one core buffer or one pointer argument."""
 
@@ -656,7 +660,7 @@ class Builder(SequenceBuilder):
     def __init__(self, name: str, arch: str, columns: int, arguments: int | None = None) -> None:
         """Create a builder. arguments: number of host buffers of the designs, if they are not declared here."""
         super().__init__(None)
-        self.name = name
+        self.name = name[:LONGEST_NAME]
         self.arch = arch
         self.columns = columns
         self.arguments = arguments

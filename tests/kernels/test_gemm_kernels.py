@@ -56,7 +56,7 @@ def simulate(result: nt.Tensor, operands: Sequence[nt.Tensor | float], on: Targe
     """The product as its offer computes it. operands: what each input of the task lies in, in order."""
     task = task_of(result)
     buffers = [operand if isinstance(operand, float) else operand.numpy() for operand in operands]
-    return kernel_tasks.simulate(task, gemm.claim(task, on), on, buffers)[0]
+    return kernel_tasks.simulate(task, gemm.claim(task, on), on, buffers)[0].reshape(result.shape)
 
 
 def numpy(tensor: nt.Tensor) -> Array:
