@@ -5,7 +5,6 @@ Results are compared with the ops' formulas in NumPy, in float64 and rounded onc
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from functools import cache
@@ -59,9 +58,8 @@ def flat(values: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def _compiled(less_optimised: None) -> Iterator[None]:
-    """The kernels of every layout and every cast, compiled together."""
+    """The kernels of every layout, compiled together."""
     offers = [offer for arch in ARCHS for offer in layout_offers(arch).values()]
-    offers += [offer for _, offer in casts().values()]
     with pytest.MonkeyPatch.context() as patch:
         compile_together([offer.design() for offer in offers], patch)
         yield
@@ -195,7 +193,7 @@ def test_layouts(name: str, arch: str) -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
-# --- numbers, selection, casts, policies
+# --- numbers, selection, policies
 
 
 def simulated(result: Tensor, target: Target, *buffers: Any) -> Array:
@@ -218,11 +216,6 @@ def test_where_takes_bool_beside_floats() -> None:
     np.testing.assert_array_equal(got.astype(np.float32), np.where(mask, x, y).astype(np.float32))
 
 
-def test_comparison_gives_bool() -> None:
-    (a, x), (b, y) = normal((9, 65), nt.bfloat16, 1), normal((1, 65), nt.bfloat16, 2)
-    np.testing.assert_array_equal(simulated(a < b, target("aie2p"), flat(x), flat(y)), x < y)
-
-
 def test_numbers_are_no_part_of_the_design() -> None:
     """They are passed with every run: other numbers run the same kernel."""
     a, x = normal((300,), nt.bfloat16)
@@ -236,32 +229,6 @@ def test_numbers_are_no_part_of_the_design() -> None:
         )
         actual.append(offer.design())
     assert actual[0] == actual[1]
-
-
-CASTS = [
-    *itertools.product(("bfloat16",), ("float32", "int8", "int16", "int32", "uint8", "bool")),
-    *itertools.product(("float32", "int8", "int16", "int32", "uint8", "bool"), ("bfloat16",)),
-    *(("int8", "int32"), ("int32", "int8"), ("float32", "int32"), ("int16", "float32"), ("float32", "bool")),
-]
-
-
-@cache
-def casts() -> dict[tuple[str, str], tuple[Task, Offer]]:
-    made = {}
-    for source, result in CASTS:
-        (task,) = tasks_of(nt.zeros(130, dtype=as_dtype(source)).realize().to(as_dtype(result)))
-        made[source, result] = task, claimed(task, target("aie2p", 1, "emulate"))
-    return made
-
-
-@pytest.mark.usefixtures("_compiled")
-@pytest.mark.parametrize(("source", "result"), CASTS)
-def test_casts(source: str, result: str) -> None:
-    """Exact: floats are truncated to integers, and round once to bfloat16."""
-    task, offer = casts()[source, result]
-    values = np.random.default_rng(0).uniform(0 if "u" in result else -99, 99, 130).astype(as_dtype(source).numpy)
-    (got,) = simulate(task, offer, target("aie2p", 1), [values])
-    np.testing.assert_array_equal(got.astype(np.float64), values.astype(as_dtype(result).numpy).astype(np.float64))
 
 
 def test_float32_by_policy() -> None:

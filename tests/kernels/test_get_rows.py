@@ -48,14 +48,6 @@ def test_rows(rows: int, length: int, count: int, dtype: DType, where: Target) -
     assert taken(rows_task(table, index), where, [table, index]).tobytes() == table[index].tobytes()
 
 
-@pytest.mark.parametrize("where", TARGETS, ids=lambda where: f"{where.array.arch}-{where.columns}")
-@pytest.mark.parametrize(("rows", "length", "count"), [(513, 1000, 37), (64, 9000, 3), (40, 4099, 20), (50, 70, 900)])
-def test_any_number_of_columns(rows: int, length: int, count: int, where: Target) -> None:
-    """Rows of several slices, slices that overlap, several blocks of result rows."""
-    table, index = random_bits((rows, length), int32), indices(rows, (count,))
-    assert taken(rows_task(table, index), where, [table, index]).tobytes() == table[index].tobytes()
-
-
 def test_indices_of_any_shape_and_width() -> None:
     table = random_bits((50, 24), bfloat16)
     for index in (indices(50, (3, 4), np.int64), indices(50, (2, 1, 5)), indices(50, (6, 4))[::2, 0], indices(50, ())):

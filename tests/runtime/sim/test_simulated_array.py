@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from running import in_child
-from sim_designs import SOURCE, copy_design, each, functions, load, run
+from sim_designs import copy_design, each, functions, load, run
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 SHIM, CORE = Tile(0, 0), Tile(0, 2)
@@ -223,21 +223,3 @@ def test_importing_the_package_does_not_import_greenlet() -> None:
     program = "import sys, npu_tensor; print('greenlet' in sys.modules)"
     output = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert output == "False\n"
-
-
-def test_functions_of_two_sources() -> None:
-    other = Source("other", SOURCE.text.replace("nt_", "other_").replace("other_host", "nt_host"))
-    d = Builder("two sources", "aie2", columns=1)
-    x, y = d.host_buffer("x", "int32", 32), d.host_buffer("y", "int32", 32)
-    first = d.function("nt_copy", [TYPE, TYPE, "int32"], SOURCE)
-    second = d.function("other_add", [TYPE, TYPE, TYPE, "int32"], other)
-    fx, between = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("between", TYPE, CORE, [Tile(0, 3)])
-    fy = d.fifo("y0", TYPE, Tile(0, 3), [SHIM])
-
-    d.worker(CORE, each(lambda a, b: first(a, b, 64)), [fx, between])
-    d.worker(Tile(0, 3), each(lambda a, b: second(a, a, b, 16)), [between, fy])
-    d.fill(fx, x, AccessPattern.linear(32))
-    d.drain(fy, y, AccessPattern.linear(32))
-    loaded: LoadedDesign = load(d.build())
-    _, (_, result) = run(loaded, VALUES[:32])
-    assert result.tolist() == (2 * VALUES[:32]).tolist()
