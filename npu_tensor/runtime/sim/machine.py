@@ -17,9 +17,17 @@ from npu_tensor.runtime.sim.clocks import RunClock, StreamClock
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
-from npu_tensor.runtime.sim.strided_access import StridedAccess, object_access
 from npu_tensor.runtime.sim.tile_memory import Bytes, TileMemory
-from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, HostTransfer, RingSink, RingSource, StreamEnd
+from npu_tensor.runtime.sim.transfers import (
+    HostEnd,
+    HostTask,
+    HostTransfer,
+    RingSink,
+    RingSource,
+    StreamEnd,
+    StridedAccess,
+    object_access,
+)
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
 
 __all__ = ["HostSequence", "Machine"]

@@ -14,8 +14,8 @@ from sim_designs import Ints, each, functions, load, offsets, pattern_offsets, r
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Dim, ObjectType
-from npu_tensor.runtime.sim import strided_access
-from npu_tensor.runtime.sim.strided_access import object_access, pattern_accesses
+from npu_tensor.runtime.sim import transfers
+from npu_tensor.runtime.sim.transfers import object_access, pattern_accesses
 
 Dims = list[tuple[int, int]]
 
@@ -66,7 +66,7 @@ def test_pieces_of_a_transfer_are_the_nested_loops(
     itemsize: int,
     largest: int,
 ) -> None:
-    monkeypatch.setattr(strided_access, "_LARGEST_CHUNK", largest)
+    monkeypatch.setattr(transfers, "_LARGEST_CHUNK", largest)
     pattern = AccessPattern(offset, sizes, strides)
     places = pattern_offsets(pattern)
     memory = np.arange(max(places) + 1, dtype=f"u{itemsize}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -327,3 +327,43 @@ def test_block_floats_are_chosen_by_the_uri() -> None:
     assert errors["sim:npu2"] == errors["sim:npu2?bfloat16=exact"] < 1e-6
     # 9.3e-3: Xilinx/mlir-air, kernel_registry/details/GEMM_bf16_in_fp32_out.md, normally distributed operands.
     assert errors["sim:npu2?bfloat16=bfp16"] == pytest.approx(9.3e-3, rel=0.05)
+
+
+# --- several simulated NPUs as one device
+
+
+def simulated_on(work: Callable[[], object]) -> list[str]:
+    """The members that ran the launches of some work, in order."""
+    with heard(events.KernelRan) as ran:
+        work()
+    return [event.simulated.device for event in ran if event.simulated is not None]
+
+
+@needs_compiler
+def test_explain_names_the_logical_device_and_events_the_member() -> None:
+    x = bfloat16(64)
+    with nt.default_device("sim:npu2x2"), heard(events.KernelRan, events.Fallback) as ran:
+        assert nt.explain(x + x)[-1].device == "sim:npu2x2"
+        on = simulated_on(lambda: [(x + x).realize() for _ in range(4)])
+    assert sorted(set(on)) == ["sim:npu2x2#0", "sim:npu2x2#1"]
+    assert on[:2] == on[2:]  # by turns
+    assert {(type(event), event.device) for event in ran} == {(events.KernelRan, "sim:npu2x2")}
+
+
+@needs_compiler
+def test_several_give_what_one_gives() -> None:
+    x, weights = bfloat16(24, 64), bfloat16(40, 64, seed=1)
+
+    def compute() -> list[np.ndarray]:
+        hidden = nt.linear(x, weights)
+        results = [hidden.softmax(dim=-1), hidden.tanh(), x.sum(dim=-1), x * 2 + 1]
+        return [result.float().numpy() for result in results]
+
+    actual = []
+    for uri in ("sim:npu1", "sim:npu1x3"):
+        with nt.default_device(uri):
+            actual.append(compute())
+            on = simulated_on(compute)
+    assert len(set(on)) == 3
+    for one, several in zip(*actual, strict=True):
+        np.testing.assert_array_equal(one, several)

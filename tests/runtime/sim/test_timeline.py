@@ -54,14 +54,6 @@ def test_a_channel_that_takes_longer_than_the_core_moves_without_a_pause() -> No
     assert sum(span.cycles for span in result.spans if span.kind == "wait") == 256 + 3 * (256 - 67)
 
 
-def test_without_a_second_buffer_data_waits_for_the_core() -> None:
-    # The buffer is free 57 cycles after it was full: two acquires, the call, one release.
-    result = timeline(one_core(3, 256, depth=1))
-    assert [span.start for span in result.lanes()[CORE, "x0 in"]] == [0, 313, 626]
-    assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 256), (313, 569), (626, 882)]
-    assert result.cycles == 626 + 256 + 67 + 256
-
-
 def test_the_host_starts_what_follows_a_wait_when_that_has_ended() -> None:
     result = timeline(one_core(2, 16, in_turn=True))
     assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 16), (99, 115)]
