@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
 
-__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "padded_nbytes"]
+__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "padded_nbytes", "padded_shape"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """Limits of fusion.
@@ -52,6 +53,11 @@ def padded_nbytes(nbytes: int) -> int:
     """
     granule = min(max(1 << max(nbytes, 1).bit_length() - 1, LEAST_ROOM), MOST_ROOM)
     return -(-nbytes // granule) * granule
+
+
+def padded_shape(shape: tuple[int, ...], elements: int) -> tuple[int, ...]:
+    """Return a shape whose outermost extent is increased until it has at least `elements`."""
+    return (max(shape[0], -(-elements // math.prod(shape[1:]))), *shape[1:])
 
 
 class Target(NamedTuple):

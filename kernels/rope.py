@@ -30,7 +30,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.dtypes import bfloat16, float16, float32
 from npu_tensor.kernels.codegen.cycles import CASTS, CYCLES
 from npu_tensor.kernels.movement.copies import pattern
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
@@ -158,8 +158,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     # The last object of positions extends beyond them if factors made it longer.
     reach = (plan.rounds - 1) * plan.places + _place_words(plan, angles)
     operands = [
-        HostOperand(0, False, rows, _padded(rows, size), "bfloat16"),
-        HostOperand(1, False, places, _padded(places, reach), "int32"),
+        HostOperand(0, False, rows, padded_shape(rows.shape, size), "bfloat16"),
+        HostOperand(1, False, places, padded_shape(places.shape, reach), "int32"),
     ]
     if factors:
         assert factors[0].layout is not None
@@ -190,11 +190,6 @@ def _heads(heads: int, features: int) -> int | None:
     """Return the heads of a segment: as few as end on a word of bfloat16 numbers."""
     fitting = (together for together in range(1, heads + 1) if heads % together == 0 and together * features % 2 == 0)
     return next((together for together in fitting if together * features <= OBJECT_ELEMENTS), None)
-
-
-def _padded(layout: Layout, elements: int) -> tuple[int, ...]:
-    """Return the extents of a host buffer of at least `elements`, padded at the end."""
-    return (-(-elements // math.prod(layout.shape[1:])), *layout.shape[1:])
 
 
 def _plan(segments: int, heads: int, features: int, target: Target, output: str) -> RopePlan:

@@ -1,4 +1,4 @@
-"""C++ and dtypes shared by kernel families: words of the runtime parameters, and operands that stay in a core."""
+"""C++ and dtypes of numbers, which are words of the runtime parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.expression import Program
 
-__all__ = ["keep_function", "runtime_word", "word_dtype"]
+__all__ = ["runtime_word", "word_dtype"]
 
 
 def word_dtype(program: Program, slot: int) -> Word | None:
@@ -26,24 +26,3 @@ def runtime_word(words: str, number: int, dtype: str) -> str:
     if dtype == "float32":
         return f"__builtin_bit_cast(float, {words}[{number}])"
     return f"static_cast<{emitter.REGISTERS[dtype]}>({words}[{number}])"
-
-
-def keep_function(number: int, carrier: str, kept: str, parameters: str = "", statement: str = "") -> str:
-    """Generate nt_keep<number>(object, kept, bytes, at), which copies a part of a resident operand from its carrier
-    object.
-
-    Args:
-        number: Suffix of the function's name.
-        carrier: C++ element type of the object.
-        kept: C++ element type of the resident buffer.
-        parameters: Additional parameters of the function, in C++.
-        statement: Additional last statement, in C++.
-    """
-    return f"""extern "C" void nt_keep{number}(const {carrier} *__restrict object, {kept} *__restrict kept, \
-int32 bytes, int32 at{parameters}) {{
-  const auto *from = reinterpret_cast<const int32 *>(object);
-  auto *to = reinterpret_cast<int32 *>(kept) + at / 4;
-  for (int32 i = 0; i < bytes / 4; i += 16)
-    aie::store_v(to + i, aie::load_v<16>(from + i));
-{"  " + statement + chr(10) if statement else ""}}}
-"""

@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch, Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, issue, pipeline, scatter
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -27,21 +28,67 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.kernels.codegen import cycles as tables
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.elementwise.cost import CallCost
-from npu_tensor.kernels.elementwise.source import Formula, counts, keep_text, map_text
+from npu_tensor.kernels.elementwise.source import Formula, counts, keep_text, map_text, short_loads
 from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, ElementwisePlan
+from npu_tensor.ops.analysis import precisions
 
-__all__ = ["design"]
+__all__ = ["PROGRAM_BYTES", "CallCost", "cost", "cycles", "design"]
 
 RUN_BYTES: Final = 1024
 """Bytes of the innermost run of a repeated transfer: a power of two below the limit of 1023 words."""
 
-LONGEST_NAME: Final = 100
-"""Maximum characters of the ops' names in the name of a configuration, and thus in the names of its binary files."""
-
 STATE: Final = ObjectType("int32", (16,))
 """State of a core with resident operands; four words are used."""
+
+
+PROGRAM_BYTES: Final = 12 * 1024
+"""Program memory for the tile function, in bytes, out of 16 KiB. The rest is for the functions that keep operands and
+for the loops around the calls.
+"""
+
+LOOP_CYCLES: Final = 20
+"""Cycles to start and end a loop over vectors, that is to fill and empty its pipeline. An assumption."""
+
+
+TIE: Final = 0.01
+
+
+class CallCost(NamedTuple):
+    """Predicted cycles of one call, and estimated bytes of machine code."""
+
+    cycles: int
+    program_bytes: int
+
+
+def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
+    """Compute the cost of the tile function: one step per vector, and a loop per row if there are column operands."""
+    program, order = formula.program, range(len(formula.program.instructions))
+    short, tile = short_loads(plan.form, formula), plan.form.tile
+    precision_of = precisions(program, order, formula.precision, short)
+    forms = emitter.cheaper(program, order, precision_of, short)
+    step = size = 0
+    for precision in ("half", "full"):
+        numbers = [number for number in order if precision_of[number] == precision]
+        step += tables.cycles(program, arch, formula.lanes, precision, numbers, forms)
+        size += tables.program_bytes(program, precision, numbers, forms)
+    loops = -(-tile // plan.width) if plan.form.columns else 1
+    return CallCost(tile // formula.lanes * step + loops * LOOP_CYCLES, size)
+
+
+def cycles(plan: ElementwisePlan, call: CallCost) -> float:
+    """Predict the cycles of the busiest column: the maximum of its computation and its widest stream.
+
+    The smaller of both counts with a small weight to break ties.
+    """
+    form, rounds = plan.form, max(plan.rounds)
+    ends = len(form.channels) + len(form.outputs)
+    widest = max(as_dtype(dtype).itemsize for dtype in (*form.inputs, *form.outputs)) * max(map(len, form.channels))
+    stream = form.cores * form.tile * widest / STREAM_BYTES_PER_CYCLE
+    compute = call.cycles + CALL_CYCLES + 2 * ends * LOCK_CYCLES
+    return rounds * (max(compute, stream) + TIE * (compute + stream))
 
 
 def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> Design:
@@ -67,7 +114,7 @@ class _ConfigurationBuilder:
     def __init__(self, arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> None:
         self.form, self.formula = form, formula
         arguments = len(form.inputs) + len(form.outputs)
-        self.builder = Builder(formula.name[:LONGEST_NAME], arch, form.array_columns, arguments)
+        self.builder = Builder(formula.name, arch, form.array_columns, arguments)
         self.tiles = [ObjectType(form.inputs[channel[0]], (len(channel) * form.tile,)) for channel in form.channels]
         self.results = [ObjectType(dtype, (form.tile,)) for dtype in form.outputs]
         self.resident = [

@@ -25,7 +25,7 @@ from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
 from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.kernels.offer import HostOperand, padded_nbytes
+from npu_tensor.kernels.offer import HostOperand, padded_nbytes, padded_shape
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 from npu_tensor.spec import contiguous_strides
@@ -265,10 +265,9 @@ def _padded(
     elements: int,
 ) -> HostOperand:
     """Return a host buffer of at least `elements`: the outermost extent grows, the innermost one becomes `pitch`."""
-    inner = (*shape[1:-1], pitch) if pitch is not None and len(shape) > 1 else shape[1:]
-    outer = max(shape[0], -(-elements // math.prod(inner)))
+    full = (*shape[:-1], pitch) if pitch is not None and len(shape) > 1 else shape
     layout = Layout(shape, strides, operand.offset)
-    return HostOperand(operand.number, output, layout, (outer, *inner), operand.dtype, padding=None)
+    return HostOperand(operand.number, output, layout, padded_shape(full, elements), operand.dtype, padding=None)
 
 
 def leading_zeros(strides: Sequence[int]) -> int:
@@ -300,16 +299,7 @@ def plans(
     array: Array,
     columns: int,
 ) -> list[ElementwisePlan] | str:
-    """Return the plans for a collapsed shape, one for each tile size, or the reason why there is none.
-
-    Args:
-        shape: Collapsed shape.
-        inputs: Inputs over that shape.
-        outputs: Outputs over that shape.
-        lanes: Elements per vector.
-        array: Array that runs the design.
-        columns: Upper bound on the columns used.
-    """
+    """Return the plans for a collapsed shape, one for each tile size, or the reason why there is none."""
     if not inputs:
         return "no tensor to stream: the host fills memory faster"
     if len(inputs) > QUEUE_DEPTH or len(outputs) > 2:

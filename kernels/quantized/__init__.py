@@ -13,7 +13,7 @@ from typing import Final
 
 from npu_tensor.dtypes import bfloat16
 from npu_tensor.kernels.block_order import CORES, NUMBERS
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.kernels.quantized.design import MOST_FEATURES, QuantizedProblem, design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
@@ -51,10 +51,9 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if problem.results_of(problem.parts) is None:
         return Refusal(f"rows of {rows} results lie too far apart for the DMA")
     flat = joined(x.layout)
-    padded = (-(-problem.x_elements // math.prod(flat.shape[1:])), *flat.shape[1:])
     result = Layout((tokens, rows), (rows, 1), task.outputs[0].layout.offset)
     operands = (
-        HostOperand(0, False, flat, padded, x.dtype.name, None),
+        HostOperand(0, False, flat, padded_shape(flat.shape, problem.x_elements), x.dtype.name, None),
         HostOperand(1, False, weights.layout, (order.nbytes,), "uint8", None, order=order),
         HostOperand(0, True, result, (tokens, problem.padded_rows), x.dtype.name),
     )

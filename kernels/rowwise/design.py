@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
-from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, load_resident, pipeline, scatter
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -34,9 +34,6 @@ from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes
 from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
 __all__ = ["design"]
-
-LONGEST_NAME: Final = 100
-"""Maximum characters of the ops' names in the name of a configuration, and thus in the names of its binary files."""
 
 
 def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
@@ -67,7 +64,7 @@ class _RowwiseConfiguration:
     def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
         self.plan = plan
         row = self.row = plan.row
-        self.builder = Builder(plan.task.name[:LONGEST_NAME], arch, plan.columns, plan.arguments)
+        self.builder = Builder(plan.task.name, arch, plan.columns, plan.arguments)
         types = {slot: plan.object_type(row.inputs[slot], output=False) for slot in row.streams}
         self.results = [plan.object_type(output, output=True) for output in row.outputs]
         self.streams: list[tuple[dict[int, ColumnStream], list[ColumnStream]]] = []
@@ -118,7 +115,11 @@ class _RowwiseConfiguration:
     def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
         """Load the resident inputs, in a worker's body, from the stream that brings them first."""
         for slot, buffer in resident.items():
-            load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
+            objects = self.plan.resident_objects(slot)
+            nbytes = buffer.type.nbytes // objects
+            for number in range(objects):
+                self.keep[slot](carrier.acquire(1), buffer, nbytes, number * nbytes)
+                carrier.release(1)
 
 
 class _RowwiseSequence:

@@ -156,12 +156,7 @@ INT32: Final = (-(2**31), 2**31 - 1)
 
 
 def narrow(program: Program, length: int) -> Program | str:
-    """Replace int64 registers by int32, or return the reason why some value might not fit.
-
-    Args:
-        program: Program to narrow.
-        length: Elements of a row.
-    """
+    """Replace int64 registers by int32, or return the reason why some value of a row might not fit."""
     if not any(instruction.dtype == "int64" for instruction in program.instructions):
         return program
     for instruction, within in zip(program.instructions, bounds(program, length), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.kernels.offer import HostOperand, padded_shape
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
 
@@ -56,8 +56,7 @@ class RowLayout(NamedTuple):
         elif rows < math.prod(shape):
             skipped = next(axis for axis in range(len(shape)) if math.prod(shape[axis:]) == rows)
             shape, strides = shape[skipped:], strides[skipped:]
-        inner = math.prod(shape[1:])
-        padded = (max(shape[0], -(-rows // inner)), *shape[1:], pitch // self.inner, *self.inside.shape[1:])
+        padded = (*padded_shape(shape, rows), pitch // self.inner, *self.inside.shape[1:])
         layout = Layout((*shape, *self.inside.shape), (*strides, *self.inside.strides), self.offset)
         return HostOperand(number, output, layout, padded, dtype)
 
@@ -66,11 +65,9 @@ class RowLayout(NamedTuple):
 
         Inputs fill the block with the row's element. A result is the first element of its block.
         """
-        inner = math.prod(self.rows.shape[1:])
-        outer = max(self.rows.shape[0], -(-rows // inner))
         filled = (1,) * len(shape) if output else shape
         layout = Layout((*self.rows.shape, *filled), (*self.rows.strides, *(0,) * len(shape)), self.offset)
-        return HostOperand(number, output, layout, (outer, *self.rows.shape[1:], *shape), dtype)
+        return HostOperand(number, output, layout, (*padded_shape(self.rows.shape, rows), *shape), dtype)
 
 
 def row_layout(layout: Layout, rows: int) -> RowLayout:

@@ -15,7 +15,7 @@ from typing import Final
 
 from npu_tensor.dataflow.design import Source
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.codegen.words import keep_function, runtime_word
+from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
     RowOperand,
@@ -176,9 +176,19 @@ class _Code:
         return "{\n" + indent("\n".join(lines), "  ") + "\n}"
 
     def keep(self, carrier: int) -> list[str]:
-        """Generate the functions that load resident inputs."""
+        """Generate nt_keep<slot>(object, kept, bytes, at), which copy a part of a resident input from its object."""
         source = self.stored(self.row.inputs[carrier])
-        return [keep_function(slot, source, self.stored(self.row.inputs[slot])) for slot in self.row.kept]
+        return [
+            f"""extern "C" void nt_keep{slot}(const {source} *__restrict object, \
+{self.stored(self.row.inputs[slot])} *__restrict kept, int32 bytes, int32 at) {{
+  const auto *from = reinterpret_cast<const int32 *>(object);
+  auto *to = reinterpret_cast<int32 *>(kept) + at / 4;
+  for (int32 i = 0; i < bytes / 4; i += 16)
+    aie::store_v(to + i, aie::load_v<16>(from + i));
+}}
+"""
+            for slot in self.row.kept
+        ]
 
     def pointers(self, slots: Iterable[int], outputs: Iterable[int]) -> list[str]:
         """Return the C++ pointer parameters of a function for inputs and outputs."""

@@ -491,13 +491,7 @@ def _aligned(nbytes: int) -> int:
 def plan_rows(task: RowTask, pitch: int, array: Array, columns: int) -> list[WholeRows | ChunkedRows]:
     """Return the plans for at most `columns` columns, the better one first.
 
-    Rows that fit into a core are not cut, because that takes several passes.
-
-    Args:
-        task: Task to plan.
-        pitch: Elements between rows that are whole in a core.
-        array: Array that runs the design.
-        columns: Upper bound on the columns used.
+    Rows that fit into a core are not cut, because that takes several passes. pitch: elements between such rows.
     """
     return [plan for plan in (_whole(task, pitch, array, columns), _chunked(task, array, columns)) if plan is not None]
 

@@ -30,7 +30,6 @@ STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
     (consistency.consumers, consistency.ends, links.sides),
     (links.ends, links.parts, links.dims),
     (
-        tiles.contents,
         tiles.memory,
         tiles.alignment,
         tiles.program,

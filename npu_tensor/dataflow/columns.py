@@ -12,16 +12,14 @@ A column's memtile splits each object of an input into one object for each core,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from npu_tensor.dataflow.array import Array, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
-    CoreBuffer,
     HostBuffer,
-    KernelFunction,
     ObjectFifo,
     ObjectType,
     SequenceBuilder,
@@ -34,7 +32,6 @@ __all__ = [
     "cores_per_column",
     "gather",
     "issue",
-    "load_resident",
     "pipeline",
     "scatter",
 ]
@@ -99,22 +96,6 @@ def gather(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile],
 
 def _joined(type: ObjectType, cores: int) -> ObjectType:
     return ObjectType(type.dtype, (cores * type.elements,))
-
-
-def load_resident(stream: Any, keep: KernelFunction, buffer: CoreBuffer, objects: int, *more: Any) -> None:
-    """Fill a core buffer from the next `objects` objects of a stream, in a worker's body.
-
-    Args:
-        stream: End of the stream.
-        keep: Function that is called with the object, the buffer, and bytes and offset of the object's part.
-        buffer: Core buffer to fill.
-        objects: Number of objects.
-        more: Further arguments of `keep`.
-    """
-    nbytes = buffer.type.nbytes // objects
-    for number in range(objects):
-        keep(stream.acquire(1), buffer, nbytes, number * nbytes, *more)
-        stream.release(1)
 
 
 def issue(builder: SequenceBuilder, steps: Iterable[Step], group: int) -> None:

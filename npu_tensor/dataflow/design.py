@@ -88,6 +88,10 @@ take 1216 with 22 (mlir-air#1980). A build compares the compiler's figures with 
 """
 
 
+LONGEST_NAME: Final = 100
+"""Maximum characters of the name of a configuration, and thus of its binary files."""
+
+
 class ObjectType(NamedTuple):
     """Type of one object of a fifo, one core buffer or one pointer argument."""
 
@@ -252,7 +256,8 @@ class KernelFunction:
 
     def __call__(self, *arguments: Any) -> None:
         """Record a call; only inside the body of a worker."""
-        _recorder().call(self, arguments)
+        names = tuple(a.name if isinstance(a, (CoreBuffer, RuntimeParameter)) else a for a in arguments)
+        _recorder().blocks[-1].append(FunctionCall(self.symbol, names))
 
 
 @dataclass(frozen=True)
@@ -298,8 +303,6 @@ class RuntimeParameter:
 
     def __getitem__(self, number: int) -> Word:
         """Return the placeholder for one of its words in a worker's body."""
-        if not 0 <= number < self.words:
-            raise ArgumentError(f"parameter {self.name} has {self.words} words, and no word {number}")
         return Word(self.name, number)
 
     @property
@@ -512,14 +515,6 @@ class _Recorder:
         self.blocks: list[list[Statement]] = [[]]
         self.acquires = 0
 
-    def call(self, function: KernelFunction, arguments: Sequence[Any]) -> None:
-        if len(arguments) != len(function.arguments):
-            raise ArgumentError(
-                f"{function.symbol} takes {len(function.arguments)} arguments, but {len(arguments)} were given"
-            )
-        names = tuple(a.name if isinstance(a, (CoreBuffer, RuntimeParameter)) else a for a in arguments)
-        self.blocks[-1].append(FunctionCall(function.symbol, names))
-
 
 _recording: ContextVar[_Recorder | None] = ContextVar("recording", default=None)
 
@@ -533,8 +528,6 @@ def _recorder() -> _Recorder:
 
 def range_(count: int | Word) -> Iterator[int]:
     """Record a loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
-    if isinstance(count, int) and count < 0:
-        raise ArgumentError(f"range_({count}): the number of rounds cannot be negative")
     blocks = _recorder().blocks
     blocks.append([])
     yield 0
@@ -553,8 +546,6 @@ class _End:
 
     def acquire(self, count: int) -> Any:
         """Hold `count` objects in total: return an Element for 1, a tuple of them for more."""
-        if not 1 <= count <= self._fifo.depth:
-            raise ArgumentError(f"fifo {self._fifo.name}: cannot acquire {count} of {self._fifo.depth} objects")
         recorder = _recorder()
         number = recorder.acquires
         recorder.acquires += 1
@@ -564,8 +555,6 @@ class _End:
 
     def release(self, count: int) -> None:
         """Release the first `count` held objects."""
-        if count < 1:
-            raise ArgumentError(f"fifo {self._fifo.name}: cannot release {count} objects")
         _recorder().blocks[-1].append(Release(self._fifo.name, count))
 
 
@@ -598,14 +587,7 @@ class SequenceBuilder:
         return buffer
 
     def write(self, parameter: RuntimeParameter, values: Sequence[int]) -> None:
-        """Set the last words of a runtime parameter, the same in every run of this sequence.
-
-        Raises:
-            ArgumentError: The parameter has fewer words, or its values have already been set.
-        """
-        if len(values) > parameter.words or parameter.name in self._values:
-            again = "again" if parameter.name in self._values else f"of its {parameter.words}"
-            raise ArgumentError(f"{len(values)} words of parameter {parameter.name} are written {again}")
+        """Set the last words of a runtime parameter, the same in every run of this sequence."""
         self._values[parameter.name] = tuple(values)
 
     def group(self) -> int:
@@ -677,18 +659,16 @@ class Builder(SequenceBuilder):
 
     def __init__(self, name: str, arch: str, columns: int, arguments: int | None = None) -> None:
         """Create a builder. arguments: number of host buffers of the designs, if they are not declared here."""
-        if arch not in ARRAYS:
-            raise ArgumentError(f"arch must be one of {', '.join(ARRAYS)}, not {arch!r}")
         super().__init__(None)
-        self.name = name
+        self.name = name[:LONGEST_NAME]
         self.arch = arch
         self.columns = columns
         self.arguments = arguments
-        self._fifos: dict[str, ObjectFifo] = {}
+        self._fifos: list[ObjectFifo] = []
         self._links: list[Link] = []
-        self._functions: dict[str, KernelFunction] = {}
+        self._functions: dict[KernelFunction, KernelFunction] = {}
         self._core_buffers: list[CoreBuffer] = []
-        self._parameters: dict[str, RuntimeParameter] = {}
+        self._parameters: list[RuntimeParameter] = []
         self._workers: list[Worker] = []
 
     @property
@@ -699,11 +679,11 @@ class Builder(SequenceBuilder):
             self.arch,
             self.columns,
             len(self._host_buffers) if self.arguments is None else self.arguments,
-            tuple(self._fifos.values()),
+            tuple(self._fifos),
             tuple(self._links),
-            tuple(self._functions.values()),
+            tuple(self._functions),
             tuple(self._core_buffers),
-            tuple(self._parameters.values()),
+            tuple(self._parameters),
             tuple(self._workers),
         )
 
@@ -717,7 +697,7 @@ class Builder(SequenceBuilder):
         dims_to_stream: Sequence[tuple[int, int]] = (),
         dims_from_stream: Sequence[Sequence[tuple[int, int]]] = (),
     ) -> ObjectFifo:
-        """Declare a fifo; names must differ."""
+        """Declare a fifo."""
         fifo = ObjectFifo(
             name,
             type,
@@ -727,9 +707,7 @@ class Builder(SequenceBuilder):
             _dims(dims_to_stream),
             tuple(_dims(dims) for dims in dims_from_stream),
         )
-        if name in self._fifos:
-            raise ArgumentError(f"two fifos are called {name}")
-        self._fifos[name] = fifo
+        self._fifos.append(fifo)
         return fifo
 
     def split(self, parent: ObjectFifo, children: Sequence[ObjectFifo], offsets: Sequence[int] | None = None) -> None:
@@ -737,29 +715,17 @@ class Builder(SequenceBuilder):
 
         Without offsets the children lie one after another.
         """
-        self._links.append(
-            Link(
-                _memtile(parent.consumers, parent.name),
-                (parent.name,),
-                tuple(child.name for child in children),
-                _offsets(children, offsets),
-            )
-        )
+        names = tuple(child.name for child in children)
+        self._links.append(Link(parent.consumers[0], (parent.name,), names, _offsets(children, offsets)))
 
     def join(self, children: Sequence[ObjectFifo], parent: ObjectFifo, offsets: Sequence[int] | None = None) -> None:
         """Let the memtile that produces `parent` put one object of each child into each of its objects."""
-        self._links.append(
-            Link(
-                _memtile((parent.producer,), parent.name),
-                tuple(child.name for child in children),
-                (parent.name,),
-                _offsets(children, offsets),
-            )
-        )
+        names = tuple(child.name for child in children)
+        self._links.append(Link(parent.producer, names, (parent.name,), _offsets(children, offsets)))
 
     def forward(self, source: ObjectFifo, result: ObjectFifo) -> None:
         """Let the memtile between two fifos pass the objects on."""
-        self._links.append(Link(_memtile(source.consumers, source.name), (source.name,), (result.name,)))
+        self._links.append(Link(result.producer, (source.name,), (result.name,)))
 
     def function(
         self,
@@ -769,15 +735,9 @@ class Builder(SequenceBuilder):
         cycles: int = 0,
         program_bytes: int = 1024,
     ) -> KernelFunction:
-        """Declare a function of a source.
-
-        Equal declarations are merged; a different one with the same symbol is an error.
-        """
+        """Declare a function of a source. Equal declarations are merged."""
         function = KernelFunction(symbol, tuple(arguments), source, cycles, program_bytes)
-        known = self._functions.setdefault(symbol, function)
-        if known != function:
-            raise ArgumentError(f"the function {symbol} is declared in two ways")
-        return known
+        return self._functions.setdefault(function, function)
 
     def core_buffer(self, name: str, tile: Tile, type: ObjectType, initial: bytes | None = None) -> CoreBuffer:
         """Declare memory of a core."""
@@ -790,9 +750,7 @@ class Builder(SequenceBuilder):
     def parameter(self, name: str, tile: Tile, words: int) -> RuntimeParameter:
         """Declare int32 words that every run writes into a core's memory first."""
         parameter = RuntimeParameter(name, tile, words)
-        if name in self._parameters:
-            raise ArgumentError(f"two runtime parameters are called {name}")
-        self._parameters[name] = parameter
+        self._parameters.append(parameter)
         return parameter
 
     def worker(
@@ -832,9 +790,3 @@ def _offsets(children: Sequence[ObjectFifo], offsets: Sequence[int] | None) -> t
         starts.append(position)
         position += child.type.elements
     return tuple(starts)
-
-
-def _memtile(tiles: Sequence[Tile], fifo: str) -> Tile:
-    if len(tiles) != 1 or tiles[0].kind != "memtile":
-        raise ArgumentError(f"fifo {fifo} must end in one memtile to be linked, not in {', '.join(map(str, tiles))}")
-    return tiles[0]

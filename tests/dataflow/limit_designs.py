@@ -275,22 +275,6 @@ def neighbours(shared: int, tile: int = 16, first: Tile = CORE, second: Tile = A
     return d.build()
 
 
-def matmul(n: int) -> Design:
-    """One core with 64 x 64 and 64 x n bfloat16 operands and a 64 x n float32 result, all double buffered."""
-    d = Builder("matmul", "aie2", columns=1)
-    a, b = ObjectType("bfloat16", (64, 64)), ObjectType("bfloat16", (64, n))
-    c = ObjectType("float32", (64, n))
-    work = d.function("work", [a, b, c], SOURCE)
-    buffers = [d.host_buffer(name, type.dtype, type.elements) for name, type in zip("abc", (a, b, c), strict=True)]
-    ins = [d.fifo(name, type, SHIM, [CORE]) for name, type in zip("AB", (a, b), strict=True)]
-    out = d.fifo("C", c, CORE, [SHIM])
-    d.worker(CORE, _once(work), [*ins, out])
-    for fifo, buffer in zip(ins, buffers, strict=False):
-        d.fill(fifo, buffer, AccessPattern.linear(buffer.type.elements))
-    d.drain(out, buffers[2], AccessPattern.linear(c.elements))
-    return d.build()
-
-
 # --- the same with something changed
 
 
@@ -385,9 +369,3 @@ def two_sources() -> Design:
     call = next(statement for statement in loop.body if isinstance(statement, FunctionCall))
     body = (Loop(loop.rounds, (*loop.body[:2], call, call._replace(function="other"), *loop.body[3:])),)
     return replace(with_worker(design, body=body), functions=(first, other))
-
-
-def halves() -> Design:
-    design = copy(AccessPattern.linear(256))
-    half = [Transfer("fx", "x", AccessPattern.linear(128, 128 * part), 0, False) for part in range(2)]
-    return replace(design, sequence=(*half, *design.sequence[1:]))

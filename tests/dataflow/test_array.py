@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from npu_tensor.config import config
@@ -45,8 +43,3 @@ def test_the_setting_says_which_array_where_none_is_asked() -> None:
         assert configured_arch() == "aie2p"
     with config.scope(arch="npu9"), pytest.raises(DeviceError, match=r"config.arch: 'npu9'"):
         configured_arch()
-
-
-def test_equal_arrays_are_one_key() -> None:
-    """Offers with equal arguments, the array among them, make their design once."""
-    assert {replace(array) for array in ARRAYS.values()} == {*ARRAYS.values()}

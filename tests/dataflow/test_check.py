@@ -28,7 +28,7 @@ from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Tile
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.design import Acquire, Dim, Element, Finish, FunctionCall, Loop, Release, Statement, Transfer
 
-# --- the examples that mlir-aie was seen to accept
+# --- an example that mlir-aie was seen to accept
 
 
 def elementwise(arch: str, columns: int) -> Design:
@@ -60,116 +60,18 @@ def elementwise(arch: str, columns: int) -> Design:
     return d.build()
 
 
-def gemm(arch: str, columns: int) -> Design:
-    """bfloat16 512 x 256 times 256 x (256 x columns), tiles of 64 x 64 x 32, on 4 rows of cores.
-
-    Row blocks of A go along the rows of cores and column blocks of B down the columns; the results of a column are
-    joined in its memtile. Two rows of blocks of the result are one task group.
-    """
-    m, k, n, r, s, t, rows = 64, 64, 32, 4, 8, 4, 4
-    blocks_m, blocks_k, blocks_n = 2, 4, 8  # blocks of a core in M and N, and steps in K
-    size_m, size_k, size_n = m * rows * blocks_m, k * blocks_k, n * columns * blocks_n
-    d = Builder("gemm", arch, columns)
-    a_type, b_type, c_type = (ObjectType("bfloat16", shape) for shape in ((m, k), (k, n), (m, n)))
-    a = d.host_buffer("a", "bfloat16", size_m * size_k)
-    b = d.host_buffer("b", "bfloat16", size_k * size_n)
-    c = d.host_buffer("c", "bfloat16", size_m * size_n)
-    mm = d.function("mm", [a_type, b_type, c_type], SOURCE, program_bytes=4096)
-    zero = d.function("zero", [c_type], SOURCE)
-    per = rows // min(columns, rows)
-    a2, a1, b2, b1, c2, c1 = [], [], [], [], [], []
-    for i in range(min(columns, rows)):
-        memtile = Tile(i, 1)
-        a2.append(d.fifo(f"A2_{i}", ObjectType("bfloat16", (m * k * per,)), Tile(i, 0), [memtile]))
-        dims = [(m // r, r * k), (k // s, s), (r, k), (s, 1)]
-        children = [
-            d.fifo(f"A1_{i}_{j}", a_type, memtile, [Tile(x, 2 + i * per + j) for x in range(columns)], 2, dims)
-            for j in range(per)
-        ]
-        d.split(a2[i], children)
-        a1 += children
-    for i in range(columns):
-        memtile, cores = Tile(i, 1), [Tile(i, 2 + y) for y in range(rows)]
-        b2.append(d.fifo(f"B2_{i}", ObjectType("bfloat16", (k * n,)), Tile(i, 0), [memtile]))
-        dims = [(k // s, s * n), (n // t, t), (s, n), (t, 1)]
-        b1.append(d.fifo(f"B1_{i}", b_type, memtile, cores, 2, dims))
-        d.forward(b2[i], b1[i])
-        dims = [(m // r, r * n), (r, t), (n // t, r * t), (t, 1)]
-        c2.append(d.fifo(f"C2_{i}", ObjectType("bfloat16", (m * n * rows,)), memtile, [Tile(i, 0)], 2, dims))
-        c1.append([d.fifo(f"C1_{i}_{y}", c_type, core, [memtile]) for y, core in enumerate(cores)])
-        d.join(c1[i], c2[i])
-
-    def body(a: Any, b: Any, c: Any) -> None:
-        for _ in range_(blocks_m * blocks_n):
-            result = c.acquire(1)
-            zero(result)
-            for _ in range_(blocks_k):
-                mm(a.acquire(1), b.acquire(1), result)
-                a.release(1)
-                b.release(1)
-            c.release(1)
-
-    for x in range(columns):
-        for y in range(rows):
-            d.worker(Tile(x, 2 + y), body, [a1[y], b1[x], c1[x][y]], 0xD00)
-    for block in range(blocks_m):
-        group = d.group()
-        row = block * rows * m
-        for x in range(columns):
-            d.drain(
-                c2[x],
-                c,
-                AccessPattern(row * size_n + x * n, (blocks_n, rows, m, n), (columns * n, m * size_n, size_n, 1)),
-                group,
-            )
-        for i, fifo in enumerate(a2):
-            start = (row + i * per * m) * size_k
-            d.fill(fifo, a, AccessPattern(start, (blocks_n, blocks_k, m * per, k), (0, k, size_k, 1)), group)
-        for x in range(columns):
-            sizes = (blocks_n, blocks_k, k, n)
-            d.fill(b2[x], b, AccessPattern(x * n, sizes, (columns * n, k * size_n, size_n, 1)), group)
-        d.finish(group)
-    return d.build()
-
-
-def reduction(arch: str, columns: int) -> Design:
-    """Sums of int32, one for each column, in an output that is held for all rounds."""
-    d = Builder("sum", arch, columns)
-    tile, rounds = 1024, 8
-    taken, result = ObjectType("int32", (tile,)), ObjectType("int32", (16,))
-    x, y = d.host_buffer("x", "int32", columns * rounds * tile), d.host_buffer("y", "int32", 16 * columns)
-    zero, add = d.function("zero", [result], SOURCE), d.function("add", [taken, result], SOURCE)
-
-    def body(a: Any, c: Any) -> None:
-        total = c.acquire(1)
-        zero(total)
-        for _ in range_(rounds):
-            add(a.acquire(1), total)
-            a.release(1)
-        c.release(1)
-
-    for column in range(columns):
-        a = d.fifo(f"x{column}", taken, Tile(column, 0), [Tile(column, 2)])
-        c = d.fifo(f"y{column}", result, Tile(column, 2), [Tile(column, 0)], depth=1)
-        d.worker(Tile(column, 2), body, [a, c])
-        d.fill(a, x, AccessPattern.linear(rounds * tile, column * rounds * tile))
-        d.drain(c, y, AccessPattern.linear(16, 16 * column))
-    return d.build()
-
-
 @pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 4), ("aie2p", 4), ("aie2p", 8)])
-@pytest.mark.parametrize("design", [elementwise, gemm, reduction])
-def test_accepted(design: Callable[[str, int], Design], arch: str, columns: int) -> None:
-    assert check(design(arch, columns)) == []
+def test_accepted(arch: str, columns: int) -> None:
+    assert check(elementwise(arch, columns)) == []
 
 
 # --- objects held by a body
 
 
-def body_found(*body: Statement, depth: int = 2) -> list[tuple[str, str]]:
-    """Rules and messages that a body with fifos fx (in) and fy (out) breaks, whatever its balance."""
-    design = with_worker(copy(depth=depth), body=body)
-    return [(each.rule, each.message) for each in check(design) if each.rule in ("element", "release", "acquire")]
+def body_found(*body: Statement) -> list[str]:
+    """Rules that a body with fifos fx (in) and fy (out) breaks, whatever its balance."""
+    design = with_worker(copy(depth=3), body=body)
+    return [each.rule for each in check(design) if each.rule in ("element", "release", "acquire")]
 
 
 def work(x: int, y: int, position: int = 0) -> FunctionCall:
@@ -180,47 +82,26 @@ TAKE, PUT = Acquire("fx", 1, 0), Acquire("fy", 1, 1)
 TAKEN, DONE = Release("fx", 1), Release("fy", 1)
 
 
-def test_sliding_window_is_fine() -> None:
-    steady = Loop(6, (Acquire("fx", 3, 0), PUT, work(0, 1, 2), TAKEN, DONE))
-    assert body_found(steady, Release("fx", 2), depth=3) == []
+TWO, AGAIN = Acquire("fx", 2, 0), Acquire("fx", 1, 2)
 
 
-def test_held_over_a_loop_is_fine() -> None:
-    assert body_found(TAKE, Loop(4, (PUT, work(0, 1), DONE)), TAKEN) == []
-
-
-def test_element_after_its_release() -> None:
-    (result,) = body_found(TAKE, PUT, TAKEN, work(0, 1), DONE)
-    assert result[0] == "element"
-    assert "core (0,2) calls work with object 0 of an acquire of fifo fx" in result[1]
-
-
-def test_element_that_the_round_before_has_released() -> None:
-    (result,) = body_found(Acquire("fx", 2, 0), Loop(2, (PUT, work(0, 1, 0), DONE, TAKEN)))
-    assert result[0] == "element"
-
-
-def test_element_beyond_the_acquired_ones() -> None:
-    (result,) = body_found(TAKE, PUT, work(0, 1, 1), TAKEN, DONE)
-    assert result[0] == "element"
-
-
-def test_element_of_the_same_fifo_acquired_again() -> None:
-    again = Acquire("fx", 1, 2)
-    assert body_found(TAKE, PUT, TAKEN, again, work(2, 1), TAKEN, DONE) == []
-    (result,) = body_found(TAKE, PUT, TAKEN, again, work(0, 1), TAKEN, DONE)
-    assert result[0] == "element"
-
-
-def test_release_of_more_than_is_held() -> None:
-    (result,) = body_found(TAKE, PUT, Release("fx", 2), DONE)
-    assert result == ("release", "core (0,2) releases 2 objects of fifo fx while it holds 1.")
-
-
-def test_release_in_a_loop_of_what_was_acquired_before_it() -> None:
-    (result,) = body_found(Acquire("fx", 2, 0), PUT, Loop(3, (TAKEN,)), DONE)
-    assert result[0] == "release"
-    assert body_found(Acquire("fx", 2, 0), PUT, Loop(2, (TAKEN,)), DONE) == []
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ((Loop(6, (Acquire("fx", 3, 0), PUT, work(0, 1, 2), TAKEN, DONE)), Release("fx", 2)), None),
+        ((TAKE, Loop(4, (PUT, work(0, 1), DONE)), TAKEN), None),
+        ((TAKE, PUT, TAKEN, AGAIN, work(2, 1), TAKEN, DONE), None),
+        ((TWO, PUT, Loop(2, (TAKEN,)), DONE), None),
+        ((TAKE, PUT, TAKEN, work(0, 1), DONE), "element"),
+        ((TWO, Loop(2, (PUT, work(0, 1), DONE, TAKEN))), "element"),
+        ((TAKE, PUT, work(0, 1, 1), TAKEN, DONE), "element"),
+        ((TAKE, PUT, TAKEN, AGAIN, work(0, 1), TAKEN, DONE), "element"),
+        ((TAKE, PUT, Release("fx", 2), DONE), "release"),
+        ((TWO, PUT, Loop(3, (TAKEN,)), DONE), "release"),
+    ],
+)
+def test_objects_are_used_while_they_are_held(body: tuple[Statement, ...], rule: str | None) -> None:
+    assert body_found(*body) == ([] if rule is None else [rule])
 
 
 def test_the_name_that_mlir_aie_gives_to_a_consumer() -> None:
@@ -425,15 +306,6 @@ def test_violation_as_text() -> None:
     (result,) = check(copy(program_bytes=20000))
     assert str(result).startswith("program memory: core (0,2) needs about ")
     assert result.where == "core (0,2)"
-    assert result.limit == 16384
-
-
-def test_initial_contents_fill_their_buffer() -> None:
-    design = copy(spare=64, initial=bytes(64))
-    (buffer,) = design.core_buffers
-    assert check(design) == []
-    (result,) = check(replace(design, core_buffers=(replace(buffer, initial=bytes(63)),)))
-    assert result.message == "buffer spare of core (0,2) gets 63 initial bytes, and holds 64."
 
 
 @pytest.mark.parametrize("rounds", [1, 0, -1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
@@ -20,8 +19,6 @@ from npu_tensor.dataflow.cost import (
     predict,
 )
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
-from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 
 SOURCE = Source(
     "cost",
@@ -90,43 +87,6 @@ def broadcast_and_join() -> Design:
     return d.build()
 
 
-def split_window() -> Design:
-    """A split to two cores, one of which holds two objects and gives one back per round."""
-    d = Builder("window", "aie2p", columns=1)
-    x, y, z = (d.host_buffer(name, "int32", n) for name, n in (("x", 1024), ("y", 512), ("z", 512)))
-    small, large = ObjectType("int32", (64,)), ObjectType("int32", (128,))
-    source = d.fifo("source", large, Tile(0, 0), [Tile(0, 1)])
-    parts = [d.fifo(f"part{i}", small, Tile(0, 1), [Tile(0, 2 + i)], depth=3) for i in range(2)]
-    d.split(source, parts)
-    results = [d.fifo(f"result{i}", small, Tile(0, 2 + i), [Tile(0, 0)]) for i in range(2)]
-    function = copy(d, small, small, 30)
-
-    def window(source: Any, result: Any) -> None:
-        for _ in range_(7):
-            first, _second = source.acquire(2)
-            function(first, result.acquire(1), 64)
-            source.release(1)
-            result.release(1)
-        function(source.acquire(1), result.acquire(1), 64)
-        source.release(1)
-        result.release(1)
-
-    def simple(source: Any, result: Any) -> None:
-        function(source.acquire(1), result.acquire(1), 64)
-        source.release(1)
-        result.release(1)
-
-    d.worker(Tile(0, 2), window, [parts[0], results[0]])
-    d.worker(Tile(0, 3), simple, [parts[1], results[1]])
-    d.fill(source, x, AccessPattern.linear(1024))
-    d.drain(results[0], y, AccessPattern.linear(512))
-    d.drain(results[1], z, AccessPattern.linear(512))
-    return d.build()
-
-
-DESIGNS = [pipeline, broadcast_and_join, split_window]
-
-
 def test_counters_of_a_pipeline() -> None:
     result = count(pipeline())
     per_object = 100 + CALL_CYCLES + 4 * LOCK_CYCLES
@@ -152,17 +112,6 @@ def test_counters_through_memtiles() -> None:
     assert result.stream_bytes[Channel(Tile(1, 0), "result", "in")] == 32768
     assert len(result.stream_bytes) == 2 + 5 + 8 + 2
     assert result.ddr_bytes == 8192 + 32768 + 63 * RUN_BYTES  # the result goes out row by row
-
-
-@pytest.mark.parametrize("make", DESIGNS)
-def test_the_design_alone_tells_what_the_simulated_array_counts(make: Callable[[], Design]) -> None:
-    if (missing := host_compiler.reason()) is not None:
-        pytest.skip(missing)
-    design = make()
-    loaded = SimulatedArray(design.array).load(design)
-    buffers = [np.zeros(buffer.type.nbytes, np.uint8) for buffer in design.host_buffers]
-    for _ in range(2):
-        assert loaded.run(buffers) == count(design)
 
 
 @pytest.mark.parametrize(

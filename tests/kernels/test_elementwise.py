@@ -5,10 +5,8 @@ Results are compared with the ops' formulas in NumPy, in float64 and rounded onc
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,32 +15,25 @@ import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from joint_sources import compile_together
+from kernel_tasks import accepted, simulate, target
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
-from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import elementwise
-from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.npu.packing import pack, unpack
-from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Refusal, Task
 from npu_tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 ARCHS = ("aie2", "aie2p")
-
-
-def target(arch: str, columns: int | None = None, float32: Float32 = "exact") -> Target:
-    return Target(ARRAYS[arch], columns or ARRAYS[arch].columns, float32)
 
 
 def tasks_of(*results: Tensor) -> list[Task]:
@@ -65,122 +56,13 @@ def flat(values: Array) -> Array:
     return np.ascontiguousarray(values).ravel()
 
 
-def run(task: Task, offer: Offer, design: Design, inputs: Sequence[Any], runs: int = 1) -> list[Array]:
-    """The results of a task, in its shape, from the whole buffers of its tensors (flat) and its numbers."""
-    array = SimulatedArray(ARRAYS[design.arch])
-    loaded = array.load(design)
-    memory = [np.full(math.prod(o.padded) * as_dtype(o.dtype).itemsize, 0xA5, np.uint8) for o in offer.operands]
-    for operand, host in zip(offer.operands, memory, strict=True):
-        if not operand.output:
-            assert operand.number is not None
-            pack(operand, inputs[operand.number], host)
-    words = [int(np.array(inputs[number], kind).view(np.int32)) for number, kind in offer.scalars]
-    for _ in range(runs):
-        loaded.run(memory, words)
-    results = []
-    for operand, host in zip(offer.operands, memory, strict=True):
-        if operand.output:
-            assert operand.number is not None
-            output = task.outputs[operand.number]
-            result = np.zeros(output.nbytes // output.dtype.itemsize, output.dtype.numpy)
-            unpack(operand, host, result)
-            results.append(result.reshape(task.shape))
-    return results
-
-
 @pytest.fixture(scope="module")
 def _compiled(less_optimised: None) -> Iterator[None]:
-    """The kernels of every op, every layout and every cast, compiled together."""
-    by_arch = [made for arch in ARCHS for made in (*cases(arch).values(), *layout_designs(arch).values())]
+    """The kernels of every layout, compiled together."""
+    offers = [offer for arch in ARCHS for offer in layout_offers(arch).values()]
     with pytest.MonkeyPatch.context() as patch:
-        compile_together([design for *_, design in (*by_arch, *casts().values())], patch)
+        compile_together([offer.design() for offer in offers], patch)
         yield
-
-
-# --- every op
-
-
-class Case(NamedTuple):
-    """Op with its operands, inputs and expected results."""
-
-    task: Task
-    inputs: list[Any]
-    expected: Array
-
-
-ATTRIBUTES: dict[str, dict[str, Any]] = {
-    "add": {"alpha": 2},
-    "sub": {"alpha": 3},
-    "clamp": {"min": 1, "max": 3},
-    "scale": {"s": -0.5, "b": 3.0},
-    "elu": {"alpha": 0.5},
-    "threshold": {"threshold": 1, "value": 3},
-    "xielu": {"alpha_n": 0.8, "alpha_p": 0.5, "beta": 0.5, "eps": -1e-6},
-}
-# bfloat16 and its neighbours on both generations; integers on one each, because every dtype takes seconds to compile.
-DTYPES = {
-    "aie2": (nt.bfloat16, nt.float16, nt.float32, nt.int16, nt.bool),
-    "aie2p": (nt.bfloat16, nt.float16, nt.int32, nt.int8, nt.uint8),
-}
-SHAPE = (3, 37)
-
-# Cases that NumPy does not define, a bound that the dtype cannot represent, and refused cases.
-UNDEFINED = {
-    *(("lerp", "bool"), ("hardtanh", "uint8"), ("bitwise_left_shift", "bool"), ("bitwise_right_shift", "bool")),
-}
-
-# Ops of the registry's kind "map" that need other operands than some tensors of one dtype; see the tests below.
-ELSEWHERE = {"where", "convert", "fill"}
-# Ops whose programs are larger than a core's program memory in some dtype; the CPU takes them.
-ELSEWHERE |= {"erfc", "erfinv", "lgamma", "digamma"}
-MAPS = [name for name, op in OPS.items() if op.kind == "map" and name not in ELSEWHERE]
-
-
-def sample(random: np.random.Generator, dtype: DType, domain: tuple[float, float], shape: tuple[int, ...]) -> Array:
-    low, high = domain
-    if dtype.is_floating_point:
-        return random.uniform(low, high, shape).astype(dtype.numpy)
-    if dtype is nt.bool:
-        return random.integers(0, 2, shape).astype(bool)
-    low = 0 if dtype is nt.uint8 or low >= 0 else -9
-    return random.integers(low, 7 if (low, high) == (0, 7) else 20, shape).astype(dtype.numpy)
-
-
-def through_bfloat16(values: Array) -> Array:
-    return values.astype(nt.bfloat16.numpy).astype(values.dtype) if values.dtype == np.float16 else values
-
-
-def case(name: str, dtype: DType) -> Case | None:
-    """None if the op does not take the dtype."""
-    op = OPS[name]
-    if (name, dtype.name) in UNDEFINED:
-        return None
-    random = np.random.default_rng(list(map(ord, name)))
-    values = [sample(random, dtype, op.domain, SHAPE) for _ in op.operands]
-    attributes = ATTRIBUTES.get(name, {})
-    tensors = [nt.from_numpy(value).realize() for value in values]
-    try:
-        result = OPS[name].record(*tensors, **attributes)
-    except nt.DTypeError:
-        return None
-    arguments = {attribute.name: attributes.get(attribute.name, attribute.default) for attribute in op.attributes}
-    call = op.call(tuple(tensor._node.spec for tensor in tensors), tuple(arguments.values()))
-    actual = tasks_of(result)
-    if not actual:  # the result is the operand itself
-        return None
-    assert len(actual) == 1
-    registers = [register or dtype.register for register in call.registers]
-    wide = ["float64" if register == "float32" else register for register in registers]
-    with np.errstate(all="ignore"):
-        exact = [through_bfloat16(value).astype(kind) for value, kind in zip(values, wide, strict=True)]
-        exact_result = np.broadcast_to(np.asarray(op.body(*exact, **arguments)), SHAPE)
-        if call.spec.dtype is nt.float16:
-            exact_result = exact_result.astype(nt.bfloat16.numpy)
-        expected = exact_result.astype(call.spec.dtype.numpy)
-    inputs: list[Any] = []
-    for operand in actual[0].inputs:  # equal operands are merged, so find each by its values
-        inputs.append(None if operand.layout is None else flat(values[len(inputs)]))
-    return Case(actual[0], inputs, expected)
 
 
 def normalized_error(result: Array, expected: Array) -> float:
@@ -189,66 +71,6 @@ def normalized_error(result: Array, expected: Array) -> float:
     finite = np.isfinite(expected)
     difference = np.square(result[finite] - expected[finite]).sum()
     return float(difference / max(np.square(expected[finite]).sum(), 1e-30))
-
-
-def assert_close(result: Array, expected: Array, what: object) -> None:
-    assert result.dtype == expected.dtype, what
-    if as_dtype(expected.dtype).is_floating_point:
-        assert normalized_error(result, expected) <= (1e-11 if expected.dtype == np.float32 else 1e-6), what
-    else:
-        np.testing.assert_array_equal(result, expected, str(what))
-
-
-@cache
-def cases(arch: str) -> dict[tuple[str, str], tuple[Case, Offer, Design]]:
-    """Every op with every dtype that it takes; not those that make float32 of integers, or bool of float16."""
-    result = {}
-    for name, dtype in itertools.product(MAPS, DTYPES[arch]):
-        made = case(name, dtype)
-        if made is None or (dtype is nt.float16 and made.expected.dtype == bool):
-            continue
-        if dtype is nt.float32 or made.expected.dtype != np.float32:
-            offer = claimed(made.task, target(arch, 1, "emulate" if dtype in (nt.float32, nt.float16) else "exact"))
-            result[name, dtype.name] = made, offer, offer.design()
-    return result
-
-
-@pytest.mark.usefixtures("_compiled")
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", MAPS)
-def test_every_op(name: str, arch: str) -> None:
-    actual = [dtype for op, dtype in cases(arch) if op == name]
-    assert actual
-    for dtype in actual:
-        made, offer, design = cases(arch)[name, dtype]
-        (result,) = run(made.task, offer, design, made.inputs)
-        assert_close(result, made.expected, (name, dtype))
-
-
-GGML = "SQRT SIN COS TANH ELU SIGMOID GELU GELU_QUICK SILU EXP GELU_ERF XIELU"
-
-
-@pytest.mark.usefixtures("_compiled")
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", GGML.split())
-def test_unary_ops_that_ggml_hsa_cannot_build(name: str, arch: str) -> None:
-    (op,) = (op.name for op in OPS.values() if op.ggml in (name, f"UNARY_{name}"))
-    made, offer, design = cases(arch)[op, "bfloat16"]
-    (result,) = run(made.task, offer, design, made.inputs)
-    assert normalized_error(result, made.expected) <= 1e-6
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_results_are_rounded_to_nearest_even(arch: str) -> None:
-    """A kernel that leaves the core's rounding mode as it is after a reset fails."""
-    made, offer, _ = cases(arch)["silu", "bfloat16"]
-    plain = offer.design()
-    text = plain.functions[0].source.text
-    forgetful = Source("forgetful", text.replace("aie::set_rounding(aie::rounding_mode::conv_even);", ""))
-    assert forgetful.text != text
-    functions = tuple(dataclasses.replace(function, source=forgetful) for function in plain.functions)
-    (result,) = run(made.task, offer, dataclasses.replace(plain, functions=functions), made.inputs)
-    assert normalized_error(result, made.expected) > 1e-6
 
 
 # --- memory layouts
@@ -357,33 +179,27 @@ def columns_for(name: str, arch: str) -> int:
 
 
 @cache
-def layout_designs(arch: str) -> dict[str, tuple[Offer, Design]]:
-    offers = {
-        name: claimed(sum_case(lying)[0], target(arch, columns_for(name, arch))) for name, lying in LAYOUTS.items()
-    }
-    return {name: (offer, offer.design()) for name, offer in offers.items()}
+def layout_offers(arch: str) -> dict[str, Offer]:
+    return {name: claimed(sum_case(lying)[0], target(arch, columns_for(name, arch))) for name, lying in LAYOUTS.items()}
 
 
 @pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name: str, arch: str) -> None:
-    """Each layout runs twice: state that a run leaves in the cores must not change the next run."""
     task, buffers, expected = sum_case(LAYOUTS[name])
-    offer, design = layout_designs(arch)[name]
-    for result, wanted in zip(run(task, offer, design, buffers, runs=2), expected, strict=True):
+    where = target(arch, columns_for(name, arch))
+    for result, wanted in zip(simulate(task, layout_offers(arch)[name], where, buffers), expected, strict=True):
         np.testing.assert_array_equal(result, wanted)
 
 
-# --- numbers, selection, casts, policies
+# --- numbers, selection, policies
 
 
 def simulated(result: Tensor, target: Target, *buffers: Any) -> Array:
     """The value of a lazy tensor whose operands have these buffers."""
     task = task_of(result)
-    offer = claimed(task, target)
-    (value,) = run(task, offer, offer.design(), buffers)
-    return value
+    return simulate(task, elementwise.claim(task, target), target, buffers)[0]
 
 
 def normal(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> tuple[Tensor, Array]:
@@ -400,11 +216,6 @@ def test_where_takes_bool_beside_floats() -> None:
     np.testing.assert_array_equal(got.astype(np.float32), np.where(mask, x, y).astype(np.float32))
 
 
-def test_comparison_gives_bool() -> None:
-    (a, x), (b, y) = normal((9, 65), nt.bfloat16, 1), normal((1, 65), nt.bfloat16, 2)
-    np.testing.assert_array_equal(simulated(a < b, target("aie2p"), flat(x), flat(y)), x < y)
-
-
 def test_numbers_are_no_part_of_the_design() -> None:
     """They are passed with every run: other numbers run the same kernel."""
     a, x = normal((300,), nt.bfloat16)
@@ -412,40 +223,12 @@ def test_numbers_are_no_part_of_the_design() -> None:
     for number in (0.25, -3.0):
         task = task_of(a * number)
         offer = claimed(task, target("aie2"))
-        design = offer.design()
-        (result,) = run(task, offer, design, [flat(x), number])
+        (result,) = simulate(task, offer, target("aie2"), [flat(x), number])
         np.testing.assert_array_equal(
             result.astype(np.float32), (x * nt.bfloat16.numpy.type(number)).astype(np.float32)
         )
-        actual.append(design)
+        actual.append(offer.design())
     assert actual[0] == actual[1]
-
-
-CASTS = [
-    *itertools.product(("bfloat16",), ("float32", "int8", "int16", "int32", "uint8", "bool")),
-    *itertools.product(("float32", "int8", "int16", "int32", "uint8", "bool"), ("bfloat16",)),
-    *(("int8", "int32"), ("int32", "int8"), ("float32", "int32"), ("int16", "float32"), ("float32", "bool")),
-]
-
-
-@cache
-def casts() -> dict[tuple[str, str], tuple[Task, Offer, Design]]:
-    made = {}
-    for source, result in CASTS:
-        (task,) = tasks_of(nt.zeros(130, dtype=as_dtype(source)).realize().to(as_dtype(result)))
-        offer = claimed(task, target("aie2p", 1, "emulate"))
-        made[source, result] = task, offer, offer.design()
-    return made
-
-
-@pytest.mark.usefixtures("_compiled")
-@pytest.mark.parametrize(("source", "result"), CASTS)
-def test_casts(source: str, result: str) -> None:
-    """Exact: floats are truncated to integers, and round once to bfloat16."""
-    task, offer, design = casts()[source, result]
-    values = np.random.default_rng(0).uniform(0 if "u" in result else -99, 99, 130).astype(as_dtype(source).numpy)
-    (got,) = run(task, offer, design, [values])
-    np.testing.assert_array_equal(got.astype(np.float64), values.astype(as_dtype(result).numpy).astype(np.float64))
 
 
 def test_float32_by_policy() -> None:
@@ -465,7 +248,7 @@ def test_float32_by_policy() -> None:
 
 def test_refusals_say_why() -> None:
     def reason(result: Tensor) -> str:
-        answer = elementwise.claim(task_of(result), target("aie2p", None, "emulate"))
+        answer = elementwise.claim(task_of(result), target("aie2p", 0, "emulate"))
         assert isinstance(answer, Refusal)
         return answer.reason
 
@@ -546,9 +329,7 @@ def test_few_configurations_serve_all_shapes(kind: str, arch: str) -> None:
         results |= {"row": x + row, "column": x * column, "row and column": x * column + row}
         offer = claimed(task_of(results[kind]), target(arch))
         assert ("kept" in offer.reason) == (kind in ("row", "column", "row and column"))
-        design = offer.design()
-        assert check(design) == []
-        configurations.add(design.configuration)
+        configurations.add(accepted(offer).configuration)
     assert len(configurations) <= 3
 
 
@@ -608,8 +389,7 @@ def offered(task: Task, target: Target) -> Offer:
 @given(lyings(), st.sampled_from(ARCHS), st.integers(1, 8))
 def test_what_is_claimed_passes_every_check(lying: Lying, arch: str, columns: int) -> None:
     task, _, _ = sum_case(lying)
-    columns = min(columns, ARRAYS[arch].columns)
-    assert check(offered(task, target(arch, columns)).design()) == []
+    accepted(offered(task, target(arch, min(columns, ARRAYS[arch].columns))))
 
 
 @settings(max_examples=10, deadline=None)
@@ -617,6 +397,6 @@ def test_what_is_claimed_passes_every_check(lying: Lying, arch: str, columns: in
 @example(lying((5, 333), (5, 333), (1, 333), (5, 1), results=2, dtype="int8"), "aie2p", 3, 0)
 def test_what_is_claimed_compiles_and_runs(lying: Lying, arch: str, columns: int, seed: int) -> None:
     task, buffers, expected = sum_case(lying, seed)
-    offer = offered(task, target(arch, min(columns, ARRAYS[arch].columns)))
-    for result, wanted in zip(run(task, offer, offer.design(), buffers), expected, strict=True):
+    where = target(arch, min(columns, ARRAYS[arch].columns))
+    for result, wanted in zip(simulate(task, offered(task, where), where, buffers), expected, strict=True):
         np.testing.assert_array_equal(result, wanted)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import kernel_tasks
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kernel_tasks import target
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
-from npu_tensor.dataflow.design import Design, Source
+from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import GemmProblem, Tiling, search
-from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -46,10 +46,6 @@ PLAIN_INT = Epilogue((), ("const auto v0 = nt::load<int32, 16>(sums + j);",), "v
 CLOSE, ROUNDED_ONCE = 5e-4, 1e-6
 
 
-def target(arch: str, columns: int, float32: Float32 = "exact") -> Target:
-    return Target(ARRAYS[arch], columns, float32)
-
-
 def task_of(result: nt.Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
     """The one task of a recorded product."""
     (task,) = cut(structure_of([result._node]), fusion).tasks
@@ -59,23 +55,8 @@ def task_of(result: nt.Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
 def simulate(result: nt.Tensor, operands: Sequence[nt.Tensor | float], on: Target) -> Array:
     """The product as its offer computes it. operands: what each input of the task lies in, in order."""
     task = task_of(result)
-    offer = gemm.claim(task, on)
-    assert isinstance(offer, Offer), offer
-    made = offer.design()
-    assert check(made) == []
-    elements = [np.asarray(operand if isinstance(operand, float) else operand.numpy()).ravel() for operand in operands]
-    buffers = [np.full(buffer.type.nbytes, 0xAA, np.uint8) for buffer in made.host_buffers]
-    for operand, buffer in zip(offer.operands, buffers, strict=True):
-        assert math.prod(operand.padded) * np.dtype(operand.dtype).itemsize == buffer.nbytes
-        if operand.number is not None and not operand.output:
-            pack(operand, elements[operand.number], buffer)
-    words = [int(elements[number].astype(kind).view(np.int32)[0]) for number, kind in offer.scalars]
-    counters = SIMULATED[on.array.arch].load(made).run(buffers, words)
-    assert counters == count(made)
-    output = task.outputs[0]
-    actual = np.empty(output.nbytes // output.dtype.itemsize, output.dtype.numpy)
-    unpack(offer.operands[-1], buffers[-1], actual)
-    return actual.reshape(result.shape)
+    buffers = [operand if isinstance(operand, float) else operand.numpy() for operand in operands]
+    return kernel_tasks.simulate(task, gemm.claim(task, on), on, buffers)[0].reshape(result.shape)
 
 
 def numpy(tensor: nt.Tensor) -> Array:
@@ -329,41 +310,6 @@ def test_extents_around_those_of_the_tiles(arch: Arch, tiling: Tiling, transpose
         assert nmse(product(problem, tiling, a, b), expected) <= 1e-12
 
 
-def test_a_run_leaves_nothing_for_the_next() -> None:
-    problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
-    loaded = SIMULATED["aie2"].load(design(problem, tiling, PLAIN, *dense(problem, tiling)))
-    results = []
-    for _ in range(3):
-        a, b = operands(problem)
-        results.append(np.empty(64 * 32 * 2, np.uint8))
-        loaded.run([a.view(np.uint8).ravel(), b.view(np.uint8).ravel(), results[-1]])
-    assert all(np.array_equal(results[0], other) for other in results)
-
-
-def test_forgetting_the_rounding_mode_shows() -> None:
-    """Cores truncate unless told otherwise; the reference tells."""
-    problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
-    a, b = operands(problem)
-    once = (a.astype(np.float32) @ b.astype(np.float32).T).astype(ml_dtypes.bfloat16)
-    right = design(problem, tiling, PLAIN, *dense(problem, tiling))
-    assert nmse(product(problem, tiling, a, b, right), once) <= ROUNDED_ONCE
-
-    def forgetful(source: Source) -> Source:
-        text = source.text.replace("aie::set_rounding(aie::rounding_mode::conv_even);", "")
-        assert text != source.text
-        return dataclasses.replace(source, text=text)
-
-    functions = tuple(dataclasses.replace(f, source=forgetful(f.source)) for f in right.functions)
-    wrong = dataclasses.replace(right, functions=functions)
-    assert nmse(product(problem, tiling, a, b, wrong), once) > ROUNDED_ONCE
-
-
-def test_512_cubed() -> None:
-    a, b = normal(512, 512), normal(512, 512, seed=1)
-    result = simulate(nt.linear(a, b), [a, b], target("aie2p", 8))
-    assert nmse(result, wide(a) @ wide(b).T) <= CLOSE
-
-
 # --- claims and tiles
 
 
@@ -557,14 +503,3 @@ def test_rounded_float32_becomes_block_floats_too() -> None:
     assert nmse(result, sums_of_block_floats(a.to(nt.bfloat16), b.to(nt.bfloat16))) < 1e-11
     emulated = gemm.claim(task_of(a @ b), target("aie2p", 4, "emulate")._replace(bfloat16="bfp16"))
     assert emulated.reason.startswith("float32 products")
-
-
-def test_block_floats_are_predicted_to_be_several_times_as_fast() -> None:
-    n = 2048
-    busy = {}
-    for operand in ("bfloat16", "bfp16"):
-        problem = GemmProblem("aie2p", 8, operand, "bfloat16", n, n, n)
-        tiling = search(problem)
-        assert tiling is not None
-        busy[operand] = predict(count(design(problem, tiling, PLAIN, *dense(problem, tiling))), ARRAYS["aie2p"]).seconds
-    assert 3 < busy["bfloat16"] / busy["bfp16"] < 8

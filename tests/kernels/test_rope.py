@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from movement_tasks import data_task, simulate, target
+from kernel_tasks import TARGETS, accepted, data_task, simulate, target
 
-from npu_tensor.dataflow.check import check
 from npu_tensor.dtypes import DType, bfloat16, float16, float32, float64
 from npu_tensor.kernels import rope
-from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
 Array = np.ndarray[Any, Any]
 
 WHOLE = [target("aie2", 4, "bfloat16"), target("aie2p", 8, "bfloat16")]
-TARGETS = [target("aie2", columns) for columns in range(1, 5)] + [target("aie2p", columns) for columns in range(1, 9)]
 DEFAULTS = {
     "n_dims": None,
     "mode": "normal",
@@ -85,9 +83,7 @@ def data(shape: tuple[int, ...], dtype: DType, furthest: int = 8192) -> tuple[Ar
 
 
 def rotated(task: Task, where: Target, buffers: list[Array]) -> Array:
-    offer = rope.claim(task, where)
-    assert isinstance(offer, Offer), offer
-    return simulate(task, offer, where, buffers)
+    return simulate(task, rope.claim(task, where), where, buffers)[0]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +189,7 @@ def test_an_offer_passes_every_check(
         assert features % 2
         assert "words of 4 bytes" in answer.reason
         return
-    design = answer.design()
-    assert not check(design)
-    for operand, buffer in zip(answer.operands, design.host_buffers, strict=True):
-        assert math.prod(operand.padded) == buffer.type.elements
+    accepted(answer)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +201,7 @@ def test_the_largest_objects_fit(shape: tuple[int, ...], divided: bool, where: T
     """float32 results need the most memory."""
     x = np.zeros(shape, np.float32)
     factors = [np.ones(shape[-1] // 2, np.float32)] * divided
-    offer = rope.claim(rope_task(x, np.zeros(shape[0], np.int32), *factors), where)
-    assert isinstance(offer, Offer)
-    assert not check(offer.design())
+    accepted(rope.claim(rope_task(x, np.zeros(shape[0], np.int32), *factors), where))
 
 
 def test_refusals_say_why() -> None:

@@ -71,7 +71,7 @@ class Flow:
                 f"the {verb} {nbytes} bytes of fifo {name} in a run, no whole number of its objects of {object_size} "
                 "bytes; the rest would be waited for."
             )
-            self._report("whole objects", name, nbytes, object_size, message)
+            self._report("whole objects", name, message)
         else:
             self._learn(name, Fraction(nbytes, object_size), f"the {verb}")
 
@@ -87,13 +87,13 @@ class Flow:
         known = self.objects.get(name)
         if objects.denominator > 1:
             message = f"fifo {name}: {source} {objects} objects in every run, which is no whole number."
-            self._report("whole objects", name, str(objects), 1, message)
+            self._report("whole objects", name, message)
         elif known is None:
             self.objects[name] = (objects, source)
             self.pending.append(name)
         elif known[0] != objects:
             message = f"fifo {name}: {known[1]} {known[0]} objects in every run, {source} {objects}; they must agree."
-            self._report("balance", name, str(objects), str(known[0]), message)
+            self._report("balance", name, message)
 
     def _through_link(self, name: str, link: Link) -> None:
         objects = self.objects[name][0]
@@ -110,7 +110,7 @@ class Flow:
         released = self.released[worker.tile]
         if not released[name]:
             message = f"fifo {name}: {source} {objects} objects in every run, {worker.tile} releases none."
-            self._report("balance", name, 0, str(objects), message)
+            self._report("balance", name, message)
             return
         rounds = objects / released[name]
         if rounds.denominator > 1:
@@ -118,7 +118,7 @@ class Flow:
                 f"{worker.tile} uses {released[name]} objects of fifo {name} in each round of its body, and {source} "
                 f"{objects} in a run, no whole number of rounds."
             )
-            self._report("balance", str(worker.tile), str(objects), released[name], message)
+            self._report("balance", str(worker.tile), message)
             return
         known = self.rounds.setdefault(worker.tile, (rounds, name))
         if known[0] != rounds:
@@ -126,12 +126,12 @@ class Flow:
                 f"{worker.tile}: fifo {known[1]} is enough for {known[0]} rounds of its body in a run, "
                 f"fifo {name} for {rounds}; they must agree."
             )
-            self._report("balance", str(worker.tile), str(rounds), str(known[0]), message)
+            self._report("balance", str(worker.tile), message)
             return
         for other, count in released.items():
             if other not in self.objects:  # otherwise that fifo determines the rounds later, and they are compared
                 verb = "takes" if self.index.consumes(worker, other) else "puts in"
                 self._learn(other, rounds * count, f"{worker.tile} {verb}")
 
-    def _report(self, rule: str, where: str, value: int | str, limit: int | str, message: str) -> None:
-        self.violations[Violation(rule, where, value, limit, message)] = None
+    def _report(self, rule: str, where: str, message: str) -> None:
+        self.violations[Violation(rule, where, message)] = None

@@ -34,7 +34,7 @@ def array(index: Index) -> Iterator[Violation]:
     arch = index.design.arch
     if arch not in ARRAYS:
         known = ", ".join(ARRAYS)
-        yield Violation("arch", index.design.name, arch, known, f"there is no arch {arch!r}; choose one of {known}.")
+        yield Violation("arch", index.design.name, f"there is no arch {arch!r}; choose one of {known}.")
 
 
 def columns(index: Index) -> Iterator[Violation]:
@@ -44,7 +44,7 @@ def columns(index: Index) -> Iterator[Violation]:
         message = (
             f"{design.name} uses {design.columns} columns, and {design.array.device} has 1 to {design.array.columns}."
         )
-        yield Violation("columns", design.name, design.columns, design.array.columns, message)
+        yield Violation("columns", design.name, message)
 
 
 def symbols(index: Index) -> Iterator[Violation]:
@@ -60,7 +60,7 @@ def symbols(index: Index) -> Iterator[Violation]:
             what, limit = f"is a name that mlir-aie makes for fifo {owner}", "another name"
         else:
             continue
-        yield Violation("symbol", name, name, limit, f"{name!r} {what}; use {limit}.")
+        yield Violation("symbol", name, f"{name!r} {what}; use {limit}.")
 
 
 def names(index: Index) -> Iterator[Violation]:
@@ -85,12 +85,10 @@ def names(index: Index) -> Iterator[Violation]:
     for table, entries in tables.items():
         for name, count in Counter(entries).items():
             if count > 1 or not name:
-                yield Violation(
-                    "unique names", name, count, 1, f"{count} {table} of the design are {name!r}; they must differ."
-                )
+                yield Violation("unique names", name, f"{count} {table} of the design are {name!r}; they must differ.")
     if len(design.host_buffers) > HOST_BUFFERS:
         message = f"{design.name} has {len(design.host_buffers)} host buffers, and a kernel takes {HOST_BUFFERS}."
-        yield Violation("host buffers", design.name, len(design.host_buffers), HOST_BUFFERS, message)
+        yield Violation("host buffers", design.name, message)
 
 
 def types(index: Index) -> Iterator[Violation]:
@@ -110,15 +108,13 @@ def types(index: Index) -> Iterator[Violation]:
         if dtype_name(type.dtype) not in MEMORY_DTYPES:
             yield _bad_dtype(where, type.dtype, MEMORY_DTYPES, "fifo or a buffer")
         if not type.shape or min(type.shape) < 1:
-            yield Violation(
-                "size", where, str(type), 1, f"{where} is {type}; it needs dimensions, and sizes of 1 or more."
-            )
+            yield Violation("size", where, f"{where} is {type}; it needs dimensions, and sizes of 1 or more.")
 
 
 def _bad_dtype(where: str, dtype: str, allowed: tuple[str, ...], use: str) -> Violation:
     choice = ", ".join(allowed)
     hint = " Store it as uint8." if dtype == "bool" else ""
-    return Violation("dtype", where, dtype, choice, f"{where} is {dtype}; a {use} can be {choice}.{hint}")
+    return Violation("dtype", where, f"{where} is {dtype}; a {use} can be {choice}.{hint}")
 
 
 def counts(index: Index) -> Iterator[Violation]:
@@ -126,14 +122,14 @@ def counts(index: Index) -> Iterator[Violation]:
 
     def positive(where: str, what: str, value: int) -> Iterator[Violation]:
         if value < 1:
-            yield Violation("size", where, value, 1, f"{where}: {what} is {value}, and must be 1 or more.")
+            yield Violation("size", where, f"{where}: {what} is {value}, and must be 1 or more.")
 
     for fifo in index.design.fifos:
         yield from positive(f"fifo {fifo.name}", "the depth", fifo.depth)
         entries = len(fifo.dims_from_stream)
         if entries not in (0, len(fifo.consumers)):
             message = f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers."
-            yield Violation("dims", fifo.name, entries, len(fifo.consumers), message)
+            yield Violation("dims", fifo.name, message)
     run_words, values = index.design.run_words, dict(index.design.values)
     for parameter in index.design.parameters:
         written = len(values.get(parameter.name, ()))
@@ -142,7 +138,7 @@ def counts(index: Index) -> Iterator[Violation]:
                 f"the sequence writes {written} of the {parameter.words} words of parameter {parameter.name}; it must"
                 f" write all but the first {run_words}, which every run gives to all parameters."
             )
-            yield Violation("runtime parameter", parameter.name, written, parameter.words - run_words, message)
+            yield Violation("runtime parameter", parameter.name, message)
     counts = {
         statement.rounds
         for worker in index.design.workers
@@ -153,7 +149,7 @@ def counts(index: Index) -> Iterator[Violation]:
         least, what = (0, "count of 31 bits") if word in counts else (-(1 << 31), "word of 32 bits")
         if not least <= value < 1 << 31:
             message = f"parameter {word.parameter} gets {value} from the sequence, which is no {what}."
-            yield Violation("runtime parameter", word.parameter, value, (1 << 31) - 1, message)
+            yield Violation("runtime parameter", word.parameter, message)
     for worker in index.design.workers:
         where = str(worker.tile)
         yield from positive(where, "the stack", worker.stack_size)
@@ -163,7 +159,7 @@ def counts(index: Index) -> Iterator[Violation]:
                 message = (
                     f"{where} has a loop of {statement.rounds} rounds; leave the loop out, it must have 2 or more."
                 )
-                yield Violation("loop", where, statement.rounds, 2, message)
+                yield Violation("loop", where, message)
             elif isinstance(statement, Acquire):
                 yield from positive(where, f"an acquire of {statement.fifo}", statement.objects)
             elif isinstance(statement, Release):
@@ -183,16 +179,16 @@ def places(index: Index) -> Iterator[Violation]:
             message = (
                 f"{what} is at {tile}, and the design has columns 0 to {design.columns - 1} and rows 0 to {rows - 1}."
             )
-            yield Violation("tile", str(tile), str(tile), f"({design.columns - 1},{rows - 1})", message)
+            yield Violation("tile", str(tile), message)
         elif kind and tile.kind != kind:
-            yield Violation("tile", str(tile), tile.kind, kind, f"{what} is at {tile}, and needs a {kind}.")
+            yield Violation("tile", str(tile), f"{what} is at {tile}, and needs a {kind}.")
     for tile, count in Counter(worker.tile for worker in design.workers).items():
         if count > 1:
-            yield Violation("one worker per core", str(tile), count, 1, f"{tile} has {count} workers, and can run 1.")
+            yield Violation("one worker per core", str(tile), f"{tile} has {count} workers, and can run 1.")
     for name, item in index.memory.items():
         if item.tile not in index.workers:
             yield Violation(
-                "unused", name, 0, 1, f"buffer {name} is in the memory of {item.tile}, which has no worker to use it."
+                "unused", name, f"buffer {name} is in the memory of {item.tile}, which has no worker to use it."
             )
 
 
@@ -201,7 +197,7 @@ def references(index: Index) -> Iterator[Violation]:
 
     def known(where: str, kind: str, name: Any, table: Container[Any]) -> Iterator[Violation]:
         if name not in table:
-            yield Violation("unknown name", where, name, kind, f"{where} uses the {kind} {name!r}, which is unknown.")
+            yield Violation("unknown name", where, f"{where} uses the {kind} {name!r}, which is unknown.")
 
     for link in index.design.links:
         for name in (*link.inputs, *link.outputs):
@@ -224,7 +220,7 @@ def references(index: Index) -> Iterator[Violation]:
             if isinstance(statement, Acquire):
                 if statement.number in numbers:
                     message = f"{where} has two acquires of number {statement.number}; they must differ."
-                    yield Violation("unique names", where, statement.number, 1, message)
+                    yield Violation("unique names", where, message)
                 numbers.add(statement.number)
             elif isinstance(statement, FunctionCall):
                 yield from known(where, "function", statement.function, index.functions)
@@ -259,17 +255,17 @@ def consumers(index: Index) -> Iterator[Violation]:
     for fifo in index.design.fifos:
         ends = [fifo.producer, *fifo.consumers]
         if len(ends) < 2:
-            yield Violation("unused end", fifo.name, 0, 1, f"fifo {fifo.name} has no consumer.")
+            yield Violation("unused end", fifo.name, f"fifo {fifo.name} has no consumer.")
         for tile, count in Counter(ends).items():
             if count > 1:
                 message = (
                     f"fifo {fifo.name} has {count} ends at {tile}, and a tile can have 1; use a core buffer instead."
                 )
-                yield Violation("fifo ends", fifo.name, count, 1, message)
+                yield Violation("fifo ends", fifo.name, message)
         hosts = sum(tile.kind == "shim" for tile in ends)
         if hosts > 1:
             message = f"fifo {fifo.name} has {hosts} ends in shim tiles, and a transfer can only mean one of them."
-            yield Violation("fifo ends", fifo.name, hosts, 1, message)
+            yield Violation("fifo ends", fifo.name, message)
 
 
 def ends(index: Index) -> Iterator[Violation]:
@@ -281,13 +277,11 @@ def ends(index: Index) -> Iterator[Violation]:
             workers[name, worker.tile] += 1
             if (name, worker.tile) not in ends:
                 yield Violation(
-                    "fifo ends", str(worker.tile), name, 1, f"{worker.tile} uses fifo {name}, which has no end there."
+                    "fifo ends", str(worker.tile), f"{worker.tile} uses fifo {name}, which has no end there."
                 )
     for (name, tile), count in workers.items():
         if count > 1:
-            yield Violation(
-                "fifo ends", str(tile), count, 1, f"{tile} gets its end of fifo {name} {count} times, not once."
-            )
+            yield Violation("fifo ends", str(tile), f"{tile} gets its end of fifo {name} {count} times, not once.")
     moved = {transfer.fifo for transfer in index.transfers}
     for end in index.ends:
         name, tile = end.fifo.name, end.tile
@@ -296,8 +290,8 @@ def ends(index: Index) -> Iterator[Violation]:
             what = {"shim": "transfer", "memtile": "link", "core": "worker"}[tile.kind]
             role = "produces for" if end.direction == "out" else "consumes from"
             yield Violation(
-                "unused end", name, 0, 1, f"no {what} at {tile} {role} fifo {name}; both ends of a fifo must be used."
+                "unused end", name, f"no {what} at {tile} {role} fifo {name}; both ends of a fifo must be used."
             )
     for name in moved:
         if index.shim_end(index.fifos[name]) is None:
-            yield Violation("fifo ends", name, 0, 1, f"a transfer uses fifo {name}, which has no end in a shim tile.")
+            yield Violation("fifo ends", name, f"a transfer uses fifo {name}, which has no end in a shim tile.")

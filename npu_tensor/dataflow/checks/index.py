@@ -37,15 +37,11 @@ class Violation(NamedTuple):
     Attributes:
         rule: Name of the rule, such as "core memory".
         where: Tile, fifo, buffer or function.
-        value: Value found.
-        limit: Value allowed.
-        message: Sentence with all of them, and a fix if that is clear.
+        message: Sentence with both, the value found and the limit, and a fix if that is clear.
     """
 
     rule: str
     where: str
-    value: int | str
-    limit: int | str
     message: str
 
     def __str__(self) -> str:

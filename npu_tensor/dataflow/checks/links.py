@@ -24,11 +24,11 @@ def sides(index: Index) -> Iterator[Violation]:
             message = (
                 f"a link in {link.tile} has {inputs} inputs and {outputs} outputs; one side must be a single fifo."
             )
-            yield Violation("link sides", str(link.tile), f"{inputs} to {outputs}", 1, message)
+            yield Violation("link sides", str(link.tile), message)
     used = Counter(name for link in index.design.links for name in (*link.inputs, *link.outputs))
     for name, count in used.items():
         if count > 1:
-            yield Violation("link sides", name, count, 1, f"fifo {name} is in {count} links, and can be in 1.")
+            yield Violation("link sides", name, f"fifo {name} is in {count} links, and can be in 1.")
 
 
 def ends(index: Index) -> Iterator[Violation]:
@@ -47,7 +47,7 @@ def ends(index: Index) -> Iterator[Violation]:
 def _elsewhere(link: Link, fifo: ObjectFifo, verb: str, tiles: tuple[Tile, ...]) -> Violation:
     places = ", ".join(map(str, tiles))
     message = f"{_name(link)}: fifo {fifo.name} is {verb} at {places}, and must be at {link.tile}."
-    return Violation("link ends", fifo.name, places, str(link.tile), message)
+    return Violation("link ends", fifo.name, message)
 
 
 def parts(index: Index) -> Iterator[Violation]:
@@ -65,7 +65,7 @@ def dims(index: Index) -> Iterator[Violation]:
         fifo = index.fifos[link.inputs[0]]
         if link.kind == "split" and any(fifo.dims_from_stream):
             message = f"{_name(link)}: fifo {fifo.name} has dims_from_stream, and what is split must come in order."
-            yield Violation("link dims", fifo.name, len(next(filter(None, fifo.dims_from_stream))), 0, message)
+            yield Violation("link dims", fifo.name, message)
 
 
 def _partition(index: Index, link: Link) -> Iterator[Violation]:
@@ -73,25 +73,23 @@ def _partition(index: Index, link: Link) -> Iterator[Violation]:
     names = link.outputs if link.kind == "split" else link.inputs
     if len(link.offsets) != len(names):
         message = f"{_name(link)} has {len(link.offsets)} offsets for {len(names)} parts."
-        yield Violation("link offsets", str(link.tile), len(link.offsets), len(names), message)
+        yield Violation("link offsets", str(link.tile), message)
         return
     position = 0
     for name, offset in zip(names, link.offsets, strict=True):
         part = index.fifos[name].type
         if part.dtype != whole.dtype:
-            yield Violation(
-                "link offsets", name, part.dtype, whole.dtype, f"{_name(link)}: {name} has {part}, the whole {whole}."
-            )
+            yield Violation("link offsets", name, f"{_name(link)}: {name} has {part}, the whole {whole}.")
             return
         if offset != position:
             what = "leaves a gap" if offset > position else "overlaps"
             message = f"{_name(link)} {what}: the part {name} begins at element {offset} instead of {position}."
-            yield Violation("link offsets", name, offset, position, message)
+            yield Violation("link offsets", name, message)
             return
         position += part.elements
     if position != whole.elements:
         message = f"{_name(link)}: the parts have {position} elements together, the whole {whole.elements}."
-        yield Violation("link offsets", str(link.tile), position, whole.elements, message)
+        yield Violation("link offsets", str(link.tile), message)
 
 
 def _forward(index: Index, link: Link) -> Iterator[Violation]:
@@ -102,8 +100,6 @@ def _forward(index: Index, link: Link) -> Iterator[Violation]:
             f"{_name(link)}: objects of {size(source)} bytes become objects of {size(result)}, and one must divide "
             "the other."
         )
-        yield Violation("link sizes", str(link.tile), large, small, message)
+        yield Violation("link sizes", str(link.tile), message)
     if any(link.offsets):
-        yield Violation(
-            "link offsets", str(link.tile), link.offsets[0], 0, f"{_name(link)} has offsets, and a forward has none."
-        )
+        yield Violation("link offsets", str(link.tile), f"{_name(link)} has offsets, and a forward has none.")

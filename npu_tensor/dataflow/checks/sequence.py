@@ -29,7 +29,7 @@ def groups(index: Index) -> Iterator[Violation]:
                 f"group {group} is not finished after its transfer of fifo {step.fifo}; "
                 "its buffer descriptors stay taken and nothing waits for it."
             )
-            yield Violation("group", f"group {group}", 0, 1, message)
+            yield Violation("group", f"group {group}", message)
 
 
 def waits(index: Index) -> Iterator[Violation]:
@@ -39,16 +39,14 @@ def waits(index: Index) -> Iterator[Violation]:
         if index.fifos[transfer.fifo].producer.kind != "shim":
             last[transfer.fifo] = transfer
     if not last:
-        yield Violation(
-            "wait", index.design.name, 0, 1, f"{index.design.name} has no drain; a run would return at once."
-        )
+        yield Violation("wait", index.design.name, f"{index.design.name} has no drain; a run would return at once.")
     for name, transfer in last.items():
         if not transfer.wait:
             message = (
                 f"the last drain of fifo {name} into {transfer.buffer} is not waited for; the run would return before "
                 "it ends."
             )
-            yield Violation("wait", name, 0, 1, message)
+            yield Violation("wait", name, message)
 
 
 def descriptors(index: Index) -> Iterator[Violation]:
@@ -66,7 +64,7 @@ def descriptors(index: Index) -> Iterator[Violation]:
     for tile, count in most.items():
         if count > limit:
             message = f"{tile} has {count} transfers in unfinished groups, and can have {limit}; finish groups sooner."
-            yield Violation("sequence descriptors", str(tile), count, limit, message)
+            yield Violation("sequence descriptors", str(tile), message)
 
 
 def queues(index: Index) -> Iterator[Violation]:
@@ -81,7 +79,7 @@ def queues(index: Index) -> Iterator[Violation]:
                 f"{end.tile if end else 'a shim'} gets {count} transfers of fifo {name} without a wait between, and "
                 f"its channel queues {QUEUE_DEPTH}; finish a group with a waiting drain after {QUEUE_DEPTH}."
             )
-            yield Violation("shim queue", name, count, QUEUE_DEPTH, message)
+            yield Violation("shim queue", name, message)
 
 
 def overlaps(index: Index) -> Iterator[Violation]:
@@ -102,7 +100,7 @@ def overlaps(index: Index) -> Iterator[Violation]:
                         f"drains of fifos {name} and {fifo.name} both write element {start} of {transfer.buffer}, "
                         "and nothing decides which comes last."
                     )
-                    violations[Violation("overlap", transfer.buffer, start, min(span[1], theirs[1]), message)] = None
+                    violations[Violation("overlap", transfer.buffer, message)] = None
     yield from violations
 
 

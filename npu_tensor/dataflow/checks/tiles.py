@@ -24,7 +24,6 @@ from npu_tensor.dataflow.design import FunctionCall
 __all__ = [
     "alignment",
     "channels",
-    "contents",
     "descriptors",
     "lengths",
     "locks",
@@ -40,17 +39,6 @@ STATEMENT_BYTES: Final = 64
 
 Estimates: only the compiler knows.
 """
-
-
-def contents(index: Index) -> Iterator[Violation]:
-    """Check that initial contents fill their buffer."""
-    for buffer in index.design.core_buffers:
-        if buffer.initial is not None and len(buffer.initial) != size(buffer.type):
-            message = (
-                f"buffer {buffer.name} of {buffer.tile} gets {len(buffer.initial)} initial bytes, "
-                f"and holds {size(buffer.type)}."
-            )
-            yield Violation("initial contents", buffer.name, len(buffer.initial), size(buffer.type), message)
 
 
 def memory(index: Index) -> Iterator[Violation]:
@@ -72,7 +60,7 @@ def memory(index: Index) -> Iterator[Violation]:
                 f"{tile} needs {used} bytes ({listed}{', ...' if len(items) > 6 else ''}; each rounded up to a "
                 f"multiple of {ALIGNMENT}), and {limit} can be used; use smaller objects or fewer of them."
             )
-            yield Violation(f"{tile.kind} memory", str(tile), used, limit, message)
+            yield Violation(f"{tile.kind} memory", str(tile), message)
 
 
 def alignment(index: Index) -> Iterator[Violation]:
@@ -99,7 +87,7 @@ def alignment(index: Index) -> Iterator[Violation]:
                     f"{block.name} of {tile} has {block.nbytes} bytes, and must have a multiple of {needed}: {reason}; "
                     "pad it."
                 )
-                yield Violation("alignment", str(tile), block.nbytes, needed, message)
+                yield Violation("alignment", str(tile), message)
 
 
 def _alignment(nbytes: int, widest: int) -> int:
@@ -139,7 +127,7 @@ def program(index: Index) -> Iterator[Violation]:
                 f"{worker.tile} needs about {functions + body} bytes of program memory ({functions} for its functions "
                 f"and {body} around them), and has {PROGRAM_MEMORY}; call fewer functions or use range_."
             )
-            yield Violation("program memory", str(worker.tile), functions + body, PROGRAM_MEMORY, message)
+            yield Violation("program memory", str(worker.tile), message)
 
 
 def channels(index: Index) -> Iterator[Violation]:
@@ -150,7 +138,7 @@ def channels(index: Index) -> Iterator[Violation]:
             names = [end.fifo.name for end in ends if end.direction == direction]
             if len(names) > limit:
                 message = f"{tile} needs {len(names)} {word} DMA channels ({', '.join(names)}), and has {limit}."
-                yield Violation("DMA channels", str(tile), len(names), limit, message)
+                yield Violation("DMA channels", str(tile), message)
 
 
 def streams(index: Index) -> Iterator[Violation]:
@@ -172,7 +160,7 @@ def streams(index: Index) -> Iterator[Violation]:
                     f"{used} streams lead {where} and between these rows in the other columns, and the switches of "
                     f"{design.columns} columns have {each} each; join objects in the cores or use more columns."
                 )
-                yield Violation("streams", where, used, limit, message)
+                yield Violation("streams", where, message)
 
 
 def descriptors(index: Index) -> Iterator[Violation]:
@@ -185,7 +173,7 @@ def descriptors(index: Index) -> Iterator[Violation]:
         if total > limit:
             hint = "acquire fewer objects at once" if tile.kind == "core" else "give the fifos of its links less depth"
             message = f"{tile} needs {total} buffer descriptors, and has {limit}; {hint}."
-            yield Violation("buffer descriptors", str(tile), total, limit, message)
+            yield Violation("buffer descriptors", str(tile), message)
         elif tile.kind == "memtile":
             yield from _parity(tile, sides)
 
@@ -199,7 +187,7 @@ def _parity(tile: Tile, sides: Mapping[str, Mapping[str, int]]) -> Iterator[Viol
                 f"{tile} needs {needed} buffer descriptors on its {which} DMA channels, and has {PARITY_DESCRIPTORS} "
                 "for them; a split or join of n parts and depth d takes n x d on each side, so lower n or d."
             )
-            yield Violation("buffer descriptors", str(tile), needed, PARITY_DESCRIPTORS, message)
+            yield Violation("buffer descriptors", str(tile), message)
 
 
 def lengths(index: Index) -> Iterator[Violation]:
@@ -211,7 +199,7 @@ def lengths(index: Index) -> Iterator[Violation]:
                 f"{end.tile} moves objects of fifo {end.fifo.name} in {nbytes // WORD} words at once, "
                 f"and a buffer descriptor takes {limit}."
             )
-            yield Violation("descriptor length", str(end.tile), nbytes // WORD, limit, message)
+            yield Violation("descriptor length", str(end.tile), message)
 
 
 def object_sizes(index: Index) -> Iterator[Violation]:
@@ -222,7 +210,7 @@ def object_sizes(index: Index) -> Iterator[Violation]:
                 f"an object of fifo {fifo.name}, {fifo.type}, has {size(fifo.type)} bytes, and must have a multiple of "
                 f"{WORD}; pad it."
             )
-            yield Violation("object size", fifo.name, size(fifo.type), WORD, message)
+            yield Violation("object size", fifo.name, message)
 
 
 def locks(index: Index) -> Iterator[Violation]:
@@ -237,11 +225,11 @@ def locks(index: Index) -> Iterator[Violation]:
             message = (
                 f"fifo {pool.fifo.name} has {pool.buffers} buffers in {pool.tile}, and a lock counts to {LOCK_VALUE}."
             )
-            yield Violation("lock value", pool.fifo.name, pool.buffers, LOCK_VALUE, message)
+            yield Violation("lock value", pool.fifo.name, message)
     for tile, count in used.items():
         limit = LIMITS[tile.kind].locks
         if count > limit:
             message = (
                 f"{tile} needs {count} locks, 2 for each fifo end in its memory, and has {limit}; use fewer fifos."
             )
-            yield Violation("locks", str(tile), count, limit, message)
+            yield Violation("locks", str(tile), message)

@@ -34,7 +34,7 @@ def stacks(index: Index) -> Iterator[Violation]:
     for worker in index.design.workers:
         if worker.stack_size >= limit:
             message = f"the stack of {worker.tile} has {worker.stack_size} bytes, and the memory {limit}."
-            yield Violation("stack", str(worker.tile), worker.stack_size, limit, message)
+            yield Violation("stack", str(worker.tile), message)
 
 
 def acquires(index: Index) -> Iterator[Violation]:
@@ -43,7 +43,7 @@ def acquires(index: Index) -> Iterator[Violation]:
         depth = index.fifos[name].depth
         if objects > depth:
             message = f"{tile} acquires {objects} objects of fifo {name}, whose depth is {depth}; make it {objects}."
-            yield Violation("acquire", str(tile), objects, depth, message)
+            yield Violation("acquire", str(tile), message)
 
 
 class _Held(NamedTuple):
@@ -94,7 +94,7 @@ class _Body:
                     f"{self.tile} holds {held} objects of fifo {name} after a loop whose rounds are word"
                     f" {rounds.number} of {rounds.parameter}, and {before[name]} before; they must be as many."
                 )
-                self._report("loop", held, before[name], message)
+                self._report("loop", message)
 
     def _state(self) -> tuple[object, ...]:
         """Return the state that determines the next iteration: objects held, and which elements are still held."""
@@ -110,7 +110,7 @@ class _Body:
             message = (
                 f"{self.tile} releases {statement.objects} objects of fifo {statement.fifo} while it holds {held}."
             )
-            self._report("release", statement.objects, held, message)
+            self._report("release", message)
         count = min(statement.objects, held)
         self.fifos[statement.fifo] = _Held(released + count, held - count)
 
@@ -123,10 +123,10 @@ class _Body:
                 f"{self.tile} calls {function} with object {element.position} of an acquire of fifo {acquire.fifo}, "
                 f"which it does not hold there; it holds {held}."
             )
-            self._report("element", element.position, held, message)
+            self._report("element", message)
 
-    def _report(self, rule: str, value: int, limit: int, message: str) -> None:
-        self.violations[Violation(rule, str(self.tile), value, limit, message)] = None
+    def _report(self, rule: str, message: str) -> None:
+        self.violations[Violation(rule, str(self.tile), message)] = None
 
 
 def holds(index: Index) -> Iterator[Violation]:
@@ -140,7 +140,7 @@ def holds(index: Index) -> Iterator[Violation]:
                 message = (
                     f"{worker.tile} still holds {held} objects of fifo {name} at the end of its body; release them."
                 )
-                yield Violation("release", str(worker.tile), held, 0, message)
+                yield Violation("release", str(worker.tile), message)
 
 
 def calls(index: Index) -> Iterator[Violation]:
@@ -159,7 +159,7 @@ def _call(index: Index, worker: Worker, call: FunctionCall, fifo_of: dict[int, s
     where = f"{worker.tile}: {function.symbol}"
     takes, gets = len(function.arguments), len(call.arguments)
     if takes != gets:
-        yield Violation("call", function.symbol, gets, takes, f"{where} takes {takes} arguments, and gets {gets}.")
+        yield Violation("call", function.symbol, f"{where} takes {takes} arguments, and gets {gets}.")
         return
     for position, (declared, argument) in enumerate(zip(function.arguments, call.arguments, strict=True)):
         actual: ObjectType | str
@@ -170,14 +170,14 @@ def _call(index: Index, worker: Worker, call: FunctionCall, fifo_of: dict[int, s
             actual = item.type
             if item.tile != worker.tile:
                 message = f"{where} gets buffer {argument} of {item.tile}; a core can only use its own."
-                yield Violation("call", argument, str(item.tile), str(worker.tile), message)
+                yield Violation("call", argument, message)
         elif isinstance(argument, Word):
             actual = "int32"
         else:
             actual = _number_type(argument, declared)
         if _canonical(actual) != _canonical(declared):
             message = f"{where} takes {declared} as argument {position}, and gets {actual}."
-            yield Violation("call", function.symbol, str(actual), str(declared), message)
+            yield Violation("call", function.symbol, message)
 
 
 def _canonical(type: ObjectType | str) -> object:
@@ -220,7 +220,7 @@ def parameters(index: Index) -> Iterator[Violation]:
                     f"{worker.tile} gives parameter {name} to {reader} before it has acquired "
                     "an object that the run brings; acquire one first."
                 )
-                yield Violation("runtime parameter", str(worker.tile), name, reader, message)
+                yield Violation("runtime parameter", str(worker.tile), message)
 
 
 def _read(statement: Statement, parameters: Container[str]) -> set[str]:

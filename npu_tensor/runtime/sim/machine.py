@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -18,29 +17,20 @@ from npu_tensor.runtime.sim.clocks import RunClock, StreamClock
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
-from npu_tensor.runtime.sim.strided_access import StridedAccess, object_access
 from npu_tensor.runtime.sim.tile_memory import Bytes, TileMemory
-from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, HostTransfer, RingSink, RingSource, StreamEnd
+from npu_tensor.runtime.sim.transfers import (
+    HostEnd,
+    HostTask,
+    HostTransfer,
+    RingSink,
+    RingSource,
+    StreamEnd,
+    StridedAccess,
+    object_access,
+)
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
 
-__all__ = ["HostSequence", "LeftInFifo", "Machine"]
-
-
-class LeftInFifo(NamedTuple):
-    """Data that remain after a run: whole objects of a fifo in a tile, and elements of one more or of a transfer."""
-
-    fifo: str
-    tile: Tile
-    objects: int
-    elements: int
-
-    def __str__(self) -> str:
-        counts = [
-            f"{count} {noun}" + "s" * (count > 1)
-            for count, noun in ((self.objects, "object"), (self.elements, "element"))
-            if count
-        ]
-        return f"fifo {self.fifo}: {' and '.join(counts)} in {self.tile}"
+__all__ = ["HostSequence", "Machine"]
 
 
 class Stream:
@@ -102,9 +92,7 @@ class HostSequence:
         values = dict(design.values)
         self.values = [values.get(parameter.name, ()) for parameter in design.parameters]
         self.steps = [
-            step
-            if isinstance(step, Finish)
-            else HostTransfer(step, types[step.buffer].itemsize, types[step.buffer].nbytes)
+            step if isinstance(step, Finish) else HostTransfer(step, types[step.buffer].itemsize)
             for step in design.sequence
         ]
         self.transfers = [step for step in self.steps if isinstance(step, HostTransfer)]
@@ -259,6 +247,9 @@ class Machine:
             raise LaunchError(f"{self._design.name}: a kernel function wrote outside of {owner}")
         if not ended:
             raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._complaints()))
+        leftovers = self._leftovers()
+        if leftovers:
+            raise LaunchError(f"{self._design.name} leaves data in the array: {'; '.join(leftovers)}")
         return self._counters(sequence, before)
 
     def close(self) -> None:
@@ -314,22 +305,11 @@ class Machine:
             len(sequence.transfers),
         )
 
-    def leftovers(self) -> tuple[LeftInFifo, ...]:
-        """Return the data that are in fifos and transfers now."""
-        objects: Counter[tuple[str, Tile]] = Counter()
-        nbytes: Counter[tuple[str, Tile]] = Counter()
-        for ring in self.rings:
-            objects[ring.fifo, ring.tile] += ring.held
-        for stream in self._streams:
-            for end in (stream.source, *stream.sinks):
-                part = end.unfinished()
-                if part is not None:
-                    objects[end.fifo, end.tile] += part.objects
-                    nbytes[end.fifo, end.tile] += part.nbytes
-        return tuple(
-            LeftInFifo(fifo, tile, objects[fifo, tile], nbytes[fifo, tile] // self._fifos[fifo].type.itemsize)
-            for fifo, tile in sorted(+objects + +nbytes)
-        )
+    def _leftovers(self) -> list[str]:
+        """Return the fifos, with their tiles, that hold data now."""
+        ends = [end for stream in self._streams for end in (stream.source, *stream.sinks) if end.expects]
+        holders = {(ring.fifo, ring.tile) for ring in self.rings if ring.held} | {(end.fifo, end.tile) for end in ends}
+        return [f"fifo {fifo} in {tile}" for fifo, tile in sorted(holders)]
 
 
 def _dims_from(fifo: ObjectFifo, tile: Tile) -> Dims:

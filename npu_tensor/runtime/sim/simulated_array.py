@@ -26,11 +26,11 @@ from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
-from npu_tensor.errors import ArgumentError, BuildError, LaunchError
+from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.clocks import RunClock
 from npu_tensor.runtime.sim.host_compiler import Entry, compile_source, functions_by_source
-from npu_tensor.runtime.sim.machine import HostSequence, LeftInFifo, Machine
+from npu_tensor.runtime.sim.machine import HostSequence, Machine
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
 __all__ = ["LoadedConfiguration", "LoadedDesign", "OwnThread", "SimulatedArray"]
@@ -114,7 +114,6 @@ class SimulatedArray:
     def load(
         self,
         design: Design,
-        strict: bool = True,
         entries: Mapping[str, Entry] | None = None,
         loaded: LoadedConfiguration | None = None,
     ) -> LoadedDesign:
@@ -122,7 +121,6 @@ class SimulatedArray:
 
         Args:
             design: Design to load.
-            strict: True if a run that leaves data in the array is an error.
             entries: Functions of the design by symbol; by default they are compiled for this machine.
             loaded: Configuration of the design, if it is already in the array.
 
@@ -139,7 +137,7 @@ class SimulatedArray:
             raise BuildError(f"{design.name} breaks the limits of the array:\n" + "\n".join(map(str, violations)))
         if loaded is None:
             loaded = LoadedConfiguration(self, design, _entries(design) if entries is None else entries)
-        return LoadedDesign(loaded, design, strict)
+        return LoadedDesign(loaded, design)
 
     def _start_thread(self) -> None:
         # Coroutines can only be resumed in the thread that started them.
@@ -208,16 +206,12 @@ class LoadedDesign:
     Attributes:
         configuration: Loaded configuration.
         design: Design to run.
-        strict: True if a run that leaves data in the array is an error.
-        leftovers: Data that the last run left in fifos and transfers.
         timeline: Timeline of the last run, or of an earlier one with the same course, if timelines are recorded.
     """
 
-    def __init__(self, configuration: LoadedConfiguration, design: Design, strict: bool) -> None:
+    def __init__(self, configuration: LoadedConfiguration, design: Design) -> None:
         self.configuration = configuration
         self.design = design
-        self.strict = strict
-        self.leftovers: tuple[LeftInFifo, ...] = ()
         self.timeline: timeline.Timeline | None = None
         self._sequence = HostSequence(design)
 
@@ -231,15 +225,13 @@ class LoadedDesign:
             words: Values of type int32 for every runtime parameter.
 
         Raises:
-            ArgumentError: The arguments do not match the design.
             LaunchTimeout: The run does not end.
-            LaunchError: A kernel function fails or writes beyond its objects, or (strict) data is left in the array.
+            LaunchError: A kernel function fails or writes beyond its objects, or data is left in the array.
         """
         return self.configuration.array.thread.call(lambda: self.run_here(buffers, words))
 
     def run_here(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
         """Run the design once, in the array's thread."""
-        self._check_arguments(buffers, words)
         array, machine = self.configuration.array, self.configuration.machine()
         clock = None
         if timeline.wanted(self.design):
@@ -247,10 +239,6 @@ class LoadedDesign:
         self.timeline = None
         try:
             counters = machine.run(self._sequence, buffers, words, clock)
-            self.leftovers = machine.leftovers()
-            if self.leftovers and self.strict:
-                left = "; ".join(map(str, self.leftovers))
-                raise LaunchError(f"{self.design.name} leaves data in the array: {left}")
         except BaseException:
             self.configuration.reset()
             raise
@@ -260,23 +248,6 @@ class LoadedDesign:
         else:
             self.timeline = timeline.earlier(self.design)
         return counters
-
-    def _check_arguments(self, buffers: Sequence[Bytes], words: Sequence[int]) -> None:
-        expected = self.design.host_buffers
-        if len(buffers) != len(expected):
-            raise ArgumentError(f"{self.design.name} takes {len(expected)} buffers, but {len(buffers)} were given")
-        for memory, buffer in zip(buffers, expected, strict=True):
-            if memory.dtype != "uint8" or memory.ndim != 1 or not memory.flags.c_contiguous:
-                raise ArgumentError(f"buffer {buffer.name} must be a contiguous vector of bytes")
-            if memory.nbytes < buffer.type.nbytes:
-                raise ArgumentError(f"buffer {buffer.name} needs {buffer.type.nbytes} bytes and has {memory.nbytes}")
-        if len(words) != self._sequence.run_words:
-            raise ArgumentError(
-                f"{self.design.name} takes {self._sequence.run_words} words, but {len(words)} were given"
-            )
-        for word in words:
-            if not -(1 << 31) <= word < 1 << 32:
-                raise ArgumentError(f"{self.design.name}: {word} is not a 32-bit word")
 
 
 def _close(thread: OwnThread, machine: Machine, process: int) -> None:

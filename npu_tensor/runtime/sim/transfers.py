@@ -7,9 +7,11 @@ back when it is full (sink).
 
 from __future__ import annotations
 
+import itertools
+import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,23 +19,92 @@ import numpy as np
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.cost import host_bytes
-from npu_tensor.dataflow.design import Transfer
-from npu_tensor.errors import BuildError
+from npu_tensor.dataflow.design import AccessPattern, Dim, Transfer
+from npu_tensor.ops.layouts import merged
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.ring import Ring
-from npu_tensor.runtime.sim.strided_access import StridedAccess, pattern_accesses
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = ["HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "StreamEnd"]
+__all__ = [
+    "HostEnd",
+    "HostTask",
+    "HostTransfer",
+    "RingSink",
+    "RingSource",
+    "StreamEnd",
+    "StridedAccess",
+    "object_access",
+    "pattern_accesses",
+]
+
+_LARGEST_CHUNK: Final = 1 << 20
+"""Upper bound on the bytes of host memory that one access copies, unless they are contiguous.
+
+A fill reads this much ahead of the array, and a drain writes it at once.
+"""
+
+
+class StridedAccess(NamedTuple):
+    """Nested loops over elements of `itemsize` bytes from byte `start`. strides: in bytes."""
+
+    start: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes that are accessed."""
+        return math.prod(self.sizes) * self.itemsize
+
+    @property
+    def end(self) -> int:
+        """End of the touched range: one past the last byte."""
+        return (
+            self.start
+            + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+            + self.itemsize
+        )
+
+    @property
+    def contiguous(self) -> bool:
+        """True if the access is one contiguous run."""
+        return self.strides == (self.itemsize,)
+
+    def view(self, memory: Bytes) -> np.ndarray[Any, Any]:
+        """Return the elements in the order of the access. Raises ValueError if it exceeds the memory."""
+        return np.ndarray(self.sizes, f"u{self.itemsize}", memory, self.start, self.strides)
+
+
+def _merged(dims: Iterable[Dim]) -> list[Dim]:
+    """Return the same access with as few loops as possible, at least one."""
+    dims = tuple(dims)
+    sizes, (strides,) = merged([dim.size for dim in dims], [[dim.stride for dim in dims]])
+    return list(map(Dim, sizes, strides)) or [Dim(1, 1)]
+
+
+def _access(start: int, dims: Sequence[Dim], itemsize: int) -> StridedAccess:
+    return StridedAccess(
+        start * itemsize, tuple(dim.size for dim in dims), tuple(dim.stride * itemsize for dim in dims), itemsize
+    )
+
+
+def object_access(dims: Sequence[Dim], elements: int, itemsize: int) -> StridedAccess:
+    """Return the access of dims_to_stream or dims_from_stream to an object; in order without dims."""
+    return _access(0, _merged(dims or [Dim(elements, 1)]), itemsize)
+
+
+def pattern_accesses(pattern: AccessPattern, itemsize: int) -> list[StridedAccess]:
+    """Return the accesses of a pattern to a host buffer, in pieces that differ only in their starts."""
+    dims = _merged(map(Dim, pattern.sizes, pattern.strides))
+    inner = len(dims) - 1
+    while inner > 0 and math.prod(dim.size for dim in dims[inner - 1 :]) * itemsize <= _LARGEST_CHUNK:
+        inner -= 1
+    outer = itertools.product(*([index * stride for index in range(size)] for size, stride in dims[:inner]))
+    return [_access(pattern.offset + sum(offsets), dims[inner:], itemsize) for offsets in outer]
+
 
 _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
-
-
-class Unfinished(NamedTuple):
-    """Bytes of a partly moved object or transfer. objects: -1 if it is also counted as a whole one elsewhere."""
-
-    objects: int
-    nbytes: int
 
 
 class StreamEnd(ABC):
@@ -62,10 +133,6 @@ class StreamEnd(ABC):
     @abstractmethod
     def expects(self) -> bool:
         """True if an object or transfer has begun here that needs more bytes."""
-
-    @abstractmethod
-    def unfinished(self) -> Unfinished | None:
-        """Return the part that has begun to move and has not ended."""
 
 
 class _Staging:
@@ -132,9 +199,6 @@ class RingSource(RingEnd):
         self._next()
         self.fifo = self._rings[self._turn].fifo
 
-    def unfinished(self) -> Unfinished | None:
-        return Unfinished(-1, len(self.chunk) - self.position) if self.expects else None
-
 
 class RingSink(RingEnd):
     """Sink that receives objects."""
@@ -156,24 +220,15 @@ class RingSink(RingEnd):
         ring.produce(1)
         self._next()
 
-    def unfinished(self) -> Unfinished | None:
-        return Unfinished(0, self.position) if self.expects else None
-
 
 class HostTransfer:
-    """Prepared transfer of a design. Raises BuildError if it exceeds its buffer of `available` bytes."""
+    """Prepared transfer of a design."""
 
-    def __init__(self, transfer: Transfer, itemsize: int, available: int) -> None:
+    def __init__(self, transfer: Transfer, itemsize: int) -> None:
         self.transfer = transfer
         self.accesses = pattern_accesses(transfer.pattern, itemsize)
         self.nbytes = transfer.pattern.elements * itemsize
         self.ddr_bytes = host_bytes(transfer.pattern, itemsize)
-        for access in self.accesses:
-            if access.start < 0 or access.end > available:
-                raise BuildError(
-                    f"fifo {transfer.fifo}: a transfer reaches byte {access.end} of buffer {transfer.buffer}, "
-                    f"which has {available}"
-                )
 
 
 class HostTask:
@@ -252,10 +307,6 @@ class HostEnd(StreamEnd):
     @property
     def expects(self) -> bool:
         return bool(self.queue)
-
-    def unfinished(self) -> Unfinished | None:
-        rest = sum(task.transfer.nbytes - self.moved(task) for task in self.queue)
-        return Unfinished(0, rest) if rest else None
 
     @property
     def gates(self) -> tuple[Gate, ...]:

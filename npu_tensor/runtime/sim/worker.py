@@ -47,9 +47,7 @@ class CoreEnd:
             self.held = objects
 
     def release(self, objects: int) -> None:
-        """Release the first objects. Raises LaunchError if they are not held."""
-        if objects > self.held:
-            raise LaunchError(f"fifo {self.ring.fifo}: {objects} objects are released, but {self.held} are held")
+        """Release the first objects."""
         self.held -= objects
         self.first += objects
         self._pass_on(objects)
@@ -168,13 +166,7 @@ class CoreWorker:
             for place, number, position in elements:
                 end, first = acquired[number]
                 index = first + position
-                if not 0 <= index - end.first < end.held:
-                    raise LaunchError(
-                        f"{symbol} in {self.tile}: argument {place} is an object of fifo {end.ring.fifo} "
-                        "that was released before"
-                    )
-                ring = end.ring
-                values[place] = ring.addresses[index % ring.depth]
+                values[place] = end.ring.addresses[index % end.ring.depth]
             for place, word in words:
                 values[place] = int(word[0])
             message = entry(*values)

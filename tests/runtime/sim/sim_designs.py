@@ -81,11 +81,11 @@ def each(call: Callable[..., object]) -> Callable[..., None]:
     return body
 
 
-def load(design: Design, strict: bool = True) -> LoadedDesign:
+def load(design: Design) -> LoadedDesign:
     """On an array of its own."""
     if (missing := reason()) is not None:
         pytest.skip(missing)
-    return SimulatedArray(ARRAYS[design.arch]).load(design, strict)
+    return SimulatedArray(ARRAYS[design.arch]).load(design)
 
 
 def run(loaded: LoadedDesign, *inputs: npt.ArrayLike, words: Sequence[int] = ()) -> tuple[Counters, list[Ints]]:

@@ -14,9 +14,8 @@ from sim_designs import Ints, each, functions, load, offsets, pattern_offsets, r
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Dim, ObjectType
-from npu_tensor.errors import BuildError
-from npu_tensor.runtime.sim import strided_access
-from npu_tensor.runtime.sim.strided_access import object_access, pattern_accesses
+from npu_tensor.runtime.sim import transfers
+from npu_tensor.runtime.sim.transfers import object_access, pattern_accesses
 
 Dims = list[tuple[int, int]]
 
@@ -67,7 +66,7 @@ def test_pieces_of_a_transfer_are_the_nested_loops(
     itemsize: int,
     largest: int,
 ) -> None:
-    monkeypatch.setattr(strided_access, "_LARGEST_CHUNK", largest)
+    monkeypatch.setattr(transfers, "_LARGEST_CHUNK", largest)
     pattern = AccessPattern(offset, sizes, strides)
     places = pattern_offsets(pattern)
     memory = np.arange(max(places) + 1, dtype=f"u{itemsize}")
@@ -157,21 +156,3 @@ def test_transfers_of_any_length_make_one_stream(pieces: list[int]) -> None:
     values = np.arange(48, dtype=np.int32)
     _, (_, result) = run(load(d.build()), values)
     assert result.tolist() == values.tolist()
-
-
-@pytest.mark.usefixtures("_unchecked")
-@pytest.mark.parametrize("pattern", [AccessPattern.linear(16, 33), AccessPattern(0, (1, 1, 4, 4), (0, 0, 16, 1))])
-def test_a_transfer_past_its_buffer_is_refused(pattern: AccessPattern) -> None:
-    d = Builder("past", "aie2", columns=1)
-    x = d.host_buffer("x", "int32", 48)
-    type = ObjectType("int32", (16,))
-    fx = d.fifo("x0", type, Tile(0, 0), [Tile(0, 2)])
-
-    def body(source: Any) -> None:
-        source.acquire(1)
-        source.release(1)
-
-    d.worker(Tile(0, 2), body, [fx])
-    d.fill(fx, x, pattern, wait=True)
-    with pytest.raises(BuildError, match=r"fifo x0: a transfer reaches byte (196|208) of buffer x, which has 192"):
-        load(d.build())

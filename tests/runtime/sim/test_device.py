@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Sequence
-from weakref import ref
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -18,14 +13,9 @@ from running import heard, needs_compiler
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Design
 from npu_tensor.planner import selection
-from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
-from npu_tensor.runtime.sim.kind import simulated_target
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign
-from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Kernel
 
 pytestmark = pytest.mark.usefixtures("less_optimised")
@@ -34,39 +24,6 @@ pytestmark = pytest.mark.usefixtures("less_optimised")
 def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
     values = np.random.default_rng(seed).standard_normal(shape, np.float32)
     return nt.from_numpy(values).to(nt.bfloat16).realize()
-
-
-@pytest.mark.parametrize(
-    ("uri", "arch", "columns", "float32"),
-    [
-        ("sim:npu1", "aie2", 4, "exact"),
-        ("sim:npu2", "aie2p", 8, "exact"),
-        ("sim:npu2?cols=4", "aie2p", 4, "exact"),
-        ("sim:npu1?cols=1&float32=emulate", "aie2", 1, "emulate"),
-        ("sim:npu2?float32=bfloat16", "aie2p", 8, "bfloat16"),
-    ],
-)
-def test_uris(uri: str, arch: str, columns: int, float32: str) -> None:
-    target = simulated_target(parse_uri(uri))
-    assert (target.array.arch, target.columns, target.float32) == (arch, columns, float32)
-
-
-@pytest.mark.parametrize(
-    ("uri", "words"),
-    [
-        ("sim:npu3", "there is no simulated npu3"),
-        ("sim:", "sim:npu1, sim:npu2"),
-        ("sim:npu1?cols=8", "cols must be 1 to 4, not '8'"),
-        ("sim:npu1?cols=x", "not 'x'"),
-        ("sim:npu2?power=turbo", "unknown option power"),
-        ("sim:npu2?float32=fast", "exact, emulate, bfloat16"),
-        ("gpu", "there are cpu, sim:npu1 and sim:npu2"),
-    ],
-)
-def test_bad_uris_change_nothing(uri: str, words: str) -> None:
-    with pytest.raises(nt.DeviceError, match=words.replace("?", r"\?")):
-        nt.set_default_device(uri)
-    assert nt.get_default_device() == "cpu"
 
 
 @needs_compiler
@@ -238,29 +195,6 @@ def test_designs_that_left_the_array_are_loaded_again() -> None:
 
 
 @needs_compiler
-def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    load, loaded = device.SimulatedDevice.load, dict[int, ref[Design]]()
-
-    def note(self: device.SimulatedDevice, design: Design, artifact: Artifact) -> LoadedDesign:
-        loaded[id(design)] = ref(design)
-        return load(self, design, artifact)
-
-    monkeypatch.setattr(device.SimulatedDevice, "load", note)
-    x = bfloat16(100_000)
-    with nt.default_device("sim:npu1?cols=2"), config.scope(max_contexts=1):
-        for n in (1000, 30_000, 100_000):  # designs that no other device has
-            (x[:n] / 7).realize()
-        assert [reference() is None for reference in loaded.values()] == [False, False, False]
-        selection.reset_plans()
-        # A loaded design is referenced by the array; an unloaded one is closed in the array's thread.
-        until = time.monotonic() + 30
-        while sum(reference() is not None for reference in loaded.values()) > 1:
-            assert time.monotonic() < until
-            gc.collect()
-            time.sleep(0.01)
-
-
-@needs_compiler
 def test_several_devices_in_order_of_preference() -> None:
     """Each takes what those before it refuse; one graph runs on all of them."""
     first, second = "sim:npu1", "sim:npu2?float32=emulate"
@@ -329,17 +263,6 @@ def test_without_a_compiler_everything_runs_on_the_cpu(monkeypatch: pytest.Monke
 
 
 @needs_compiler
-def test_the_environment_chooses_the_device() -> None:
-    program = (
-        "import npu_tensor as nt; x = nt.ones(64, dtype=nt.bfloat16).realize();"
-        "print(nt.get_default_device(), nt.explain(x + x)[-1].device, (x + x).sum().item())"
-    )
-    environment = {**os.environ, "NPU_TENSOR_DEVICE": "sim:npu1"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["sim:npu1", "sim:npu1", "128.0"]
-
-
-@needs_compiler
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**32 + 5, 2**40])
 @pytest.mark.parametrize("dtype", [nt.int8, nt.int16, nt.int32])
 def test_a_number_of_more_than_32_bits_wraps(dtype: nt.DType, number: int) -> None:
@@ -387,25 +310,6 @@ def test_other_threads_plan_while_kernels_are_built(monkeypatch: pytest.MonkeyPa
         thread.join()
 
 
-@needs_compiler
-def test_a_placement_that_changes_while_kernels_are_built_stays_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = device.SimulatedDevice.prepare
-
-    def changing(self: device.SimulatedDevice, kernels: Sequence[Kernel]) -> None:
-        nt.set_default_device("cpu")
-        prepare(self, kernels)
-
-    monkeypatch.setattr(device.SimulatedDevice, "prepare", changing)
-    x = bfloat16(80).realize()
-    with nt.default_device("sim:npu1?cols=2"):
-        x.exp().realize()
-        assert nt.get_default_device() == "cpu"
-        assert nt.explain(x.exp())[-1].device == "cpu"
-        with heard(events.KernelRan) as ran:
-            x.exp().realize()
-        assert {event.device for event in ran} == {"cpu"}
-
-
 def test_block_floats_are_chosen_by_the_uri() -> None:
     """Named by `explain`, less exact than without, and as exact as others have measured on silicon."""
     random = np.random.default_rng(5)
@@ -423,3 +327,43 @@ def test_block_floats_are_chosen_by_the_uri() -> None:
     assert errors["sim:npu2"] == errors["sim:npu2?bfloat16=exact"] < 1e-6
     # 9.3e-3: Xilinx/mlir-air, kernel_registry/details/GEMM_bf16_in_fp32_out.md, normally distributed operands.
     assert errors["sim:npu2?bfloat16=bfp16"] == pytest.approx(9.3e-3, rel=0.05)
+
+
+# --- several simulated NPUs as one device
+
+
+def simulated_on(work: Callable[[], object]) -> list[str]:
+    """The members that ran the launches of some work, in order."""
+    with heard(events.KernelRan) as ran:
+        work()
+    return [event.simulated.device for event in ran if event.simulated is not None]
+
+
+@needs_compiler
+def test_explain_names_the_logical_device_and_events_the_member() -> None:
+    x = bfloat16(64)
+    with nt.default_device("sim:npu2x2"), heard(events.KernelRan, events.Fallback) as ran:
+        assert nt.explain(x + x)[-1].device == "sim:npu2x2"
+        on = simulated_on(lambda: [(x + x).realize() for _ in range(4)])
+    assert sorted(set(on)) == ["sim:npu2x2#0", "sim:npu2x2#1"]
+    assert on[:2] == on[2:]  # by turns
+    assert {(type(event), event.device) for event in ran} == {(events.KernelRan, "sim:npu2x2")}
+
+
+@needs_compiler
+def test_several_give_what_one_gives() -> None:
+    x, weights = bfloat16(24, 64), bfloat16(40, 64, seed=1)
+
+    def compute() -> list[np.ndarray]:
+        hidden = nt.linear(x, weights)
+        results = [hidden.softmax(dim=-1), hidden.tanh(), x.sum(dim=-1), x * 2 + 1]
+        return [result.float().numpy() for result in results]
+
+    actual = []
+    for uri in ("sim:npu1", "sim:npu1x3"):
+        with nt.default_device(uri):
+            actual.append(compute())
+            on = simulated_on(compute)
+    assert len(set(on)) == 3
+    for one, several in zip(*actual, strict=True):
+        np.testing.assert_array_equal(one, several)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,13 +18,8 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
-from npu_tensor.ggml_hsa import config_file
-from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.sim.host_compiler import compile_source, reason
-from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Request
 
 pytestmark = pytest.mark.skipif(reason() is not None, reason=str(reason()))
 
@@ -172,21 +163,6 @@ def test_a_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.usefixtures("_empty_cache")
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
-def test_a_damaged_library_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
-    assert call(answer(2)) == 2
-    (entry,) = libraries(tmp_path)
-    whole = entry.read_bytes()
-    middle = len(whole) // 2
-    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-    entry.unlink()  # another file: the first one is mapped
-    entry.write_bytes({"cut": whole[:middle], "flipped": flipped, "empty": b""}[damage])
-    monkeypatch.setattr(host_compiler, "_loaded", {})
-    assert call(answer(2)) == 2
-    assert entry.read_bytes() == whole  # this compiler makes the same again
-
-
-@pytest.mark.usefixtures("_empty_cache")
 def test_the_key_covers_text_flags_architecture_headers_and_compiler(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -225,37 +201,6 @@ def test_the_key_covers_text_flags_architecture_headers_and_compiler(
     ]
 
 
-@pytest.mark.usefixtures("_empty_cache")
-def test_processes_that_compile_the_same_source_do_not_disturb_each_other(tmp_path: Path) -> None:
-    program = "import ctypes; from test_host_compiler import answer, call; print([call(answer(n)) for n in (5, 6)])"
-    environment = {**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
-
-    def start() -> str:
-        command = [sys.executable, "-c", program]
-        return subprocess.check_output(command, cwd=Path(__file__).parent, env=environment, text=True)
-
-    with ThreadPoolExecutor(3) as threads:
-        outputs = [threads.submit(start) for _ in range(3)]
-    assert [output.result() for output in outputs] == ["[5, 6]\n"] * 3
-    assert len(libraries(tmp_path)) == 2
-
-
-@pytest.mark.parametrize(
-    ("macros", "version"),
-    [
-        ("#define __GNUC__ 12\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 0\n", "gcc12.2.0"),
-        (
-            "#define __GNUC__ 4\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 1\n"
-            "#define __clang_major__ 17\n#define __clang_minor__ 0\n#define __clang_patchlevel__ 6\n",
-            "clang17.0.6",
-        ),
-        ("", "c++"),
-    ],
-)
-def test_the_compiler_is_named_by_its_macros(macros: str, version: str) -> None:
-    assert host_compiler._version(macros) == version
-
-
 def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -277,58 +222,6 @@ def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch, t
     wrapper.chmod(0o755)
     monkeypatch.setenv("CXX", f"{wrapper} --ignored {' '.join(default.command)}")
     assert host_compiler._compiler() == default._replace(command=(str(wrapper), "--ignored", *default.command))
-
-
-@pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A directory: with a file "broken" in it, libraries do not compile; "compiled" has a line for each attempt."""
-    default = host_compiler._compiler()
-    assert isinstance(default, host_compiler._Compiler)
-    directory = tmp_path / "compiler"
-    directory.mkdir()
-    lines = (
-        "#!/bin/sh",
-        'case "$*" in *-shared*)',
-        f"    echo >> {directory}/compiled",
-        f"    if [ -e {directory}/broken ]; then echo 'error: broken'; exit 1; fi;;",
-        "esac",
-        f'exec {shlex.join(default.command)} "$@"',
-    )
-    (directory / "c++").write_text("\n".join(lines))
-    (directory / "c++").chmod(0o755)
-    monkeypatch.setenv("CXX", str(directory / "c++"))
-    return directory
-
-
-def add_request() -> Request:
-    operand = "(1024,1,1,1)/bf16"
-    kernel = {"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2", "exported_name": "add"}
-    (entry,) = config_file.read({"kernels": [{**kernel, "input_tensors": [operand] * 2, "output_tensor": operand}]})
-    assert isinstance(entry, Entry)
-    return entry.request()[-1]
-
-
-@pytest.mark.usefixtures("_empty_cache")
-def test_a_failed_build_is_tried_again_if_forced(compiler: Path) -> None:
-    (compiler / "broken").touch()
-    kernels, request = KernelLibrary(HostBackend()), add_request()
-    for _ in range(3):
-        with pytest.raises(BuildError, match="error: broken"):
-            kernels.make(request)
-    assert (compiler / "compiled").read_text() == "\n"
-    (compiler / "broken").unlink()
-    assert kernels.make(request, force=True).origin == "built"
-    assert (compiler / "compiled").read_text() == "\n" * 2
-
-
-@pytest.mark.usefixtures("_empty_cache")
-def test_a_forced_build_compiles(compiler: Path) -> None:
-    kernels, request = KernelLibrary(HostBackend()), add_request()
-    kernels.make(request)
-    kernels.make(request)
-    assert (compiler / "compiled").read_text() == "\n"
-    kernels.make(request, force=True)
-    assert (compiler / "compiled").read_text() == "\n" * 2
 
 
 @pytest.mark.usefixtures("_empty_cache")
@@ -391,11 +284,3 @@ def test_a_compiler_that_hangs_is_passed_over(
         signal.signal(signal.SIGALRM, previous)
         with suppress(ProcessLookupError):
             os.killpg(int((tmp_path / "process").read_text()), signal.SIGKILL)
-
-
-def test_flags_in_cxx_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = host_compiler._compiler()
-    assert isinstance(compiler, host_compiler._Compiler)
-    before = host_compiler.ingredients(SOURCE, "aie2")
-    monkeypatch.setenv("CXX", f"{' '.join(compiler.command)} -ftrapv")
-    assert host_compiler.ingredients(SOURCE, "aie2") != before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -55,29 +54,10 @@ def test_a_channel_that_takes_longer_than_the_core_moves_without_a_pause() -> No
     assert sum(span.cycles for span in result.spans if span.kind == "wait") == 256 + 3 * (256 - 67)
 
 
-def test_without_a_second_buffer_data_waits_for_the_core() -> None:
-    # The buffer is free 57 cycles after it was full: two acquires, the call, one release.
-    result = timeline(one_core(3, 256, depth=1))
-    assert [span.start for span in result.lanes()[CORE, "x0 in"]] == [0, 313, 626]
-    assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 256), (313, 569), (626, 882)]
-    assert result.cycles == 626 + 256 + 67 + 256
-
-
 def test_the_host_starts_what_follows_a_wait_when_that_has_ended() -> None:
     result = timeline(one_core(2, 16, in_turn=True))
     assert [(span.start, span.end) for span in result.lanes()[SHIM, "x0 out"]] == [(0, 16), (99, 115)]
     assert result.cycles == 198
-
-
-def test_a_second_run_begins_anew_with_what_the_first_has_done_ahead() -> None:
-    design = loaded(one_core(1, 16, result_first=True))
-    cycles = []
-    for _ in range(2):
-        with recorded() as result:
-            run(design)
-        cycles.append(result[0].cycles)
-    # The core acquires its result buffer before the object arrives.
-    assert cycles == [89, 89]
 
 
 def test_halves_go_different_ways() -> None:
@@ -138,16 +118,6 @@ def test_recording_is_of_first_runs_and_ends_with_the_block() -> None:
     with pytest.raises(KeyError), recorded():
         raise KeyError
     assert timelines._recordings == []
-
-
-def test_runs_of_other_threads_are_recorded() -> None:
-    with recorded() as result:
-        threads = [threading.Thread(target=run, args=(loaded(one_core(number, 16)),)) for number in (1, 2, 3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(each.cycles for each in result) == [99, 166, 233]
 
 
 def test_rows_and_text() -> None:

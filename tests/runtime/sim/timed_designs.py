@@ -28,7 +28,6 @@ def one_core(
     *,
     depth: int = 2,
     cycles: int = CYCLES,
-    result_first: bool = False,
     in_turn: bool = False,
 ) -> Design:
     """Return a design that sends `objects` objects of int32 through one core.
@@ -36,7 +35,6 @@ def one_core(
     Args:
         objects: Number of objects.
         depth: Depth of the fifo to the core.
-        result_first: True if the core acquires its result before its input.
         in_turn: True if the host sends an object only after the previous one has come back.
     """
     d = Builder("one core", "aie2p", columns=1)
@@ -46,18 +44,7 @@ def one_core(
     fy = d.fifo("y0", type, CORE, [SHIM])
     work = worked(d, type, cycles)
 
-    def body(source: Any, result: Any) -> None:
-        if result_first:
-            b = result.acquire(1)
-            a = source.acquire(1)
-        else:
-            a = source.acquire(1)
-            b = result.acquire(1)
-        work(a, b)
-        source.release(1)
-        result.release(1)
-
-    d.worker(CORE, body, [fx, fy])
+    d.worker(CORE, each(work), [fx, fy])
     if in_turn:
         for number in range(objects):
             group = d.group()
