@@ -132,7 +132,6 @@ def _word(*words: str) -> Callable[[str], str]:
 
 _MOST_COLUMNS: Final = max(array.columns for array in ARRAYS.values())
 _POWER: Final = ("default", "low", "medium", "high", "turbo")
-_LONGEST_KEEPALIVE: Final = 86_400
 
 OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
     {
@@ -161,12 +160,6 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             f"one of {', '.join(_POWER)}",
             "default",
             "power mode requested from the driver; some drivers let only root change it",
-        ),
-        "keepalive": DeviceOption(
-            _number(0, _LONGEST_KEEPALIVE),
-            f"0 to {_LONGEST_KEEPALIVE} seconds",
-            0,
-            "seconds after the last launch during which an idle NPU is kept powered",
         ),
     }
 )

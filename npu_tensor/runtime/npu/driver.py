@@ -1,8 +1,8 @@
 """Interface between the runtime and one NPU: memory, contexts and submissions.
 
     memory = driver.allocate(4096)
-    context = driver.load(program, release_memory)
-    submission = context.prepare([RunRequest(context.run(program), [memory], words)], chain=False)
+    context = driver.load(program)
+    submission = context.prepare([RunRequest(context.run(program), [memory], words)])
     submission.start()
     while not submission.ended():
         submission.wait(1e-3)
@@ -14,7 +14,7 @@ set to. Dirty caches, residency, queues and faults are handled above it, in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -122,8 +122,8 @@ class Context(Protocol):
         """Create a run of a program. Raises DriverError."""
         ...
 
-    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> Submission:
-        """Set the arguments of the runs; with `chain`, they may be submitted as one list. Raises DriverError."""
+    def prepare(self, requests: Sequence[RunRequest]) -> Submission:
+        """Set the arguments of the runs. Raises DriverError."""
         ...
 
     def close(self) -> None:
@@ -151,12 +151,8 @@ class Driver(Protocol):
         """Allocate at least `nbytes`. Raises DriverError."""
         ...
 
-    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> Context:
+    def load(self, program: NpuProgram) -> Context:
         """Load the binary of a program into a new context.
-
-        Args:
-            program: Program with the binary.
-            release_memory: Function that returns unused memory to the driver.
 
         Raises:
             DriverError: The driver provides no context.

@@ -103,19 +103,15 @@ class NpuDevice(ABC):
     @property
     def usable(self) -> bool:
         """False while the CPU takes all launches, after faults."""
-        return self._engine is None or self._engine.health.state != "resting"
-
-    @property
-    def checks_now(self) -> bool:
-        """True if first and periodic results are compared with the CPU's."""
-        return self.self_checks and config.self_check
+        return self._engine is None or not self._engine.health.resting
 
     def step(
         self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step], packed: Sequence[Artifact] = ()
     ) -> Step:
         """Create the step of a launch; `steps` are those of its kernels one by one. See `program`."""
         program = self.engine.known(self.program(plan, artifacts, packed))
-        if not self.checks_now or (self.checked is not None and program.key in self.checked):
+        checks = self.self_checks and config.self_check
+        if not checks or (self.checked is not None and program.key in self.checked):
             program.checked = True
         return LaunchStep(plan, self, program, [step for step in steps if isinstance(step, LaunchStep)])
 

@@ -27,6 +27,5 @@ class NpuProgram:
     sizes: Sequence[int]
     steps: int = 1
     checked: bool = False
-    launches: int = 0
     faults: int = 0
     refused: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
@@ -160,7 +160,7 @@ class SimulatedContext:
         assert isinstance(program, SimulatedProgram)
         return SimulatedRun(self, program)
 
-    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> SimulatedSubmission:
+    def prepare(self, requests: Sequence[RunRequest]) -> SimulatedSubmission:
         """Prepare launches, see `driver.Context`. The array always runs one launch after another."""
         return SimulatedSubmission(self._array, requests)
 
@@ -191,7 +191,7 @@ class SimulatedDriver:
         except MemoryError as error:
             raise DriverError(str(error), blameless=True) from error
 
-    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> SimulatedContext:
+    def load(self, program: NpuProgram) -> SimulatedContext:
         """Load a program, see `driver.Driver`."""
         assert isinstance(program, SimulatedProgram)
         return SimulatedContext(self.array, program)

@@ -87,7 +87,7 @@ def test_others(text: str, scheme: str, selectors: tuple[str, ...]) -> None:
         ("sim:npu3", "NOT_FOUND", "there is no simulated npu3"),
         ("sim:npu2x17", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
         ("sim:npu2?power=turbo", "INVALID_ARGUMENT", "unknown option power; sim takes cols, float32, bfloat16"),
-        ("npu?speed=1", "INVALID_ARGUMENT", "npu takes cols, float32, bfloat16, power, keepalive"),
+        ("npu?speed=1", "INVALID_ARGUMENT", "npu takes cols, float32, bfloat16, power"),
         ("npu?cols=9", "INVALID_ARGUMENT", "cols must be 1 to 8, not '9'"),
         ("npu?cols=4.0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '4.0'"),
         ("npu?power=fast", "INVALID_ARGUMENT", "power must be one of default, low, medium, high, turbo, not 'fast'"),
@@ -161,11 +161,11 @@ def test_with_default_adds_a_missing_option(text: str, expected: str) -> None:
 
 
 def test_option_values() -> None:
-    uri = parse_uri("npu:0?power=turbo&keepalive=60&cols=4")
+    uri = parse_uri("npu:0?power=turbo&cols=4")
     values = {name: device_option(uri, name) for name in OPTIONS}
-    assert values == {"cols": 4, "float32": "exact", "bfloat16": "exact", "power": "turbo", "keepalive": 60}
+    assert values == {"cols": 4, "float32": "exact", "bfloat16": "exact", "power": "turbo"}
     defaults = {name: device_option(parse_uri("npu"), name) for name in OPTIONS}
-    expected = {"cols": None, "float32": "exact", "bfloat16": "exact", "power": "default", "keepalive": 0}
+    expected = {"cols": None, "float32": "exact", "bfloat16": "exact", "power": "default"}
     assert defaults == expected
 
 
@@ -186,7 +186,6 @@ VALUES = {
     "float32": st.sampled_from(get_args(Float32)),
     "bfloat16": st.sampled_from(get_args(Bfloat16)),
     "power": st.sampled_from(["default", "low", "medium", "high", "turbo"]),
-    "keepalive": st.integers(0, 86400).map(str),
 }
 
 

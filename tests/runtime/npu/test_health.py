@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from fake_clock import Clock
+from npu_tensor.runtime.npu.keepalive import KeepAlive
 
 from npu_tensor.runtime.npu import faults, keepalive
 from npu_tensor.runtime.npu.faults import REST_SECONDS, Health
-from npu_tensor.runtime.npu.keepalive import KeepAlive
 
 
 def test_a_probe_follows_the_first_fault_and_a_rest_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

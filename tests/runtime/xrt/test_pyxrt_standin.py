@@ -28,8 +28,6 @@ pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 OUTPUT: Final = [-5, -5, -5, -5]
 """The start of the second buffer of a `Loaded`."""
-ADDED: Final = [7, 8, 9, 10]
-"""The same after `add(7)` has run."""
 
 
 class Loaded:
@@ -74,12 +72,6 @@ class Loaded:
         for number, argument in enumerate((own | others).values()):
             run.set_arg(number, argument)
         return run
-
-    def runlist(self, *runs: Any) -> Any:
-        runlist = self.pyxrt.runlist(self.context)
-        for run in runs:
-            runlist.add(run)
-        return runlist
 
 
 @pytest.fixture
@@ -173,25 +165,6 @@ def test_what_changes_under_way(machine: Machine, loaded: Loaded) -> None:
     del gone
     run.state()
     assert "a buffer object was freed before launch 0 had ended" in machine.complaints
-
-
-# --- lists of runs
-
-
-def test_a_list_is_under_way_until_it_was_waited_for(machine: Machine, loaded: Loaded, other: Loaded) -> None:
-    run = loaded.run()
-    listed = loaded.runlist(run)
-    listed.execute()
-    with pytest.raises(RuntimeError, match="must be idle before submitting for execution, current state: running"):
-        listed.execute()
-    with pytest.raises(RuntimeError, match="belongs to a runlist and cannot be explicitly started"):
-        run.start()
-    with crash(machine, "while one of its runs is under way"):
-        loaded.runlist(run).execute()
-    with crash(machine, "a run of another context"):
-        loaded.runlist(other.run())
-    listed.wait()
-    assert loaded.read(loaded.y) == ADDED
 
 
 # --- contexts
