@@ -13,7 +13,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Bfloat16, Float32, Target
 from npu_tensor.runtime.devices import device_uri
-from npu_tensor.runtime.devices.device_kind import OPTIONS, device_option, target
+from npu_tensor.runtime.devices.device_kind import target
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
 NPU_SCHEMES = ("npu", "amdgpu", "amdxdna", "xdna", "hsa")
@@ -44,23 +44,6 @@ def test_npus(scheme: str, path: str, selectors: tuple[str, ...]) -> None:
     uri = parse_uri(scheme + path)
     assert (uri.scheme, uri.selectors, uri.options, uri.text) == ("npu", selectors, {}, scheme + path)
     assert parse_uri(f"{scheme}{path}?cols=4").selectors == selectors
-
-
-@pytest.mark.parametrize(
-    ("text", "scheme", "selectors"),
-    [
-        ("cpu", "cpu", ()),
-        ("CPU", "cpu", ()),
-        ("sim:npu1", "sim", ("npu1",)),
-        ("sim:npu2", "sim", ("npu2",)),
-        ("sim:npu2x2", "sim", ("npu2", "npu2")),
-        ("sim:npu1x3?cols=2", "sim", ("npu1", "npu1", "npu1")),
-        ("sim:npu2x16", "sim", ("npu2",) * 16),
-    ],
-)
-def test_others(text: str, scheme: str, selectors: tuple[str, ...]) -> None:
-    uri = parse_uri(text)
-    assert (uri.scheme, uri.selectors) == (scheme, selectors)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +141,6 @@ def test_with_default_adds_a_missing_option(text: str, expected: str) -> None:
     result = with_default(parse_uri(text), "float32", "emulate")
     assert result.text == expected
     assert result == parse_uri(expected)
-
-
-def test_option_values() -> None:
-    uri = parse_uri("npu:0?power=turbo&cols=4")
-    values = {name: device_option(uri, name) for name in OPTIONS}
-    assert values == {"cols": 4, "float32": "exact", "bfloat16": "exact", "power": "turbo"}
-    defaults = {name: device_option(parse_uri("npu"), name) for name in OPTIONS}
-    expected = {"cols": None, "float32": "exact", "bfloat16": "exact", "power": "default"}
-    assert defaults == expected
 
 
 def test_the_examples_hold() -> None:

@@ -49,7 +49,6 @@ class FakeMember:
         self.submitted = 0
         self.synchronized = 0
         self.barrier: threading.Barrier | None = None  # for launches to meet at
-        self.bind_slowly = False
 
     @property
     def members(self) -> tuple[FakeMember]:
@@ -91,8 +90,6 @@ class FakeKernel:
     def bind(self) -> Step:
         owner = self.owner
         owner.bound.append(self.task.name)
-        if owner.bind_slowly:
-            threading.Event().wait(0.2)
         if owner.failure is not None:
             raise owner.failure
         self.origin, self.reason = "built", f"bound by {owner.uri}"
@@ -183,15 +180,6 @@ def test_a_launch_joins_the_member_that_computes_its_operand() -> None:
     assert two.launched_on(step, Value(two.members[1], launch=LAUNCH), Value(two.members[0], 4096)) == 1
 
 
-def test_idle_members_get_launches_although_operands_lie_elsewhere() -> None:
-    """Weights that were computed on one member must not leave the others without work."""
-    two = Several()
-    step, weights = two.step(), Value(two.members[0], 1 << 20)
-    assert two.launched_on(step, weights) == 0
-    two.members[0].busy = 1
-    assert two.launched_on(step, weights) == 1
-
-
 def test_independent_chains_go_to_different_members() -> None:
     """Launches are under way until the end, as on a device that works asynchronously."""
     two = Several()
@@ -262,13 +250,6 @@ def test_a_member_that_is_not_usable_gets_no_launch_while_another_is(launch: obj
     assert {two.launched_on(step) for _ in range(2)} == {0, 1}
 
 
-def test_kernels_are_bound_on_a_usable_member_first() -> None:
-    two = Several()
-    two.members[0].usable = False
-    two.step()
-    assert [member.bound for member in two.members] == [[], ["add"]]
-
-
 def test_all_members_are_waited_for_even_if_one_fails() -> None:
     three = Several(3)
     step = three.step()
@@ -293,19 +274,6 @@ def test_threads_work_on_all_members_at_the_same_time() -> None:
         for run in runs:
             run.result(SECONDS)
     assert [len(member.launches) for member in four.members] == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize("failure", [None, BuildError("no context")])
-def test_threads_bind_a_kernel_once(failure: Exception | None) -> None:
-    two = Several()
-    step = two.step()
-    two.members[1].bind_slowly, two.members[1].failure = True, failure
-    there = Value(two.members[1], launch=LAUNCH)
-    with ThreadPoolExecutor(4) as threads:
-        for run in [threads.submit(step, [there, None, 1.0, None]) for _ in range(4)]:
-            run.result(SECONDS)
-    assert two.members[1].bound == ["add"]
-    assert len(two.members[failure is None].launches) == 4
 
 
 def test_members_must_be_compatible() -> None:

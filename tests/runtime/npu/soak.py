@@ -27,7 +27,7 @@ from npu_faults import LAUNCH_FAULTS, Fault
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
-from npu_tensor.runtime.npu import faults, launches, notices, npu_engine
+from npu_tensor.runtime.npu import faults, launches, npu_engine
 from npu_tensor.runtime.npu.launch_step import LaunchStep
 
 __all__ = ["soak"]
@@ -167,7 +167,7 @@ def virtual_time() -> Iterator[VirtualTime]:
     """Let the time limits of launches, and the rests of an NPU, be measured by such a clock."""
     clock = VirtualTime()
     with ExitStack() as patches:
-        for module in (npu_engine, launches, faults, faulty_npu, notices):
+        for module in (npu_engine, launches, faults, faulty_npu):
             patches.enter_context(mock.patch.object(module, "time", clock))
         yield clock
 
@@ -206,7 +206,7 @@ class _Soak:
         self.report.programs += len(step.kernels) > 1
         self.report.changing += len({id(kernel.request.design.configuration) for kernel in step.kernels}) > 1
         # Garbage can only be noticed where results are compared: the first of a kernel, and probes.
-        careful = not (batch.program.checked and engine.health.trusted)
+        careful = engine.health.failures or not batch.program.checked
         if careful and self.dice.random() < 0.1:
             kind = Fault.GARBAGE
         elif self.dice.randrange(self.fault_every):
@@ -289,7 +289,7 @@ class _Soak:
 
     def step(self) -> None:
         """One thing that a program may do."""
-        resting = any(engine.health.state == "resting" for engine in self.npu.engines)
+        resting = any(engine.health.resting for engine in self.npu.engines)
         self.clock.now += 2.0 if resting else 0.02
         if not all(driver.present for driver in self.npu.drivers) and self.random.random() < 0.1:
             self.npu.plug_in(reset=self.random.random() < 0.5)

@@ -8,8 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from faulty_npu import FaultyNpu
-from npu_faults import Fault
-from npu_values import BF16, as_float, close, compute, joined, normal
+from npu_values import BF16, as_float, close, joined, normal
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -80,25 +79,3 @@ def test_begun_before_anybody_waits(npu: FaultyNpu) -> None:
     result.realize(wait=False)
     assert (npu.launches, npu.asked) == (2, polled)
     np.testing.assert_array_equal(result.numpy(), expected)
-
-
-def test_an_idle_npu_is_touched_on_buffers_of_its_own(npu: FaultyNpu) -> None:
-    result, expected = joined(0)
-    result.realize()
-    npu.engine.touch()
-    assert npu.launches == 2
-    np.testing.assert_array_equal(result.numpy(), expected)
-    result = joined(0, 1)[0].realize(wait=False)
-    npu.engine.touch()  # It is busy.
-    assert npu.launches == 3
-
-
-@pytest.mark.usefixtures("clock")
-def test_an_npu_that_hangs_when_it_is_touched_is_suspect(npu: FaultyNpu) -> None:
-    compute(0)
-    npu.inject(Fault.HANG)
-    npu.engine.touch()
-    assert npu.engine.health.cause == "no answer within 10 s"
-    with pytest.warns(RuntimeWarning, match="no answer within 10 s"):
-        compute(0)
-    assert npu.engine.health.state == "healthy"

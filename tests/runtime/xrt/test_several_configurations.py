@@ -19,9 +19,7 @@ from running import needs_compiler
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.planner import selection
-from npu_tensor.runtime.build import bundle
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.store import Artifact
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 
@@ -141,26 +139,3 @@ def test_a_file_that_declares_fewer_buffers_is_launched_kernel_by_kernel(
     before = npu.submissions
     both()
     assert npu.submissions - before == 2
-
-
-# --- the file of several kernels
-
-
-def kernel(directory: Path, number: int) -> Artifact:
-    """A kernel with empty files, which only xclbinutil reads."""
-    files = {suffix: directory / f"{number}{suffix}" for suffix in (".xclbin", ".pdi")}
-    for path in files.values():
-        path.touch()
-    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {"columns": 4 if number < 9 else 1})
-
-
-PARTITIONS = ["", '{"aie_partition": {"PDIs": [{}]}}']
-
-
-@pytest.mark.parametrize("number", range(len(PARTITIONS)))
-def test_a_file_without_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    command = f"echo {shlex.quote(PARTITIONS[number])} > partition.json"
-    monkeypatch.setenv("AIE_XCLBINUTIL", program(tmp_path, command))
-    for _ in range(2):  # Nothing is remembered.
-        with pytest.raises(nt.BuildError, match=f"{number}.xclbin has no partition with one kernel"):
-            bundle.bundle("aie2", [kernel(tmp_path, number), kernel(tmp_path, 9)])
