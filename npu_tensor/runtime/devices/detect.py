@@ -1,7 +1,7 @@
 """Detection of this machine's array. Nothing is guessed: the error lists every source and its answer.
 
 Example:
-    detect_arch()           # Detected("aie2p", "xrt-smi examine: NPU Strix")
+    detect_arch()           # Detected("aie2p", "pyxrt: NPU Strix")
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arch
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.system import pci_numbers, tool_output
+from npu_tensor.runtime.devices.system import pci_numbers
 from npu_tensor.runtime.xrt import bindings
 
 __all__ = ["Detected", "NotDetected", "detect_arch"]
@@ -33,7 +33,7 @@ class NotDetected(DeviceError):
 def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
     """Return the array given by name, by NPU_TENSOR_ARCH, or by this machine.
 
-    The sources for this machine are, in order: pyxrt, rocminfo, xrt-smi, and the list of accelerators in sysfs.
+    The sources for this machine are pyxrt and the list of accelerators in sysfs.
 
     Args:
         arch: Name of an array, or empty.
@@ -50,8 +50,6 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
         return Detected(configured, "NPU_TENSOR_ARCH")
     sources: dict[str, Callable[[], str]] = {
         "pyxrt": _pyxrt,
-        "rocminfo": lambda: tool_output("rocminfo"),
-        "xrt-smi examine": lambda: tool_output("xrt-smi", "examine"),
         "the kernel": lambda: _accelerators(root),
     }
     attempts = ["NPU_TENSOR_ARCH: not set"]
