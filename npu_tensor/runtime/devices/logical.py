@@ -9,33 +9,14 @@ A kernel is never split.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from npu_tensor import events
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
-from npu_tensor.kernels.offer import Target
-from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
+from npu_tensor.runtime.npu.npu_device import NpuDevice
+from npu_tensor.task import Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
-__all__ = ["LogicalDevice", "LogicalKernel", "Member"]
-
-
-class Member(Accelerator, AsynchronousDevice, Protocol):
-    """A device that may be one of several. Threads may bind its kernels and run its steps at the same time."""
-
-    @property
-    def target(self) -> Target:
-        """Target of its kernels, the same for all members."""
-        ...
-
-    @property
-    def busy(self) -> int:
-        """Number of launches that have not ended. It is read before every launch and must not wait."""
-        ...
-
-    @property
-    def usable(self) -> bool:
-        """False while launches would run elsewhere, after a fault. They go to other members meanwhile."""
-        ...
+__all__ = ["LogicalDevice", "LogicalKernel"]
 
 
 class LogicalDevice:
@@ -44,7 +25,7 @@ class LogicalDevice:
     reconfiguration_cost = None  # A launch is one kernel.
     shared_contexts = 1
 
-    def __init__(self, uri: str, members: Sequence[Member]) -> None:
+    def __init__(self, uri: str, members: Sequence[NpuDevice]) -> None:
         """Combine members. Raises DeviceError (INCOMPATIBLE) unless all have the same target."""
         if not members:
             raise DeviceError(f"{uri}: a logical device needs a member", code="NOT_FOUND")

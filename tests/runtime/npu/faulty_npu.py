@@ -55,7 +55,6 @@ class FaultyNpu(Faults):
 
     Attributes:
         context_limit: Upper bound on the contexts of each NPU.
-        memory: Size of the memory in bytes, or None for no limit.
         polls: Polls that report a submission as unfinished before it runs.
         syncs_ask: True if syncs fail while the device is away.
         complaints: Errors of the runtime.
@@ -64,7 +63,6 @@ class FaultyNpu(Faults):
     def __init__(self, context_limit: int = 16) -> None:
         super().__init__()
         self.context_limit = context_limit
-        self.memory: int | None = None
         self.polls = 0
         self.syncs_ask = False
         self.complaints: list[str] = []
@@ -90,11 +88,6 @@ class FaultyNpu(Faults):
     def live_memories(self) -> int:
         """Number of memories in use, including those of contexts."""
         return len(self.memories)
-
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of all memories."""
-        return sum(self.memories.values())
 
     def unplug(self) -> None:
         """Remove the device."""
@@ -181,7 +174,7 @@ class FaultyDriver(SimulatedDriver):
         fault = npu.due(Fault.MEMORY, Fault.BAD_ALLOC)
         if fault is Fault.BAD_ALLOC:
             raise DriverError("std::bad_alloc")
-        if fault is Fault.MEMORY or (npu.memory is not None and npu.live_bytes + nbytes > npu.memory):
+        if fault is Fault.MEMORY:
             raise DriverError("no memory (err=-12)", blameless=True)
         return FaultyMemory(self, nbytes)
 
