@@ -16,9 +16,6 @@ from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.discovery import discover, select
 from npu_tensor.runtime.xrt import bindings
 
-# Only test_ordinals_... checks this warning.
-pytestmark = pytest.mark.filterwarnings("ignore:the ordinals of NPUs:RuntimeWarning")
-
 
 def chosen(text: str, machine: Machine) -> list[int]:
     """Return pyxrt's indices of the NPUs of a URI."""
@@ -181,18 +178,6 @@ def test_without_an_npu_the_error_says_what_to_do(machine: Machine, monkeypatch:
     assert error.code == "NOT_FOUND"
     assert "`npu-tensor doctor`" in str(error)
     assert "pyxrt was not found. Tried here and there" in str(error)
-
-
-@pytest.mark.filterwarnings("error")
-def test_ordinals_are_warned_of_once_where_there_are_several(machine: Machine) -> None:
-    machine.has(STRIX)
-    assert chosen("npu:0", machine) == [0]
-    machine.has(STRIX, *MORE_STRIX)
-    assert chosen("npu", machine) == [0, 1, 2]
-    assert chosen(f"npu://{id_of(STRIX)},e6:00.1", machine) == [0, 2]
-    with pytest.warns(RuntimeWarning, match="may change across reboots; use npu://<id>"):
-        assert chosen("npu:0", machine) == [0]
-    assert chosen("npu://0,1", machine) == [0, 1]
 
 
 @click.command()

@@ -422,18 +422,6 @@ def test_unread_values_of_a_lost_device(npu: FaultyNpu, clock: Clock) -> None:
 # --- memory and contexts
 
 
-@pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
-def test_free_memory_is_released_first(npu: FaultyNpu, fault: Fault) -> None:
-    for number in range(6):
-        compute(number)
-    gc.collect()
-    kept = npu.live_memories
-    npu.inject(fault)
-    compute(9)
-    assert npu.live_memories < kept + 4  # Two operands, a result and instructions.
-    assert npu.launches == 7
-
-
 @pytest.mark.parametrize("position", [0, 3], ids=["operand", "instructions"])
 @pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
 def test_without_memory_the_cpu_computes(

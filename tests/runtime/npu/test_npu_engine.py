@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from faulty_npu import FaultyNpu
-from npu_values import BF16, as_float, close, joined, normal
+from npu_values import as_float, close, joined, normal
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -32,24 +32,6 @@ def test_quantized_weights_are_packed_once(npu: FaultyNpu) -> None:
             close(result, as_float(x) @ numbers.T.astype(np.float64))
     assert [call.args[0].order is not None for call in packed.call_args_list].count(True) == 1
     assert npu.launches == 3
-
-
-def test_kernels_of_different_contexts_wait_for_each_other(npu: FaultyNpu) -> None:
-    """Launches in a context run only when the host polls that context."""
-    npu.polls = 2
-    at = nt.from_numpy(CHOSEN)
-    for seed in range(3):
-        values = normal(24, 64, seed=seed)
-        value = nt.from_numpy(values)
-        for _ in range(4):
-            value = nt.cat([value.index_select(0, at), value], 0).reshape(2, 24, 64)[0]
-            value = nt.cat([value[:12], value[12:] * 2], 0)
-            values = np.concatenate([values[CHOSEN][:12], values[CHOSEN][12:] * BF16.type(2)])
-        rows = [row for row in nt.explain(value) if row.predicted is not None]
-        assert {row.device for row in rows} == {"sim:npu2"}
-        value.realize(wait=False)
-        np.testing.assert_array_equal(value.numpy(), values)
-    assert npu.contexts_made >= 3
 
 
 def test_asynchronous(npu: FaultyNpu) -> None:

@@ -11,7 +11,7 @@ import pytest
 from xrt_designs import ELEMENTS, add, affine
 
 from npu_tensor.dataflow.array_program import ArrayProgram
-from npu_tensor.dataflow.design import Design, LastWords, RuntimeParameter
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import marker
@@ -72,16 +72,6 @@ def test_words_are_patched_into_a_copy(tmp_path: Path) -> None:
         patched[first], patched[second] = before[first], before[second]
         assert patched == before
     assert part.instructions.tolist() == before
-
-
-def test_every_parameter_gets_the_words_of_a_run_and_keeps_its_own(tmp_path: Path) -> None:
-    design = affine()
-    (parameter,) = design.parameters
-    longer = RuntimeParameter("other", parameter.tile, 3)
-    twice = replace(design, parameters=(parameter, longer), values=(LastWords("other", (9,)),))
-    program = read(tmp_path, lambda files: files.update({"_parameters.json": b'{"words": 1024, "other": 2048}'}), twice)
-    values = program.parts[0].patched([7, 8])[8 : 8 + 5 * 6 : 6]
-    assert values.tolist() == [7, 8, 7, 8, 9]
 
 
 def test_an_elf_has_its_instructions_inside(tmp_path: Path) -> None:
