@@ -1,15 +1,19 @@
-"""Measured behaviour of pyxrt 2.25 without an NPU.
+"""Measured behaviour of pyxrt 2.25 without an NPU, and a parser of its docstrings.
+
+    documented(pyxrt)["run.wait"]       # ["wait(self: pyxrt.run) -> pyxrt.ert_cmd_state", ...]
 
 Both the stand-in and, where it is installed, the real module are held to MEASURED.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["MEASURED", "NEWEST_KNOWN", "Measured", "outcome"]
+__all__ = ["MEASURED", "NEWEST_KNOWN", "Measured", "documented", "enumerations", "outcome"]
 
 NEWEST_KNOWN: Final = (2, 25)
 """The version of XRT that the stand-in follows."""
@@ -55,3 +59,50 @@ def outcome(module: ModuleType, expression: str) -> str:
         return repr(eval(expression, {"x": module, "Path": Path}))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+_SAME: Final = (
+    (r"typing\.SupportsInt \| typing\.SupportsIndex|typing\.SupportsInt|typing\.SupportsIndex", "int"),
+    (r"\bList\[", "list["),
+    # A class that was bound after the function that mentions it has its C++ name there.
+    (r"\bxrt::(device|xclbin|elf|kernel|bo|run|hw_context|module)\b", r"pyxrt.\1"),
+)
+"""The same in several versions of pybind11."""
+
+
+def documented(module: ModuleType) -> dict[str, list[str]]:
+    """The overloads of every function by its name without the module's, as the docstrings list them."""
+    result: dict[str, list[str]] = {}
+    _collect(module, "", result)
+    return result
+
+
+def _collect(owner: Any, prefix: str, result: dict[str, list[str]]) -> None:
+    for name, member in vars(owner).items():
+        inner = f"{prefix}{name}"
+        if inspect.ismodule(member) or inspect.isclass(member):
+            if inspect.ismodule(member) or (member.__module__ or "").partition(".")[0] == "pyxrt":
+                _collect(member, f"{inner}.", result)
+        elif name == "__init__" or (callable(member) and not name.startswith("_")):
+            result[inner] = _overloads(name, member.__doc__ or "")
+
+
+def _overloads(name: str, text: str) -> list[str]:
+    result = []
+    for line in text.splitlines():
+        line = re.sub(r"^\d+\. ", "", line.strip())
+        if re.match(rf"{re.escape(name)}\(.*\) -> ", line) and "*args, **kwargs" not in line:
+            for pattern, same in _SAME:
+                line = re.sub(pattern, same, line)
+            result.append(line)
+    return result
+
+
+def enumerations(module: ModuleType) -> dict[str, dict[str, int]]:
+    """The members of every enumeration with their values."""
+    result: dict[type[Any], str] = {}
+    for prefix, owner in (("bo.", module.bo), ("", module)):
+        for name, member in vars(owner).items():
+            if hasattr(member, "__members__") and member.__module__.partition(".")[0] == "pyxrt":
+                result.setdefault(member, f"{prefix}{name}")
+    return {name: {key: int(value) for key, value in kind.__members__.items()} for kind, name in result.items()}

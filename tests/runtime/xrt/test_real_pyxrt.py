@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
-from signatures import MEASURED, NEWEST_KNOWN, Measured, outcome
+from machine import Machine, install
+from pybind import texts
+from signatures import MEASURED, NEWEST_KNOWN, Measured, documented, enumerations, outcome
 
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.xrt import bindings
@@ -21,6 +23,19 @@ def real() -> ModuleType:
     if version and version < NEWEST_KNOWN:
         pytest.skip(f"this is XRT {version}, and the stand-in follows {NEWEST_KNOWN}")
     return module
+
+
+def test_signatures(real: ModuleType) -> None:
+    """The real module accepts all arguments that the stand-in accepts."""
+    theirs = documented(real)
+    assert {name: ours for name, ours in texts().items() if not set(ours) <= set(theirs.get(name, ()))} == {}
+
+
+def test_enumerations(real: ModuleType) -> None:
+    with install(Machine()) as standin:
+        ours = enumerations(standin)
+    theirs = enumerations(real)
+    assert {name: ours[name] | theirs[name] for name in ours} == {name: theirs[name] for name in ours}
 
 
 @pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: measured.expression)
