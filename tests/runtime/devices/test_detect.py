@@ -54,7 +54,7 @@ def test_sources_are_asked_in_order(machine: Path, monkeypatch: pytest.MonkeyPat
     accelerator(machine, "0x1022", "0x1502")
     assert detect_arch(root=machine) == ("aie2", "the kernel: 1022:1502")
     fake_pyxrt(monkeypatch, "NPU Strix Halo")
-    assert detect_arch(root=machine) == ("aie2p", "pyxrt: Strix Halo")
+    assert detect_arch(root=machine) == ("aie2p", "pyxrt: NPU Strix Halo")
     monkeypatch.setenv("NPU_TENSOR_ARCH", "Phoenix")
     config.reset()
     assert detect_arch(root=machine) == ("aie2", "NPU_TENSOR_ARCH")
@@ -75,7 +75,7 @@ def test_the_error_names_every_source(machine: Path) -> None:
         "  NPU_TENSOR_ARCH: not set",
         "  pyxrt: XRT's Python module pyxrt was not found. Tried",
         "    import pyxrt: import of pyxrt halted; None in sys.modules",
-        "  the kernel: names no NPU that is known here",
+        "  the kernel: names no NPU that is known here: 8086:7d1d",
     ):
         assert words in lines
 
