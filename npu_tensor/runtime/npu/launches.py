@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Thread, current_thread
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.buffers import Lease, ResidentBuffer
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from npu_tensor.runtime.npu.launch_step import LaunchStep
 
 __all__ = ["Launch", "LaunchBatch", "on_host", "sync_to_device"]
-
-_SPIN_SECONDS: Final = 300e-6
-_PAUSE_SECONDS: Final = 100e-6
-"""Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
 
 
 @dataclass(eq=False, slots=True)
@@ -123,12 +119,6 @@ class LaunchBatch:
         """Change the phase and release the context, because steps keep the batch."""
         self.phase = phase
         self.submission = self.context = None
-
-    def pause(self, since: float) -> None:
-        """Let other threads run before the NPU is polled again. The wait began at `since`."""
-        waited = time.perf_counter() - since
-        if (submission := self.submission) is not None:
-            submission.wait(0 if waited < _SPIN_SECONDS else _PAUSE_SECONDS)
 
 
 def sync_to_device(launches: Sequence[Launch]) -> None:

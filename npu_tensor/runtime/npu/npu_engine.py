@@ -39,6 +39,10 @@ MOST_FAULTS: Final = 3
 MOST_QUEUED: Final = 25
 """Upper bound on runs that wait to be submitted."""
 
+SPIN_SECONDS: Final = 300e-6
+PAUSE_SECONDS: Final = 100e-6
+"""Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
+
 lock = new_lock()
 """Lock of all NPUs."""
 
@@ -251,7 +255,7 @@ class NpuEngine:
             if not ended:
                 # The time limit begins when the previous batch has ended.
                 if time.monotonic() <= max(batch.deadline, self.progress + seconds):
-                    batch.pause(since)
+                    submission.wait(0 if time.perf_counter() - since < SPIN_SECONDS else PAUSE_SECONDS)
                     continue
                 fault = DriverError(text := f"no answer within {seconds} s")
                 fault.__cause__ = LaunchTimeout(text)
