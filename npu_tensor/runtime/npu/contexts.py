@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.runtime.npu.driver import Context, DriverError
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.driver import Context, DriverError, NpuProgram
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_engine import NpuEngine

@@ -15,14 +15,14 @@ set to. Dirty caches, residency, queues and faults are handled above it, in the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from npu_tensor import events
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 
-__all__ = ["Bytes", "Context", "Driver", "DriverError", "Memory", "Run", "RunRequest", "Submission"]
+__all__ = ["Bytes", "Context", "Driver", "DriverError", "Memory", "NpuProgram", "Run", "RunRequest", "Submission"]
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -41,6 +41,29 @@ class DriverError(Exception):
         self.lost = lost
         self.busy = busy
         self.blameless = blameless or lost
+
+
+@dataclass(eq=False, kw_only=True)
+class NpuProgram:
+    """Program of a launch, shared by all steps that have the same one.
+
+    Attributes:
+        key: Key of the binary and of this use of it.
+        binary: Key of the binary. Programs of one binary run in one context.
+        steps: Number of driver runs per launch.
+        checked: True if its results need no comparison now.
+        faults: Failed launches since the last correct one.
+        refused: Reason why the program is not launched any more, or empty.
+    """
+
+    name: str
+    key: str
+    binary: str
+    sizes: Sequence[int]
+    steps: int = 1
+    checked: bool = False
+    faults: int = 0
+    refused: str = ""
 
 
 class Memory(Protocol):

@@ -17,12 +17,11 @@ from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.npu.buffers import Argument, Lease, OutOfMemory, ResidentBuffer, leased_copy
-from npu_tensor.runtime.npu.driver import Run
+from npu_tensor.runtime.npu.driver import NpuProgram, Run
 from npu_tensor.runtime.npu.faults import is_strict
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, on_host
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.packing import check_indexes, flat
 from npu_tensor.task import Step
 

@@ -17,12 +17,12 @@ from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.checked import CheckedKernels
+from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.npu.launch_plan import MOST_CONFIGURATIONS, LaunchPlan, launch_plans
 from npu_tensor.runtime.npu.launch_step import LaunchStep
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.shared_tiles import share_configurations
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.store import Artifact

@@ -26,10 +26,9 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.npu.contexts import Contexts
-from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, Submission
+from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, NpuProgram, Submission
 from npu_tensor.runtime.npu.faults import Health, Recovery, is_strict
 from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, sync_to_device
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 
 __all__ = ["NpuEngine", "lock"]
 

@@ -13,9 +13,8 @@ from npu_tensor import events
 from npu_tensor.dataflow.array_program import HostSlice
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.runtime.npu.driver import DriverError, RunRequest
+from npu_tensor.runtime.npu.driver import DriverError, NpuProgram, RunRequest
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import UNDEFINED, DeviceBuffer
 

@@ -11,8 +11,7 @@ import numpy as np
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
-from npu_tensor.runtime.npu.driver import RunRequest
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.driver import NpuProgram, RunRequest
 from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
 from npu_tensor.runtime.xrt.xrt_program import ProgramPart, XrtProgram
 from npu_tensor.runtime.xrt.xrt_submission import RunObject, XrtSubmission

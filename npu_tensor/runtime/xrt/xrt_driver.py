@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.xrt import bindings, xrt_submission
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
 from npu_tensor.runtime.xrt.xrt_memory import XrtMemory

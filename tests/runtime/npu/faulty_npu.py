@@ -28,9 +28,8 @@ from npu_memory import Memory
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.planner import selection
-from npu_tensor.runtime.npu.driver import DriverError, RunRequest
+from npu_tensor.runtime.npu.driver import DriverError, NpuProgram, RunRequest
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.sim import simulated_device
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
