@@ -13,7 +13,6 @@ from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.backends import open_device
 from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.host import allocator, host_step
@@ -122,19 +121,6 @@ def test_kernels_are_compiled_once_for_all_members() -> None:
         members = simulated_on(lambda: [(x * 3).realize() for _ in range(4)])
     assert len(builds) == 1
     assert len(set(members)) == 2
-
-
-@needs_compiler
-def test_a_member_that_is_not_used_has_no_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = bfloat16(64)
-    with nt.default_device("sim:npu1x4"):
-        device = selection.accelerators(selection.current())[0]
-        assert isinstance(device, LogicalDevice)
-        monkeypatch.setattr(SimulatedDevice, "busy", property(lambda member: 9 * (member is not device.members[0])))
-        for _ in range(3):
-            (x + x).realize()
-        device.synchronize()
-    assert ["array" in vars(member) for member in device.members] == [True, False, False, False]
 
 
 @needs_compiler
