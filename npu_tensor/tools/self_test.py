@@ -25,7 +25,7 @@ import numpy as np
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.functions import resources
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.ggml_hsa.entry import Entry
@@ -159,19 +159,8 @@ def selftest(
 
 
 def about(uri: str) -> dict[str, str]:
-    """Return machine information and, for NPUs, the results of `runtime.xrt.driver_probes`. Raises DeviceError."""
-    described = machine_information(uri)
-    if single_uri(uri).scheme == "npu":
-        from npu_tensor.runtime.xrt.driver_probes import probe
-
-        opened: Any = _opened(uri)
-        for member in getattr(opened, "members", (opened,)):
-            of_which = f" of {member.uri}" if member is not opened else ""
-            try:
-                described |= {f"{name}{of_which}": text for name, text in probe(member).items()}
-            except (BuildError, DeviceError) as error:
-                described[f"first probe{of_which}"] = str(error)
-    return described
+    """Return machine information. Raises DeviceError."""
+    return machine_information(uri)
 
 
 def case_names(

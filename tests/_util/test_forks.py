@@ -92,7 +92,6 @@ OWN = {
     "runtime.store.background": "Builds.start_anew creates a new one in a child",
     "runtime.cpu.engine": "held at a fork",
     "runtime.memory": "held at a fork",
-    "runtime.npu.keepalive": "a child has no engine",
 }
 """Modules with objects of `threading` that a thread may hold at a fork, and the reason why they are safe."""
 

@@ -104,69 +104,51 @@ class DeviceKind:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOption:
-    """An option. `read` converts its text or raises ValueError, and `allowed` describes the valid texts."""
+    """An option with its valid values: numbers or words."""
 
-    read: Callable[[str], Any]
-    allowed: str
+    values: range | tuple[str, ...]
     default: Any
     doc: str
 
+    @property
+    def allowed(self) -> str:
+        """Description of the valid texts."""
+        values = self.values
+        return f"{values[0]} to {values[-1]}" if isinstance(values, range) else f"one of {', '.join(values)}"
 
-def _number(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
+    def read(self, text: str) -> Any:
+        """Convert the text of a URI. Raises ValueError if it is not valid."""
+        value = int(text) if isinstance(self.values, range) and re.fullmatch(r"[0-9]{1,9}", text) else text
+        if value not in self.values:
             raise ValueError
-        return int(text)
-
-    return read
-
-
-def _word(*words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError
-        return text
-
-    return read
+        return value
 
 
 _MOST_COLUMNS: Final = max(array.columns for array in ARRAYS.values())
-_POWER: Final = ("default", "low", "medium", "high", "turbo")
-_LONGEST_KEEPALIVE: Final = 86_400
 
 OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
     {
         "cols": DeviceOption(
-            _number(1, _MOST_COLUMNS),
-            f"1 to {_MOST_COLUMNS}",
+            range(1, _MOST_COLUMNS + 1),
             None,
             "columns of the array that designs use; default: all columns",
         ),
         "float32": DeviceOption(
-            _word(*get_args(Float32)),
-            f"one of {', '.join(get_args(Float32))}",
+            get_args(Float32),
             "exact",
             "treatment of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
             "for float32, bfloat16 rounds float32 operands; the latter two convert float16 to bfloat16",
         ),
         "bfloat16": DeviceOption(
-            _word(*get_args(Bfloat16)),
-            f"one of {', '.join(get_args(Bfloat16))}",
+            get_args(Bfloat16),
             "exact",
             "format in which matrix products multiply bfloat16: exact keeps it, bfp16 uses block floats, which XDNA2 "
             "multiplies several times as fast, with errors of about one in a hundred",
         ),
         "power": DeviceOption(
-            _word(*_POWER),
-            f"one of {', '.join(_POWER)}",
+            ("default", "low", "medium", "high", "turbo"),
             "default",
             "power mode requested from the driver; some drivers let only root change it",
-        ),
-        "keepalive": DeviceOption(
-            _number(0, _LONGEST_KEEPALIVE),
-            f"0 to {_LONGEST_KEEPALIVE} seconds",
-            0,
-            "seconds after the last launch during which an idle NPU is kept powered",
         ),
     }
 )

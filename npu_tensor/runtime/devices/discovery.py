@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import as_text, config
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
@@ -226,8 +224,6 @@ def _named(selector: str, uri: DeviceUri, discovery: Discovery) -> PhysicalDevic
     is_ordinal = selector.isdecimal()
     for device in discovery.devices:
         if _means(selector, device):
-            if is_ordinal and discovery.present > 1:
-                _warn_about_ordinals()
             return device
     if is_ordinal:
         available = len(discovery.devices)
@@ -242,9 +238,3 @@ def _named(selector: str, uri: DeviceUri, discovery: Discovery) -> PhysicalDevic
         f"{uri.text}: {complaint}; there are {there_are}{left_out}",
         code="OUT_OF_RANGE" if is_ordinal else "NOT_FOUND",
     )
-
-
-@cache
-def _warn_about_ordinals() -> None:
-    """Warn once per process."""
-    warn("the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor info` lists")

@@ -8,35 +8,15 @@ A kernel is never split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from npu_tensor import events
-from npu_tensor._util.forks import new_lock
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
-from npu_tensor.kernels.offer import Target
-from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
+from npu_tensor.runtime.npu.npu_device import NpuDevice
+from npu_tensor.task import Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
-__all__ = ["LogicalDevice", "LogicalKernel", "Member"]
-
-
-class Member(Accelerator, AsynchronousDevice, Protocol):
-    """A device that may be one of several. Threads may bind its kernels and run its steps at the same time."""
-
-    @property
-    def target(self) -> Target:
-        """Target of its kernels, the same for all members."""
-        ...
-
-    @property
-    def busy(self) -> int:
-        """Number of launches that have not ended. It is read before every launch and must not wait."""
-        ...
-
-    @property
-    def usable(self) -> bool:
-        """False while launches would run elsewhere, after a fault. They go to other members meanwhile."""
-        ...
+__all__ = ["LogicalDevice", "LogicalKernel"]
 
 
 class LogicalDevice:
@@ -45,7 +25,7 @@ class LogicalDevice:
     reconfiguration_cost = None  # A launch is one kernel.
     shared_contexts = 1
 
-    def __init__(self, uri: str, members: Sequence[Member]) -> None:
+    def __init__(self, uri: str, members: Sequence[NpuDevice]) -> None:
         """Combine members. Raises DeviceError (INCOMPATIBLE) unless all have the same target."""
         if not members:
             raise DeviceError(f"{uri}: a logical device needs a member", code="NOT_FOUND")
@@ -57,9 +37,7 @@ class LogicalDevice:
         self.members = tuple(members)
         self.target = first.target
         self.fusion = first.fusion
-        self.lock = new_lock()
         self._numbers = {id(member): number for number, member in enumerate(members)}
-        self._choosing = new_lock()
         self._turn = 0
 
     # Kernels are the same on all members and run equally fast there, so the first member predicts for all.
@@ -111,8 +89,8 @@ class LogicalDevice:
         """See `task.Accelerator`. Each kernel is a launch, so that members share the work."""
         return [PlannedLaunch(1, step) for step in steps]
 
-    def choose(self, operands: Iterable[Any], refused: Container[int]) -> int:
-        """Return the number of the member for a launch that reads these values.
+    def choose(self, operands: Iterable[Any], numbers: Iterable[int]) -> int:
+        """Return one of the members `numbers` for a launch that reads these values.
 
         In this order: usable members; where operands are being computed, because the launch waits for them anyway; the
         fewest launches in flight; the most operand bytes that need no copy; turns.
@@ -131,9 +109,8 @@ class LogicalDevice:
             turn = (number - self._turn) % count
             return not member.usable, -pending[number], member.busy, -held[number], turn
 
-        with self._choosing:
-            chosen = min((number for number in range(count) if number not in refused), key=rank)
-            self._turn = chosen + 1
+        chosen = min(numbers, key=rank)
+        self._turn = chosen + 1
         return chosen
 
 
@@ -142,7 +119,6 @@ class LogicalKernel:
 
     Attributes:
         first: Kernel of the first member, which answered the claim.
-        bound: Kernel and step by number of the member.
     """
 
     def __init__(self, owner: LogicalDevice, task: Task, first: Kernel) -> None:
@@ -153,8 +129,6 @@ class LogicalKernel:
         self.name = first.name
         self.reason = first.reason
         self.origin = first.origin
-        self.bound: dict[int, tuple[Kernel, Step]] = {}
-        self._refused: dict[int, str] = {}
 
     @property
     def cost(self) -> Cost:
@@ -162,32 +136,9 @@ class LogicalKernel:
         return self.first.cost
 
     def bind(self) -> Step:
-        """Bind the kernel on one member, and on each of the others with its first launch there.
-
-        Raises:
-            BuildError: No member can have the kernel.
-        """
-        members = self.owner.members
-        if not any(self.step_on(n) for n in sorted(range(len(members)), key=lambda n: not members[n].usable)):
-            raise BuildError("; ".join(dict.fromkeys(self._refused.values())))
-        return self._run
-
-    def _run(self, values: list[Any]) -> None:
-        operands = [values[operand.item] for operand in self.task.inputs]
-        while (step := self.step_on(self.owner.choose(operands, self._refused))) is None:
-            pass  # This member cannot have the kernel; `bind` has found one that can.
-        step(values)
-
-    def step_on(self, number: int) -> Step | None:
-        """Return the step of a member, bound on first use, or None if the member cannot have the kernel."""
-        if number in self.bound:
-            return self.bound[number][1]
-        with self.owner.lock:
-            if number in self.bound:
-                return self.bound[number][1]
-            if number in self._refused:
-                return None
-            member = self.owner.members[number]
+        """Bind the kernel on all members that can have it. Raises BuildError if there are none."""
+        owner, steps, refused = self.owner, dict[int, Step](), list[str]()
+        for number, member in enumerate(owner.members):
             answer = self.first if number == 0 else member.claim(self.task)
             try:
                 if isinstance(answer, Refusal):
@@ -196,14 +147,21 @@ class LogicalKernel:
             except NpuTensorError as error:
                 if isinstance(error, BuildError) and error.pending:
                     raise  # The build goes on; the member is not at fault.
-                self._refused[number] = str(error)
+                refused.append(str(error))
                 if events.listeners:
                     events.emit(events.Fallback(self.task.name, member.uri, str(error)))
-                return None
-            if not self.bound:
+                continue
+            if not steps:
                 self.origin, self.reason = answer.origin, answer.reason
-            self.bound[number] = answer, step
-            return step
+            steps[number] = step
+        if not steps:
+            raise BuildError("; ".join(dict.fromkeys(refused)))
+        items = [operand.item for operand in self.task.inputs]
+
+        def run(values: list[Any]) -> None:
+            steps[owner.choose([values[item] for item in items], steps)](values)
+
+        return run
 
 
 def _first_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:

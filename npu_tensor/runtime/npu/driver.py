@@ -1,8 +1,8 @@
 """Interface between the runtime and one NPU: memory, contexts and submissions.
 
     memory = driver.allocate(4096)
-    context = driver.load(program, release_memory)
-    submission = context.prepare([RunRequest(context.run(program), [memory], words)], chain=False)
+    context = driver.load(program)
+    submission = context.prepare([RunRequest(context.run(program), [memory], words)])
     submission.start()
     while not submission.ended():
         submission.wait(1e-3)
@@ -14,15 +14,15 @@ set to. Dirty caches, residency, queues and faults are handled above it, in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from npu_tensor import events
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 
-__all__ = ["Bytes", "Context", "Driver", "DriverError", "Memory", "Run", "RunRequest", "Submission"]
+__all__ = ["Bytes", "Context", "Driver", "DriverError", "Memory", "NpuProgram", "Run", "RunRequest", "Submission"]
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -41,6 +41,29 @@ class DriverError(Exception):
         self.lost = lost
         self.busy = busy
         self.blameless = blameless or lost
+
+
+@dataclass(eq=False, kw_only=True)
+class NpuProgram:
+    """Program of a launch, shared by all steps that have the same one.
+
+    Attributes:
+        key: Key of the binary and of this use of it.
+        binary: Key of the binary. Programs of one binary run in one context.
+        steps: Number of driver runs per launch.
+        checked: True if its results need no comparison now.
+        faults: Failed launches since the last correct one.
+        refused: Reason why the program is not launched any more, or empty.
+    """
+
+    name: str
+    key: str
+    binary: str
+    sizes: Sequence[int]
+    steps: int = 1
+    checked: bool = False
+    faults: int = 0
+    refused: str = ""
 
 
 class Memory(Protocol):
@@ -122,8 +145,8 @@ class Context(Protocol):
         """Create a run of a program. Raises DriverError."""
         ...
 
-    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> Submission:
-        """Set the arguments of the runs; with `chain`, they may be submitted as one list. Raises DriverError."""
+    def prepare(self, requests: Sequence[RunRequest]) -> Submission:
+        """Set the arguments of the runs. Raises DriverError."""
         ...
 
     def close(self) -> None:
@@ -151,12 +174,8 @@ class Driver(Protocol):
         """Allocate at least `nbytes`. Raises DriverError."""
         ...
 
-    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> Context:
+    def load(self, program: NpuProgram) -> Context:
         """Load the binary of a program into a new context.
-
-        Args:
-            program: Program with the binary.
-            release_memory: Function that returns unused memory to the driver.
 
         Raises:
             DriverError: The driver provides no context.

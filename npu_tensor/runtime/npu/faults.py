@@ -1,7 +1,7 @@
 """Fault policy: when an NPU may be used, and recovery of abandoned launches on the CPU.
 
-A fault makes the device suspect. The next launch is a probe: it runs by itself and is compared with the CPU. If it
-succeeds, the device is trusted again; if not, the device rests. The CPU computes abandoned launches in their order.
+A failed launch abandons everything in flight, and the CPU computes it in order. The next launch runs by itself and is
+compared with the CPU. If it is right, the device is trusted again; if not, the device rests.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
@@ -20,8 +20,8 @@ from npu_tensor.runtime.npu.launches import Launch, on_host
 __all__ = ["Health", "Recovery", "is_strict"]
 
 REST_SECONDS: Final = 10.0
-"""Time without launches after a failed probe. A reset of the NPU takes some tens of milliseconds, and a probe that
-hangs waits as long as this.
+"""Time without launches after a second failure in a row. A reset of the NPU takes some tens of milliseconds, and a
+launch that hangs waits as long as this.
 """
 
 
@@ -31,33 +31,27 @@ def is_strict() -> bool:
 
 
 class Health:
-    """State of a device: healthy, suspect, or resting for some time."""
+    """Failures of a device since its last correct result. `cause` is the latest one."""
 
     def __init__(self) -> None:
-        self._failures = 0
-        self._rests_until = 0.0
+        self.failures = 0
         self.cause = ""
-        self.trusted = True
-        """True if no fault has occurred since the last correct result."""
+        self._rests_until = 0.0
 
     @property
-    def state(self) -> Literal["healthy", "suspect", "resting"]:
-        """State of the device. A resting one gets no launches, and the next launch of a suspect one is a probe."""
-        if not self._failures:
-            return "healthy"
-        return "resting" if time.monotonic() < self._rests_until else "suspect"
+    def resting(self) -> bool:
+        """True while the device gets no launches."""
+        return self.failures > 1 and time.monotonic() < self._rests_until
 
     def failed(self, cause: str) -> None:
-        """Record a failed launch. The first one is followed by a probe at once."""
-        self._failures += 1
-        self.trusted = False
+        """Record a failed launch."""
+        self.failures += 1
         self.cause = cause
-        self._rests_until = time.monotonic() + REST_SECONDS if self._failures > 1 else 0.0
+        self._rests_until = time.monotonic() + REST_SECONDS
 
     def recovered(self) -> None:
         """Record a correct result."""
-        self._failures = 0
-        self.trusted = True
+        self.failures = 0
 
 
 class Recovery:
@@ -83,9 +77,9 @@ class Recovery:
         known = set(self._launches)
         self._launches += [launch for launch in launches if launch not in known]
 
-    def note(self, message: str, cause: BaseException | None, strict: bool) -> None:
-        """Queue a warning. With `strict`, make the message the error of all abandoned launches instead."""
-        if not strict:
+    def report(self, message: str, cause: BaseException | None) -> None:
+        """Queue a warning. In strict mode, the message is the error of all abandoned launches instead."""
+        if not is_strict():
             self._warnings.append(message)
             return
         kind = LaunchTimeout if isinstance(cause, LaunchTimeout) else LaunchError
@@ -142,7 +136,7 @@ class Recovery:
 
     def warn(self) -> None:
         """Issue the queued warnings. Called with everything in order: a warning may raise."""
-        while not self.running:
+        while self._warnings:
             try:
                 message = self._warnings.pop(0)
             except IndexError:  # Another thread has issued it.

@@ -6,30 +6,29 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npu_tensor import events
+from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import uint8
 from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.npu.buffers import Argument, Lease, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.npu.driver import NpuProgram, Run
 from npu_tensor.runtime.npu.faults import is_strict
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
-from npu_tensor.runtime.npu.launches import KernelStep, Launch, on_host
+from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, on_host
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.packing import check_indexes, flat
+from npu_tensor.task import Step
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
 __all__ = ["LaunchStep"]
-
-CHECK_INTERVAL: Final = 1000
-"""Launches of a program between two comparisons with the CPU, which reveal faults by age or heat at little cost."""
 
 
 def _with_key(engine: NpuEngine, argument: Argument) -> Argument:
@@ -43,11 +42,19 @@ def _with_key(engine: NpuEngine, argument: Argument) -> Argument:
     return replace(argument, key=key)
 
 
-class LaunchStep(KernelStep):
+class LaunchStep:
     """Runs a launch on an NPU.
 
     In its first run, a kernel is compared with the CPU, and a launch of several kernels bit for bit with `steps`: the
     launches of each kernel by itself.
+
+    Attributes:
+        inputs: Items of the plan that are not made in the launch.
+        size: Number of items of a list of values for these tasks.
+        writes: For each buffer, True if the NPU writes it.
+        run: Latest run, which belongs to a context.
+        latest: Newest batch with a launch of this step.
+        queued: True if a launch waits to be submitted.
     """
 
     def __init__(
@@ -55,13 +62,32 @@ class LaunchStep(KernelStep):
     ) -> None:
         self.device = device
         self.engine = device.engine
+        self.program = program
         self.kernels = plan.kernels
         self.steps = steps
         self.has_words = any(kernel.offer.scalars for kernel in plan.kernels)
         self.own_words = plan.words
         self.arguments = [_with_key(self.engine, argument) for argument in plan.arguments]
+        self.writes = tuple([argument.output for argument in plan.arguments])
         tasks = [kernel.task for kernel in plan.kernels]
-        super().__init__(tasks, program, [argument.output for argument in self.arguments], device.on_host)
+        results = {output.item for task in tasks for output in task.outputs}
+        operands = dict.fromkeys(source.item for task in tasks for source in task.inputs)
+        self.inputs = tuple(item for item in operands if item not in results)
+        self.size = 1 + max((*operands, *results))
+        self.run: Run | None = None
+        self.latest: LaunchBatch | None = None
+        self.queued = False
+
+    @cached_property
+    def on_host(self) -> Step:
+        """Step that runs the same tasks on the CPU, compiled on first use."""
+        steps = [self.device.on_host(kernel.task) for kernel in self.kernels]
+
+        def run(values: list[Any]) -> None:
+            for step in steps:
+                step(values)
+
+        return run
 
     def __call__(self, values: list[Any]) -> None:
         """Run the step on the values of a plan."""
@@ -71,11 +97,7 @@ class LaunchStep(KernelStep):
         engine, program, latest = self.engine, self.program, self.latest
         if latest is not None and latest.phase == "running" and engine.ready:
             engine.wait(latest)  # Its run objects are needed again. Here the wait is without the lock.
-        program.launches += 1
-        if program.launches % CHECK_INTERVAL == 0 and self.device.checks_now:
-            for each in (self, *self.steps):
-                each.program.checked = False
-        while program.checked and engine.health.trusted and engine.ready and not program.refused:
+        while program.checked and not engine.health.failures and engine.ready and not program.refused:
             try:
                 if self.launch(values) is not None:
                     return
@@ -129,7 +151,7 @@ class LaunchStep(KernelStep):
             if pending is not None and (
                 isinstance(pending, Exception)
                 or pending.step.program.binary != self.program.binary  # Contexts do not wait for each other.
-                or (pending.batch is not None and pending.batch.abandoned)
+                or (pending.batch is not None and pending.batch.phase == "abandoned")
             ):
                 engine.finish(pending)
             lease = value.lease
@@ -140,14 +162,14 @@ class LaunchStep(KernelStep):
         since = time.perf_counter()
         lease = leased_copy(value, argument, engine.pool)
         if events.listeners:
-            engine.notices.add_phase("convert", since)
+            engine.note_phase("convert", since)
         return lease
 
     def _launch_carefully(self, values: list[Any]) -> None:
         """Launch a program that needs a comparison, or on a device that is not trusted."""
         engine, program = self.engine, self.program
         engine.check_process()
-        reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
+        reason = program.refused or (engine.health.cause if engine.health.resting else "")
         if program.refused and self.steps:  # For example, its file declares too few host buffers.
             self._launch_singly(values)
             return
@@ -171,7 +193,7 @@ class LaunchStep(KernelStep):
             self.on_host(values)
             return
         engine.finish(launch)
-        if launch.on_device and not (program.checked and engine.health.trusted):
+        if launch.on_device and (engine.health.failures or not program.checked):
             self._compare(launch)
 
     def _fall_back(self, values: list[Any], reason: str) -> None:

@@ -7,62 +7,19 @@ has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Thread, current_thread
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from npu_tensor._util.forks import cached_property
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.buffers import Lease, ResidentBuffer
-from npu_tensor.runtime.npu.driver import Context, DriverError, Run, RunRequest, Submission
-from npu_tensor.runtime.npu.npu_program import NpuProgram
-from npu_tensor.task import Step, Task
+from npu_tensor.runtime.npu.driver import Context, RunRequest, Submission
 
-__all__ = ["KernelStep", "Launch", "LaunchBatch", "on_host", "run_to_end", "sync_to_device"]
+if TYPE_CHECKING:
+    from npu_tensor.runtime.npu.launch_step import LaunchStep
 
-_SPIN_SECONDS: Final = 300e-6
-_LONGEST_PAUSE: Final = 1e-3
-"""Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
-
-
-class KernelStep:
-    """State shared by the launches of one step of a plan.
-
-    Attributes:
-        tasks: Tasks of its kernels, in order.
-        inputs: Items of the plan that are not made in the launch.
-        writes: For each buffer, True if the NPU writes it.
-        run: Latest run, which belongs to a context.
-        latest: Newest batch with a launch of this step.
-        queued: True if a launch waits to be submitted.
-    """
-
-    def __init__(
-        self, tasks: Sequence[Task], program: NpuProgram, writes: Sequence[bool], compute: Callable[[Task], Step]
-    ) -> None:
-        self.tasks = tuple(tasks)
-        self.program = program
-        results = {output.item for task in tasks for output in task.outputs}
-        operands = dict.fromkeys(source.item for task in tasks for source in task.inputs)
-        self.inputs = tuple(item for item in operands if item not in results)
-        self.size = 1 + max((*operands, *results))
-        self.writes = tuple(writes)
-        self.run: Run | None = None
-        self.latest: LaunchBatch | None = None
-        self.queued = False
-        self._compute = compute
-
-    @cached_property
-    def on_host(self) -> Step:
-        """Step that runs the same tasks on the CPU, compiled on first use."""
-        steps = [self._compute(task) for task in self.tasks]
-
-        def run(values: list[Any]) -> None:
-            for step in steps:
-                step(values)
-
-        return run
+__all__ = ["Launch", "LaunchBatch", "on_host", "sync_to_device"]
 
 
 @dataclass(eq=False, slots=True)
@@ -76,7 +33,7 @@ class Launch:
         error: Error that replaces its results.
     """
 
-    step: KernelStep
+    step: LaunchStep
     leases: list[Lease]
     inputs: tuple[Any, ...]
     results: list[tuple[int, ResidentBuffer]]
@@ -134,16 +91,14 @@ class LaunchBatch:
 
     Attributes:
         phase: State of the batch. One that is "submitting" while no thread submits it was interrupted.
-        chained: True if the submission may be a list of runs.
     """
 
-    __slots__ = ("chained", "context", "deadline", "launches", "phase", "program", "submission")
+    __slots__ = ("context", "deadline", "launches", "phase", "program", "submission")
 
     def __init__(self, launches: list[Launch]) -> None:
         self.launches = launches
         self.program = launches[0].step.program
         self.phase: Literal["submitting", "running", "done", "abandoned"] = "submitting"
-        self.chained = False
         self.context: Context | None = None
         self.submission: Submission | None = None
         self.deadline = 0.0
@@ -152,16 +107,10 @@ class LaunchBatch:
             launch.step.latest = self
             launch.step.queued = False
 
-    @property
-    def abandoned(self) -> bool:
-        """True if the runtime does not wait for the NPU any more."""
-        return self.phase == "abandoned"
-
-    def begin(self, context: Context, chains: bool, seconds: float) -> None:
-        """Submit the launches, as a list if `chains` allows it, with a time limit in seconds. Raises DriverError."""
-        self.chained = chains and len(self.launches) > 1
+    def begin(self, context: Context, seconds: float) -> None:
+        """Submit the launches with a time limit in seconds. Raises DriverError."""
         # Stored before it begins: an interrupt may come between.
-        self.submission = context.prepare([launch.request(context) for launch in self.launches], self.chained)
+        self.submission = context.prepare([launch.request(context) for launch in self.launches])
         self.submission.start()
         self.deadline = time.monotonic() + seconds
         self.phase = "running"
@@ -170,34 +119,6 @@ class LaunchBatch:
         """Change the phase and release the context, because steps keep the batch."""
         self.phase = phase
         self.submission = self.context = None
-
-    def pause(self, since: float) -> None:
-        """Let other threads run before the NPU is polled again. The wait began at `since`."""
-        waited = time.perf_counter() - since
-        if (submission := self.submission) is not None:
-            submission.wait(0 if waited < _SPIN_SECONDS else min(waited / 8, _LONGEST_PAUSE))
-
-    def late(self, progress: float, seconds: float) -> bool:
-        """Return True if the time limit has passed, since the submission and since another batch made `progress`."""
-        return time.monotonic() > max(self.deadline, progress + seconds)
-
-
-def run_to_end(submission: Submission, seconds: float, *used: object) -> None:
-    """Run a submission. Raises DriverError if it fails or exceeds the time limit in seconds.
-
-    The objects in `used` stay alive until the device cannot access them.
-    """
-    try:
-        submission.start()
-        late = time.monotonic() + seconds
-        while not submission.ended():
-            if time.monotonic() > late:
-                raise DriverError(f"no answer within {seconds} s")
-            submission.wait(_LONGEST_PAUSE)
-        submission.check()
-    except DriverError:
-        submission.abandon(*used)
-        raise
 
 
 def sync_to_device(launches: Sequence[Launch]) -> None:

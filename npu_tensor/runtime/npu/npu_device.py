@@ -17,12 +17,12 @@ from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.checked import CheckedKernels
+from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.npu.launch_plan import MOST_CONFIGURATIONS, LaunchPlan, launch_plans
 from npu_tensor.runtime.npu.launch_step import LaunchStep
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.npu.shared_tiles import share_configurations
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.store import Artifact
@@ -103,19 +103,15 @@ class NpuDevice(ABC):
     @property
     def usable(self) -> bool:
         """False while the CPU takes all launches, after faults."""
-        return self._engine is None or self._engine.health.state != "resting"
-
-    @property
-    def checks_now(self) -> bool:
-        """True if first and periodic results are compared with the CPU's."""
-        return self.self_checks and config.self_check
+        return self._engine is None or not self._engine.health.resting
 
     def step(
         self, plan: LaunchPlan, artifacts: Sequence[Artifact], steps: Sequence[Step], packed: Sequence[Artifact] = ()
     ) -> Step:
         """Create the step of a launch; `steps` are those of its kernels one by one. See `program`."""
         program = self.engine.known(self.program(plan, artifacts, packed))
-        if not self.checks_now or (self.checked is not None and program.key in self.checked):
+        checks = self.self_checks and config.self_check
+        if not checks or (self.checked is not None and program.key in self.checked):
             program.checked = True
         return LaunchStep(plan, self, program, [step for step in steps if isinstance(step, LaunchStep)])
 

@@ -11,15 +11,14 @@ whose state is then unknown are abandoned and computed by the CPU.
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from threading import Thread, current_thread
+from typing import Any, Final, Literal
 from weakref import WeakValueDictionary
 
 from npu_tensor import events
 from npu_tensor._util.forks import new_lock
-from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
@@ -27,12 +26,9 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.npu.contexts import Contexts
-from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, RunRequest
+from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, NpuProgram, Submission
 from npu_tensor.runtime.npu.faults import Health, Recovery, is_strict
-from npu_tensor.runtime.npu.keepalive import KeepAlive
-from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, run_to_end, sync_to_device
-from npu_tensor.runtime.npu.notices import Notices
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, sync_to_device
 
 __all__ = ["NpuEngine", "lock"]
 
@@ -40,7 +36,11 @@ MOST_FAULTS: Final = 3
 """Consecutive faults of one kernel after which this process leaves it to the CPU."""
 
 MOST_QUEUED: Final = 25
-"""Upper bound on runs that wait to be submitted: one runlist of XRT, which holds 24, and the last run by itself."""
+"""Upper bound on runs that wait to be submitted."""
+
+SPIN_SECONDS: Final = 300e-6
+PAUSE_SECONDS: Final = 100e-6
+"""Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
 
 lock = new_lock()
 """Lock of all NPUs."""
@@ -50,9 +50,7 @@ _keys = itertools.count()
 
 
 class NpuEngine:
-    """One open NPU. `chains` is True if launches may be submitted as lists."""
-
-    chains = False
+    """One open NPU."""
 
     def __init__(self, driver: Driver, arch: Arch, uri: str, allocator: Allocator) -> None:
         self.driver = driver
@@ -60,23 +58,20 @@ class NpuEngine:
         self.uri = uri
         self.allocator = allocator
         self.recovery = Recovery()
-        self.notices = Notices(uri)
-        self.contexts = Contexts(arch, self._load, self._wait_for_context, self.notices)
+        self.contexts = Contexts(self)
         self.pool = self._new_pool()
         self.health = Health()
         self.faults = 0
         self.forked = False
         self.ready = False
         """True if the device is open, and in this process."""
-        self.latest = 0.0
-        """Time of the last submission, by the monotonic clock."""
         self.progress = 0.0
         """Time at which a batch was last seen to have ended."""
-        self.keepalive: KeepAlive | None = None
         self._keys: dict[HostOperand | int, int] = {}
         self.programs: WeakValueDictionary[str, NpuProgram] = WeakValueDictionary()
         self._queue: list[Launch] = []
         self._batches: list[LaunchBatch] = []
+        self._events: list[tuple[Thread, events.Event]] = []
         self.reopen()
 
     @property
@@ -98,11 +93,34 @@ class NpuEngine:
         if self.forked:
             self.driver.open()
 
-    def flush_notices(self) -> None:
+    # --- events
+
+    def note(self, event: events.Event, thread: Thread | None = None) -> None:
+        """Queue an event, which is emitted without the lock because a listener may do anything.
+
+        A part joins the current event of `thread`, by default this one, once that thread flushes.
+        """
+        if events.listeners and (thread not in (None, current_thread()) or not events.collected(event)):
+            self._events.append((thread or current_thread(), event))
+
+    def note_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
+        """Queue a phase that began at `since`, by time.perf_counter, and ends now. Returns the current time."""
+        now = time.perf_counter()
+        self.note(events.Phase(name, self.uri, now - since, when=now))
+        return now
+
+    def flush(self) -> None:
         """Emit events and warnings. Called with everything in order: a listener may do anything, a warning raise."""
-        if not self.recovery.running:
-            self.notices.emit()
-            self.recovery.warn()
+        if self.recovery.running:
+            return
+        if self._events:
+            with lock:
+                due = [entry for entry in self._events if entry[0] is current_thread() or not entry[0].is_alive()]
+                self._events = [entry for entry in self._events if entry not in due]
+            for _, event in due:
+                if not events.collected(event):
+                    events.emit(event)
+        self.recovery.warn()
 
     # --- buffers
 
@@ -127,10 +145,10 @@ class NpuEngine:
                 since = time.perf_counter()
                 resident.host = host_form(resident, self.allocator)
                 if events.listeners:
-                    self.notices.add_phase("convert", since)
+                    self.note_phase("convert", since)
             host = resident.host
-        if self.notices.pending:
-            self.flush_notices()
+        if self._events:
+            self.flush()
         return host
 
     def _sync_from(self, block: SharedBlock) -> None:
@@ -140,7 +158,7 @@ class NpuEngine:
         except DriverError as error:
             raise LaunchError(f"a result on {self.uri} cannot be read any more: {error}") from None
         if events.listeners:
-            self.notices.add_phase("sync", since)
+            self.note_phase("sync", since)
 
     # --- launches
 
@@ -191,37 +209,39 @@ class NpuEngine:
             if batch.phase == "submitting":  # There was no fault meanwhile.
                 observed = bool(events.listeners)
                 if observed:
-                    since = self.notices.add_phase("dispatch", since)
+                    since = self.note_phase("dispatch", since)
                 sync_to_device(batch.launches)
                 if observed:
-                    since = self.notices.add_phase("sync", since)
-                batch.begin(context, self.chains, self.driver.launch_seconds)
+                    since = self.note_phase("sync", since)
+                batch.begin(context, self.driver.launch_seconds)
                 if observed:
-                    self.notices.add_phase("dispatch", since)
-                self.latest = time.monotonic()
+                    self.note_phase("dispatch", since)
         except BuildError as error:
             program.refused = str(error)
             self._fault(DriverError(str(error)), program, suspect=False)
         except DriverError as error:
             if batch.phase == "submitting":  # Otherwise this error follows from a fault that was handled.
-                self._fault(error, program, chained=batch.chained)
+                self._fault(error, program)
 
-    def _load(self, program: NpuProgram) -> Context:
+    def load(self, program: NpuProgram) -> Context:
+        """Create a context. Raises DriverError, BuildError."""
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while another context was waited for.
-        return self.driver.load(program, self._release_memory)
+        return self.driver.load(program)
 
-    def _release_memory(self) -> None:
-        """Release unused memory of the current pool. Contexts may outlive the pool they were created with."""
-        self.pool.release()
-
-    def _wait_for_context(self, context: Context) -> None:
+    def wait_for_context(self, context: Context) -> None:
+        """Wait until nothing runs in a context."""
         for batch in tuple(self._batches):
             if batch.context is context:
                 self.wait(batch)
 
     def wait(self, batch: LaunchBatch) -> None:
-        """Wait until a batch has ended or is abandoned."""
+        """Wait until a batch and all earlier ones have ended or are abandoned."""
+        while batch.phase == "running":
+            running = (other for other in tuple(self._batches) if other.phase == "running")
+            self._wait_for_oldest(next(running, batch))
+
+    def _wait_for_oldest(self, batch: LaunchBatch) -> None:
         since, seconds = time.perf_counter(), self.driver.launch_seconds
         while batch.phase == "running":
             submission, fault = batch.submission, None
@@ -231,15 +251,10 @@ class NpuEngine:
                 ended = submission.ended()
             except DriverError as error:
                 ended, fault = True, error
-            if not ended and not batch.late(self.progress, seconds):
-                batch.pause(since)
-                continue
             if not ended:
-                first = next((other for other in tuple(self._batches) if other.phase == "running"), batch)
-                if first is not batch:
-                    self._note_waiting(since)
-                    self.wait(first)  # This batch may have waited for it.
-                    since = time.perf_counter()
+                # The time limit begins when the previous batch has ended.
+                if time.monotonic() <= max(batch.deadline, self.progress + seconds):
+                    submission.wait(0 if time.perf_counter() - since < SPIN_SECONDS else PAUSE_SECONDS)
                     continue
                 fault = DriverError(text := f"no answer within {seconds} s")
                 fault.__cause__ = LaunchTimeout(text)
@@ -247,43 +262,34 @@ class NpuEngine:
                 if batch.phase != "running":
                     break
                 if events.listeners and not submission.observed(0):
-                    self._note_waiting(since)
+                    self.note_phase("run", since)
                 if fault is not None:
-                    self._fault(fault, batch.program, chained=batch.chained)
+                    self._fault(fault, batch.program)
                 else:
-                    self._complete(batch)
+                    self._complete(batch, submission)
 
-    def _note_waiting(self, since: float) -> None:
+    def _complete(self, batch: LaunchBatch, submission: Submission) -> None:
+        """Record that a batch has ended. Called with the lock."""
+        try:
+            submission.check()
+        except DriverError as error:
+            self._fault(error, batch.program)
+            return
         if events.listeners:
-            self.notices.add_phase("run", since)
-
-    def _complete(self, batch: LaunchBatch) -> None:
-        """Record that a batch and all earlier ones of its context have ended. Called with the lock."""
-        for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
-            submission = ended.submission
-            assert submission is not None
-            try:
-                submission.check()
-            except DriverError as error:
-                self._fault(error, ended.program, chained=ended.chained)
-                return
-            if events.listeners:
-                for number, launch in enumerate(ended.launches):
-                    for part in submission.observed(number):
-                        self.notices.add_to(launch.thread, part)
-            if self.health.trusted and ended.program.checked:  # Otherwise the results may be garbage.
-                ended.program.faults = 0
-            for launch in ended.launches:
-                launch.completed()
-            ended.end("done")
-            self.progress = time.monotonic()
-            self._batches.remove(ended)
-            # The latest first, so that the next run finds its blocks in the order in which it takes them.
-            launches, ended.launches = ended.launches, []
-            while launches:
-                launches.pop()
-            if ended is batch:
-                return
+            for number, launch in enumerate(batch.launches):
+                for part in submission.observed(number):
+                    self.note(part, launch.thread)
+        if batch.program.checked and not self.health.failures:  # Otherwise the results may be garbage.
+            batch.program.faults = 0
+        for launch in batch.launches:
+            launch.completed()
+        batch.end("done")
+        self.progress = time.monotonic()
+        self._batches.remove(batch)
+        # The latest first, so that the next run finds its blocks in the order in which it takes them.
+        launches, batch.launches = batch.launches, []
+        while launches:
+            launches.pop()
 
     def finish(self, launch: Any) -> None:
         """Wait until a launch has ended, on the NPU or on the CPU. Raises the error that replaces its results."""
@@ -297,14 +303,14 @@ class NpuEngine:
                 if batch is None and launch in self._queue:
                     self._submit()
                 elif launch.pending and (batch is None or batch.phase != "running"):
-                    if batch is None or not batch.abandoned:
+                    if batch is None or batch.phase != "abandoned":
                         self._abandon(launch)  # An interrupt has left it in an unknown state.
                     self.recovery.recover(launch)
         error = launch.error if isinstance(launch, Launch) else launch
         if error is not None:
             with lock:
                 self.recovery.take_error(error)
-        self.flush_notices()
+        self.flush()
         if error is not None:
             raise error.with_traceback(None)  # Otherwise it keeps the frames of all threads that have raised it.
 
@@ -324,34 +330,33 @@ class NpuEngine:
             with lock:
                 self.recovery.recover()
                 error = self.recovery.take_error()
-            self.flush_notices()
+            self.flush()
             if error is not None:
                 raise error.with_traceback(None)
-        elif self.notices.pending:
-            self.flush_notices()
+        elif self._events:
+            self.flush()
 
     # --- faults
 
-    def _fault(self, fault: DriverError, program: NpuProgram, suspect: bool = True, chained: bool = False) -> None:
-        """Handle a failed launch. Called with the lock.
-
-        The device may be the cause if it is `suspect`. The chain may be the cause if the launch was `chained`: this
-        process makes no more.
-        """
+    def _fault(self, fault: DriverError, program: NpuProgram, suspect: bool = True) -> None:
+        """Handle a failed launch. The device may be the cause if it is `suspect`. Called with the lock."""
         cause = str(fault)
-        if chained:
-            self.chains = False
-        program.faults += not chained and not fault.blameless
+        program.faults += not fault.blameless
         if program.faults >= MOST_FAULTS and not program.refused:
             program.refused = f"it failed {program.faults} times on {self.uri}, the last time because: {cause}"
         if suspect:
             self.health.failed(cause)
         self._abandon()
         last = f" for the {program.faults}th time, and is not launched any more" if program.refused else ""
-        self.recovery.note(f"{program.name} failed on {self.uri}{last}: {cause}", fault.__cause__, is_strict())
+        self._report(fault, program, last, len(self.recovery))
         if fault.lost:
             self._release_device(lost=True)
-        self.notices.add(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
+        else:
+            self.pool.release()
+
+    def _report(self, fault: DriverError, program: NpuProgram, last: str, launches: int) -> None:
+        self.recovery.report(f"{program.name} failed on {self.uri}{last}: {fault}", fault.__cause__)
+        self.note(events.DeviceFault(program.name, self.uri, str(fault), launches))
 
     def _abandon(self, *launches: Launch) -> None:
         """Abandon all pending launches, and close the contexts in which they may run. Called with the lock.
@@ -390,17 +395,14 @@ class NpuEngine:
 
     def decline(self, program: NpuProgram, fault: DriverError) -> None:
         """Report that a kernel is not launched for lack of memory. Raises LaunchError in strict mode."""
-        cause, lost = str(fault), fault.lost
-        if lost:
-            with lock:
+        with lock:
+            if fault.lost:
                 self._fault(fault, program)
-            self.flush_notices()
-        elif events.listeners:
-            events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
+            else:
+                self._report(fault, program, "", 1)
+        self.flush()
         if is_strict():
-            raise LaunchError(f"{program.name} failed on {self.uri}: {cause}")
-        if not lost:
-            warn(f"the CPU computes {program.name}, not {self.uri}: {cause}")
+            raise LaunchError(f"{program.name} failed on {self.uri}: {fault}")
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
         """Replace wrong results of a finished launch by the values `right`. Raises LaunchError in strict mode."""
@@ -408,7 +410,7 @@ class NpuEngine:
             self._fault(DriverError(cause), launch.step.program)
             launch.replaced(right)
             self.recovery.recover()
-        self.flush_notices()
+        self.flush()
         if is_strict():
             raise LaunchError(f"{launch.step.program.name} failed on {self.uri}: {cause}")
 
@@ -426,41 +428,10 @@ class NpuEngine:
         self.pool = self._new_pool()
         self.faults += 1  # `enqueue` refuses a lease of the old pool that another thread has taken since `_abandon`.
 
-    def keep_awake(self, seconds: float) -> None:
-        """Touch the NPU while it is idle, until this time after the last launch."""
-        if sys.is_finalizing():  # A thread that is started now never runs.
-            return
-        if self.keepalive is None or not self.keepalive.alive:
-            self.keepalive = KeepAlive(self.touch, lambda: self.latest, seconds)
-        self.keepalive.seconds = max(seconds, self.keepalive.seconds)
-
-    def touch(self) -> None:
-        """Run a loaded program on buffers of zeros to keep the NPU awake. Does nothing while it is busy."""
-        with lock:
-            context = self.contexts.smallest()
-            if self._queue or self._batches or context is None or not self.health.trusted:
-                return
-            leases = [self.pool.take(size) for size in context.program.sizes]
-            for lease in leases:
-                lease.block.host_dirty = True
-                lease.block.bytes[:] = 0  # Valid for every operand: indices, too, are in range.
-                lease.block.to_device()
-            memories = [lease.block.memory for lease in leases]
-            submission = context.prepare([RunRequest(context.run(context.program), memories, ())], chain=False)
-            try:
-                run_to_end(submission, self.driver.launch_seconds, leases)
-            except DriverError as error:
-                for lease in leases:
-                    self.pool.discard(lease)
-                self._fault(error, context.program)
-
     def close(self) -> None:
         """Release the device. The CPU computes pending launches when they are read."""
         if self.forked:
             return
-        if self.keepalive is not None:
-            self.keepalive.stop()
-            self.keepalive = None
         try:
             for batch in tuple(self._batches):
                 self.wait(batch)
@@ -470,6 +441,6 @@ class NpuEngine:
                 self._release_device()
                 self.health.recovered()
                 self.health.cause = "it was closed"
-                self.notices.forget()
+                self._events = []
                 self.programs = WeakValueDictionary()
                 self.recovery.forget()

@@ -12,7 +12,7 @@ import math
 import operator
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.dtypes import DTYPES, QUANTIZED, DType
@@ -95,7 +95,7 @@ class TensorDesc(NamedTuple):
         strides look like bytes.
 
         Raises:
-            ArgumentError: The text is malformed. The message marks the position.
+            ArgumentError: The text is malformed.
         """
         return _parsed(text)
 
@@ -150,70 +150,27 @@ def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
 _NUMBER: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 
 
-class _Part(NamedTuple):
-    """A part of a descriptor with its position."""
-
-    text: str
-    start: int
-
-    def stripped(self) -> _Part:
-        left = self.text.lstrip(" \t")
-        return _Part(left.rstrip(" \t"), self.start + len(self.text) - len(left))
-
-    def split(self, separator: str) -> list[_Part]:
-        parts, start = [], self.start
-        for piece in self.text.split(separator):
-            parts.append(_Part(piece, start))
-            start += len(piece) + len(separator)
-        return parts
-
-
 def _parsed(text: str) -> TensorDesc:
     if not isinstance(text, str):
         raise ArgumentError(f"a tensor descriptor is a text such as (1024,768,1,1)/bf16, not {text!r}")
     shown = text if text.isprintable() else ascii(text)[1:-1]
     if len(shown) > LONGEST_TEXT:
         raise ArgumentError(f"Invalid tensor descriptor: {shown[:40]}... (longer than {LONGEST_TEXT} characters)")
-
-    def fail(message: str, place: _Part) -> NoReturn:
-        # Positions differ if the shown text contains escapes.
-        caret = f"\n  {shown}\n  {' ' * place.start}^" if shown == text else ""
-        raise ArgumentError(message + caret)
-
-    parts = [part.stripped() for part in _Part(text, 0).split("/")]
-    if len(parts) < 2 or len(parts) > 3:
-        place = parts[3] if len(parts) > 3 else _Part("", len(text))
-        fail(f"Invalid tensor descriptor: {shown} (expected format: (dim0,dim1,dim2,dim3)/dtype)", place)
-
-    def four(kind: str, part: _Part) -> list[int]:
-        if not (len(part.text) > 1 and part.text[0] == "(" and part.text[-1] == ")"):
-            fail(f"Invalid {kind.lower()} format in {shown}: {kind.lower()} must be enclosed in parentheses", part)
-        numbers = _Part(part.text[1:-1], part.start + 1).split(",")
-        values = []
-        for number in numbers:
-            place = number.stripped()
-            if _NUMBER.fullmatch(number.text) is None:
-                fail(f"Invalid {kind.lower()} values in {shown}: {place.text!r} is not an integer", place)
-            value = int(place.text)
-            if not 1 <= value <= MAX_BYTES:
-                fail(f"Invalid {kind.lower()} values in {shown}: {value} is not in 1 to {MAX_BYTES}", place)
-            values.append(value)
-        if len(values) != DIMENSIONS:
-            fail(f"{kind} must have exactly {DIMENSIONS} dimensions, got {len(values)} in {shown}", part)
-        return values
-
-    shape = four("Shape", parts[0])
-    name = parts[1].text
+    parts = [part.strip(" \t") for part in text.split("/")]
+    if len(parts) not in (2, 3):
+        raise ArgumentError(f"Invalid tensor descriptor: {shown} (expected format: (dim0,dim1,dim2,dim3)/dtype)")
+    shape = _four("Shape", parts[0], shown)
+    name = parts[1]
     if not name:
-        fail(f"Invalid tensor descriptor: {shown} (missing dtype)", parts[1])
+        raise ArgumentError(f"Invalid tensor descriptor: {shown} (missing dtype)")
     dtype = _DTYPES.get(name)
     if dtype is None:
-        fail(f"Invalid tensor descriptor: {shown} (no dtype {name!r}; there are {', '.join(_DTYPES)})", parts[1])
-    strides = four("Stride", parts[2]) if len(parts) == 3 else None
+        raise ArgumentError(f"Invalid tensor descriptor: {shown} (no dtype {name!r}; there are {', '.join(_DTYPES)})")
+    strides = _four("Stride", parts[2], shown) if len(parts) == 3 else None
     try:
         desc = TensorDesc.of(shape[::-1], dtype, strides and strides[::-1])
     except ArgumentError as error:
-        fail(f"Invalid tensor descriptor: {shown} ({error})", parts[0])
+        raise ArgumentError(f"Invalid tensor descriptor: {shown} ({error})") from None
     if strides is not None and strides[0] == dtype.itemsize != 1:
         warn(
             f"{shown}: strides are in elements; the first one, {strides[0]}, is the size of one {name} in bytes, so "
@@ -221,3 +178,21 @@ def _parsed(text: str) -> TensorDesc:
             UserWarning,
         )
     return desc
+
+
+def _four(kind: str, part: str, shown: str) -> list[int]:
+    """Parse four positive integers in parentheses."""
+    if not (len(part) > 1 and part[0] == "(" and part[-1] == ")"):
+        raise ArgumentError(f"Invalid {kind.lower()} format in {shown}: {kind.lower()} must be enclosed in parentheses")
+    values = []
+    for number in part[1:-1].split(","):
+        if _NUMBER.fullmatch(number) is None:
+            problem = f"{number.strip()!r} is not an integer"
+            raise ArgumentError(f"Invalid {kind.lower()} values in {shown}: {problem}")
+        value = int(number)
+        if not 1 <= value <= MAX_BYTES:
+            raise ArgumentError(f"Invalid {kind.lower()} values in {shown}: {value} is not in 1 to {MAX_BYTES}")
+        values.append(value)
+    if len(values) != DIMENSIONS:
+        raise ArgumentError(f"{kind} must have exactly {DIMENSIONS} dimensions, got {len(values)} in {shown}")
+    return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
@@ -13,9 +13,8 @@ from npu_tensor import events
 from npu_tensor.dataflow.array_program import HostSlice
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.runtime.npu.driver import DriverError, RunRequest
+from npu_tensor.runtime.npu.driver import DriverError, NpuProgram, RunRequest
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import UNDEFINED, DeviceBuffer
 
@@ -160,7 +159,7 @@ class SimulatedContext:
         assert isinstance(program, SimulatedProgram)
         return SimulatedRun(self, program)
 
-    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> SimulatedSubmission:
+    def prepare(self, requests: Sequence[RunRequest]) -> SimulatedSubmission:
         """Prepare launches, see `driver.Context`. The array always runs one launch after another."""
         return SimulatedSubmission(self._array, requests)
 
@@ -191,7 +190,7 @@ class SimulatedDriver:
         except MemoryError as error:
             raise DriverError(str(error), blameless=True) from error
 
-    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> SimulatedContext:
+    def load(self, program: NpuProgram) -> SimulatedContext:
         """Load a program, see `driver.Driver`."""
         assert isinstance(program, SimulatedProgram)
         return SimulatedContext(self.array, program)

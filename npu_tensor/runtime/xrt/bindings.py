@@ -34,8 +34,9 @@ USUAL_PLACES: Final = (
 )
 """Directories of pyxrt below /. The last four belong to the prefixes /usr and /usr/local (src/python/pybind11)."""
 
-_RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
-"""Pauses before the device is opened again. Opening fails with ENODEV while the driver resets it."""
+_ATTEMPTS: Final = 8
+_RETRY_SECONDS: Final = 0.1
+"""Opening fails with ENODEV while the driver resets the device, which takes some tens of milliseconds."""
 
 _lock = new_lock()
 _failed: tuple[object, str] | None = None
@@ -166,16 +167,15 @@ def open_device(index: int) -> Any:
 
 
 def _open(module: Any, index: int) -> Any:
-    pauses = iter(_RETRY_SECONDS)
-    while True:
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             return module.device(index)
         except Exception as error:
-            pause = next(pauses, None) if "err=-19" in str(error) else None  # ENODEV
-            if pause is None:
+            if "err=-19" not in str(error) or attempt == _ATTEMPTS:  # ENODEV
                 code = "OUT_OF_RANGE" if "No such device with index" in str(error) else "UNAVAILABLE"
                 raise DeviceError(f"XRT cannot open NPU {index}: {str(error).strip()}", code) from None
-            time.sleep(pause)
+            time.sleep(_RETRY_SECONDS)
+    raise AssertionError
 
 
 def forget_device(index: int) -> None:

@@ -31,7 +31,7 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> NpuEngi
             engine = _engines[index] = NpuEngine(XrtDriver(index), arch, uri, allocator)
         elif not engine.ready:
             engine.check_process()
-            engine.uri = engine.notices.uri = uri
+            engine.uri = uri
             engine.reopen()
         return engine
 

@@ -105,7 +105,6 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
         if member is None:
             name = uri.text if len(selected) == 1 else f"npu://{npu.id}"
             member = _opened[key] = XrtDevice(name, npu, kernels_for, allocator, on_host)
-        member.keep_awake(device_option(uri, "keepalive"))
         if (power := device_option(uri, "power")) != "default":
             member.set_power(power)
         members.append(member)
@@ -122,7 +121,7 @@ def _close() -> None:
 NPU: Final = DeviceKind(
     # IREE's driver, Linux's driver, the architecture and ROCm's runtime are aliases.
     schemes=("npu", "amdgpu", "amdxdna", "xdna", "hsa"),
-    options=(*device_kind.ARRAY_OPTIONS, "power", "keepalive"),
+    options=(*device_kind.ARRAY_OPTIONS, "power"),
     selectors=_selectors,
     list=_list,
     information=_information,

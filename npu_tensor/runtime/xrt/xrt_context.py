@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -12,35 +11,30 @@ import numpy as np
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
-from npu_tensor.runtime.npu.driver import DriverError, RunRequest
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.driver import NpuProgram, RunRequest
 from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
 from npu_tensor.runtime.xrt.xrt_program import ProgramPart, XrtProgram
 from npu_tensor.runtime.xrt.xrt_submission import RunObject, XrtSubmission
 
 __all__ = ["XrtContext", "XrtRun"]
 
-MOST_RUNLISTS: Final = 64
-"""Runlists kept per context. A program repeats few sequences of kernels."""
-
 OPCODE: Final = 3
 """Opcode of a run with a stream of instructions."""
 
 
 class XrtRun:
-    """See `driver.Run`. Each part has a run object for runlists and one by itself, created on first use."""
+    """See `driver.Run`. Each part has a run object, created on first use."""
 
-    __slots__ = ("__weakref__", "chained", "context", "program", "single")
+    __slots__ = ("__weakref__", "context", "program", "run_objects")
 
     def __init__(self, context: XrtContext, program: XrtProgram) -> None:
         self.context = context
         self.program = program
-        self.chained = [RunObject() for _ in program.parts]
-        self.single = [RunObject() for _ in program.parts]
+        self.run_objects = [RunObject() for _ in program.parts]
 
     def close(self) -> None:
         """Drop XRT's objects."""
-        for run_object in (*self.chained, *self.single):
+        for run_object in self.run_objects:
             run_object.run = run_object.instructions = run_object.words = None
             run_object.arguments = []
 
@@ -51,20 +45,15 @@ class XrtContext:
     Args:
         driver: The module pyxrt.
         device: Device of pyxrt.
-        release_memory: Function that returns unused memory to the driver.
-
-    Attributes:
-        first: Number of the first buffer among the arguments of a run.
     """
 
-    def __init__(self, program: XrtProgram, driver: Any, device: Any, release_memory: Callable[[], object]) -> None:
+    def __init__(self, program: XrtProgram, driver: Any, device: Any) -> None:
         self.program = program
         self._driver = driver
         self._device = device
-        self._release_memory = release_memory
-        self.first = 0 if program.is_elf else 3
+        self._first = 0 if program.is_elf else 3
+        """Number of the first buffer among the arguments of a run."""
         self.runs: WeakSet[XrtRun] = WeakSet()
-        self._runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
         self._shared: WeakKeyDictionary[NpuProgram, dict[int, XrtMemory]] = WeakKeyDictionary()
         self._kernels: dict[str | None, Any] = {}
         try:
@@ -94,24 +83,22 @@ class XrtContext:
         self.runs.add(run)  # Before its run objects exist: `close` must find each, even after an interrupt.
         return run
 
-    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> XrtSubmission:
-        """See `driver.Context`. With `chain`, all runs but the last become a runlist."""
-        runs = [cast(XrtRun, request.run) for request in requests]
-        chosen = [run.chained if chain else run.single for run in runs[:-1]] + [runs[-1].single]
+    def prepare(self, requests: Sequence[RunRequest]) -> XrtSubmission:
+        """See `driver.Context`."""
+        started: list[RunObject] = []
         try:
-            for run, run_objects, request in zip(runs, chosen, requests, strict=True):
-                words = request.words
-                for place, (run_object, part) in enumerate(zip(run_objects, run.program.parts, strict=True)):
+            for request in requests:
+                run, words = cast(XrtRun, request.run), request.words
+                for place, (run_object, part) in enumerate(zip(run.run_objects, run.program.parts, strict=True)):
                     if run_object.run is None:
                         self._make(run_object, run.program, place)
                     own, words = words[: len(part.parameters)], words[len(part.parameters) :]
                     self._set(run_object, part, request.memories, own)
+                    started.append(run_object)
                 assert not words
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
-        *earlier, last = chosen
-        before = [run_object for run_objects in earlier for run_object in run_objects]
-        return XrtSubmission(self, before, last) if chain else XrtSubmission(self, (), before + last)
+        return XrtSubmission(self, started)
 
     def _make(self, run_object: RunObject, program: XrtProgram, place: int) -> None:
         """Create the run object of a part with its constant arguments."""
@@ -142,7 +129,7 @@ class XrtContext:
             last = arguments[number]
             if last is None or last() is not memory:
                 arguments[number] = None
-                run_object.run.set_arg(self.first + number, memory.bo)
+                run_object.run.set_arg(self._first + number, memory.bo)
                 arguments[number] = ref(memory)
 
     def _instructions(self, program: XrtProgram, place: int, words: np.ndarray[Any, np.dtype[np.uint32]]) -> XrtMemory:
@@ -150,36 +137,15 @@ class XrtContext:
         shared = self._shared.setdefault(program, {})
         if place in shared:
             return shared[place]
-        try:
-            memory = self._memory(words.nbytes)
-        except DriverError:
-            self._release_memory()
-            memory = self._memory(words.nbytes)
+        flags, group = self._driver.bo.flags.cacheable, self.kernel.group_id(1)
+        memory = XrtMemory(self._driver, self._device, words.nbytes, flags, group)
         _write(memory, words)
         if not program.parts[place].parameters:
             shared[place] = memory
         return memory
 
-    def _memory(self, nbytes: int) -> XrtMemory:
-        return XrtMemory(self._driver, self._device, nbytes, self._driver.bo.flags.cacheable, self.kernel.group_id(1))
-
-    def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
-        """Return the runlist of these runs in this order. Raises RuntimeError."""
-        runlist = self._runlists.get(run_objects)
-        if runlist is None:
-            runlist = self._driver.runlist(self._handle)
-            for run_object in run_objects:
-                runlist.add(run_object.run)
-            while len(self._runlists) >= MOST_RUNLISTS:
-                self._runlists.popitem(last=False)
-            self._runlists[run_objects] = runlist
-        else:
-            self._runlists.move_to_end(run_objects)
-        return runlist
-
     def close(self) -> None:
         """Release the context and its dependent objects, in the order that XRT requires."""
-        self._runlists.clear()
         for run in list(self.runs):
             run.close()
         self._shared.clear()

@@ -24,14 +24,13 @@ from npu_tensor.runtime.npu.checked import CheckedKernels
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_device import NpuDevice
-from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
+from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import ProgramRequest
 from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.engines import engine_of
-from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
 from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_bundled, read_program
 from npu_tensor.task import Step, Task
 
@@ -74,25 +73,14 @@ class XrtDevice(NpuDevice):
     ) -> None:
         super().__init__(uri, target, allocator, on_host)
         self.npu = npu
-        self._awake_seconds = 0.0
         self._power = "default"
         self._costs: NpuCosts | None = None
         self._checked: CheckedKernels | None = None
-
-    def keep_awake(self, seconds: float) -> None:
-        """Keep the NPU from its power gate for this long after the last launch."""
-        self._awake_seconds = max(seconds, self._awake_seconds)
-        if seconds and self._engine is not None:
-            self._engine.keep_awake(self._awake_seconds)
 
     def set_power(self, mode: str) -> None:
         """Change the power mode and the predictions. See `set_power_mode`."""
         set_power_mode(self.npu.bdf, mode)
         self._power = mode
-        self.forget_costs()
-
-    def forget_costs(self) -> None:
-        """Predict again because rates or findings have changed."""
         self._costs = None
 
     @property
@@ -108,49 +96,27 @@ class XrtDevice(NpuDevice):
     def costs(self) -> NpuCosts:
         """Costs from rates measured with this NPU, driver and power mode, or from priors.
 
-        Launches have several configurations if a file for them can be built and the probe has not failed.
+        Launches have several configurations if a file for them can be built.
         """
-        costs = self._costs
-        if costs is None:
-            costs = self._costs = self._predict()
-        return costs
-
-    def _predict(self) -> NpuCosts:
-        rates = npu_rates(self.target.array.device, self.identity)
-        full_elfs = self.target.array.full_elfs
-        missing = library().backend.missing() is not None if full_elfs else mlir_aie.xclbinutil() is None
-        if missing or self.checked.findings.get("several") == "fail":
-            rates = replace(rates, change_seconds=None)
-        return NpuCosts(rates, processor_rates(), full_elfs)
+        if self._costs is None:
+            rates = npu_rates(self.target.array.device, self.identity)
+            full_elfs = self.target.array.full_elfs
+            missing = library().backend.missing() is not None if full_elfs else mlir_aie.xclbinutil() is None
+            if missing:
+                rates = replace(rates, change_seconds=None)
+            self._costs = NpuCosts(rates, processor_rates(), full_elfs)
+        return self._costs
 
     def open_engine(self) -> NpuEngine:
         """Return the engine of this NPU, one per process."""
-        engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
-        self.apply_findings(engine)
-        if self._awake_seconds:
-            engine.keep_awake(self._awake_seconds)
-        return engine
-
-    def apply_findings(self, engine: NpuEngine) -> None:
-        """Apply the findings of `driver_probes`: "chains" is "work" or "fail", "group" is a number."""
-        findings = self.checked.findings
-        if "chains" in findings:
-            engine.chains = findings["chains"] == "work"
-        driver = engine.driver
-        assert isinstance(driver, XrtDriver)
-        group = int(findings.get("group", driver.group))
-        if group != driver.group:
-            with lock:
-                driver.group = group
-                engine.pool.release()  # Buffers in use stay; the self-check verifies their results.
+        return engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
 
     @property
     def checked(self) -> CheckedKernels:
-        """Kernels that gave correct results with this NPU, driver and firmware, and findings about them."""
-        checked = self._checked
-        if checked is None:
-            checked = self._checked = CheckedKernels(self._driver)
-        return checked
+        """Kernels that gave correct results with this NPU, driver and firmware."""
+        if self._checked is None:
+            self._checked = CheckedKernels(self._driver)
+        return self._checked
 
     def kernels(self) -> KernelLibrary:
         """Return the library, shared by all NPUs."""

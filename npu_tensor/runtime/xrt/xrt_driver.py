@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.xrt import bindings, xrt_submission
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
 from npu_tensor.runtime.xrt.xrt_memory import XrtMemory
@@ -14,11 +13,12 @@ from npu_tensor.runtime.xrt.xrt_program import XrtProgram
 
 __all__ = ["XrtDriver"]
 
+HOST_MEMORY: Final = 0
+"""Memory group of buffers: bank 0, without the slot of a context in the upper bits, so that all contexts share them."""
+
 
 class XrtDriver:
-    """See `driver.Driver`. `group` is the memory group of host buffers."""
-
-    group = 0  # Bank 0 is the host's memory. A slot in the upper bits would tie a buffer to one context.
+    """See `driver.Driver`."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -41,13 +41,12 @@ class XrtDriver:
         if lost:
             bindings.forget_device(self.index)
 
-    def allocate(self, nbytes: int, group: int | None = None) -> XrtMemory:
-        """See `driver.Driver`. `group` replaces the usual memory group."""
-        group = self.group if group is None else group
-        return XrtMemory(self._pyxrt, self._device, nbytes, self._pyxrt.bo.flags.host_only, group)
+    def allocate(self, nbytes: int) -> XrtMemory:
+        """See `driver.Driver`."""
+        return XrtMemory(self._pyxrt, self._device, nbytes, self._pyxrt.bo.flags.host_only, HOST_MEMORY)
 
-    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> XrtContext:
+    def load(self, program: NpuProgram) -> XrtContext:
         """See `driver.Driver`."""
         assert isinstance(program, XrtProgram)
         xrt_submission.release()  # Ended submissions release their contexts.
-        return XrtContext(program, self._pyxrt, self._device, release_memory)
+        return XrtContext(program, self._pyxrt, self._device)

@@ -43,14 +43,14 @@ class XrtMemory:
 
     def to_device(self) -> None:
         """See `driver.Memory`."""
-        try:
-            self.bo.sync(self._directions.XCL_BO_SYNC_BO_TO_DEVICE)
-        except (RuntimeError, MemoryError) as error:
-            raise driver_error(error) from None
+        self._sync(self._directions.XCL_BO_SYNC_BO_TO_DEVICE)
 
     def from_device(self) -> None:
         """See `driver.Memory`."""
+        self._sync(self._directions.XCL_BO_SYNC_BO_FROM_DEVICE)
+
+    def _sync(self, direction: Any) -> None:
         try:
-            self.bo.sync(self._directions.XCL_BO_SYNC_BO_FROM_DEVICE)
+            self.bo.sync(direction)
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None

@@ -20,7 +20,7 @@ from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.bundle import bundle
 from npu_tensor.runtime.build.instructions import stream
-from npu_tensor.runtime.npu.npu_program import NpuProgram
+from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.store.store import Artifact
 
 __all__ = ["ProgramPart", "XrtProgram", "read_bundled", "read_program"]

@@ -1,8 +1,8 @@
 """Submissions to XRT: started run objects, and the objects that abandoned ones still use.
 
-Launches are started one by one. If a probe saw that the driver supports it, all but the last become a runlist and the
-last is started by itself. Some firmware rejects runlists of two and more (iree-amd-aie#1404). Polling the state of the
-last run lets other Python threads run, unlike XRT's wait for a runlist.
+Runs are started one by one, and the driver's queue keeps their order. Runlists are not used because some firmware
+rejects lists of two and more (iree-amd-aie#1404). Polling the state of the last run lets other Python threads run,
+unlike XRT's own wait.
 
 XRT ends the process if a run is dropped that was started and was not seen to have ended, and the NPU may write into
 its buffers until then. All functions are called with the lock of the NPUs.
@@ -11,7 +11,6 @@ its buffers until then. All functions are called with the lock of the NPUs.
 from __future__ import annotations
 
 import ctypes
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RunObject", "XrtSubmission", "keep_forever", "release"]
 
-NEW: Final = 1
 COMPLETED: Final = 4
 PENDING: Final = frozenset({1, 2, 3, 7})
 """Values of XRT's ert_cmd_state: new, queued, running (unnamed in pyxrt), submitted."""
-
-_STATE: Final = re.compile(r"ERT_CMD_STATE_([A-Z]+)")
 
 
 @dataclass(eq=False, slots=True)
@@ -51,50 +47,39 @@ class RunObject:
 
 
 class XrtSubmission:
-    """See `driver.Submission`. The `chained` runs become a runlist, and the `single` ones follow one by one."""
+    """See `driver.Submission`."""
 
-    def __init__(self, context: XrtContext, chained: Sequence[RunObject], single: Sequence[RunObject]) -> None:
+    def __init__(self, context: XrtContext, run_objects: Sequence[RunObject]) -> None:
         self._context = context
-        self._chained = tuple(chained)
-        self._single = single
-        self._state = NEW
-        self._runlist: Any = None
+        self._run_objects = run_objects
         self._runs: list[Any] = []
-        self._started = False
+        self._starting = False
         self._used: tuple[object, ...] = ()
 
     def start(self) -> None:
         """Start the runs. Each is recorded before it is started because an interrupt may come between any two lines."""
         try:
-            if self._chained:
-                self._runlist = self._context.runlist(self._chained)
-                try:
-                    self._runlist.execute()
-                except RuntimeError:
-                    self._runlist = None  # A chain is submitted as a whole or not at all.
-                    raise
-            for run_object in self._single:
+            for run_object in self._run_objects:
+                self._starting = True
                 self._runs.append(run_object.run)
                 try:
                     run_object.run.start()
                 except RuntimeError:
                     self._runs.pop()
                     raise
+                finally:
+                    self._starting = False
         except (RuntimeError, MemoryError) as error:
             raise driver_error(error) from None
-        self._started = True
 
     def ended(self) -> bool:
         """See `driver.Submission`."""
-        runs = self._runs
-        if not runs:
-            return self._started  # The end was seen before an interrupt.
-        if self._state in PENDING:
-            try:
-                self._state = int(runs[-1].state())
-            except RuntimeError as error:
-                raise driver_error(error) from None
-        return self._state not in PENDING
+        if not self._runs:
+            return True  # The end was seen before an interrupt.
+        try:
+            return int(self._runs[-1].state()) not in PENDING
+        except RuntimeError as error:
+            raise driver_error(error) from None
 
     def wait(self, seconds: float) -> None:
         """Sleep: during XRT's own wait no other Python thread runs."""
@@ -107,17 +92,9 @@ class XrtSubmission:
                 state = run.state()
                 if int(state) != COMPLETED:
                     raise DriverError(f"the launch ended in state {str(state).rpartition('STATE_')[2]}")
-            if self._runlist is not None:
-                self._runlist.wait()  # Returns at once. pyxrt rejects its documented time limit.
         except RuntimeError as error:
-            if named := _STATE.search(str(error)):
-                raise DriverError(f"the launch ended in state {named[1]}") from None
             raise driver_error(error) from None
-        self._forget()
-
-    def _forget(self) -> None:
-        """Drop XRT's objects, which keep a context alive, because waiting threads may hold this submission."""
-        self._runs, self._runlist = [], None
+        self._runs = []  # They keep a context alive, and waiting threads may hold this submission.
 
     def observed(self, number: int) -> Sequence[Any]:
         """Return nothing: XRT provides no counters."""
@@ -125,38 +102,21 @@ class XrtSubmission:
 
     def abandon(self, *used: object) -> None:
         """Keep started runs and their objects until they have ended. Called before the context is closed."""
-        if not self._runs and self._runlist is None:
-            return
-        run_objects = [*self._chained, *self._single]
-        self._used = (*used, [run_object.instructions for run_object in run_objects])
         if not self._runs:
-            # A runlist has no state to poll. The run after it is its fence, even if XRT refused it.
-            self._runs = [self._single[-1].run]
-        if not self._started:
+            return
+        self._used = (*used, [run_object.instructions for run_object in self._run_objects])
+        if self._starting:  # An interrupt came: without a start, the state is that of an earlier launch.
             with suppress(RuntimeError):
-                self._runs[-1].start()  # Its state is that of its last start, which may have been for an earlier list.
+                self._runs[-1].start()
         _unended.append(self)
         release()
 
     def has_ended(self) -> bool:
         """Return True if XRT has finished with an abandoned submission."""
-        if not self._runs:
-            return True
-        *earlier, last = self._runs
-        try:
-            if int(last.state()) in PENDING:
-                if not self._started:  # Its state does not tell whether it was started.
-                    last.start()  # Raises RuntimeError if it is in flight.
-                return False
-            if any(int(run.state()) in PENDING for run in earlier):  # Each must be polled before it is dropped.
-                return False
+        try:  # The last one first. Each must be polled before it is dropped.
+            return not any(int(run.state()) in PENDING for run in reversed(self._runs))
         except RuntimeError:
             return False
-        if self._runlist is not None:
-            with suppress(RuntimeError):
-                self._runlist.wait()  # Returns at once. XRT requires it before the list is dropped.
-        self._forget()
-        return True
 
 
 _unended: Final[list[XrtSubmission]] = []

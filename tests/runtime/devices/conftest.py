@@ -9,7 +9,6 @@ import pytest
 from fake_npus import MORE_STRIX, PHOENIX, STRIX, Machine
 
 from npu_tensor.config import config
-from npu_tensor.runtime.devices import discovery
 from npu_tensor.runtime.xrt import bindings
 
 
@@ -18,7 +17,6 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for variable in ("NPU_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
         monkeypatch.delenv(variable, raising=False)
     config.reset()
-    discovery._warn_about_ordinals.cache_clear()
     yield
     config.reset()
 

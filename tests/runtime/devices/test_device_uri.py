@@ -13,7 +13,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Bfloat16, Float32, Target
 from npu_tensor.runtime.devices import device_uri
-from npu_tensor.runtime.devices.device_kind import OPTIONS, device_option, target
+from npu_tensor.runtime.devices.device_kind import target
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
 NPU_SCHEMES = ("npu", "amdgpu", "amdxdna", "xdna", "hsa")
@@ -47,23 +47,6 @@ def test_npus(scheme: str, path: str, selectors: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "scheme", "selectors"),
-    [
-        ("cpu", "cpu", ()),
-        ("CPU", "cpu", ()),
-        ("sim:npu1", "sim", ("npu1",)),
-        ("sim:npu2", "sim", ("npu2",)),
-        ("sim:npu2x2", "sim", ("npu2", "npu2")),
-        ("sim:npu1x3?cols=2", "sim", ("npu1", "npu1", "npu1")),
-        ("sim:npu2x16", "sim", ("npu2",) * 16),
-    ],
-)
-def test_others(text: str, scheme: str, selectors: tuple[str, ...]) -> None:
-    uri = parse_uri(text)
-    assert (uri.scheme, uri.selectors) == (scheme, selectors)
-
-
-@pytest.mark.parametrize(
     ("text", "code", "words"),
     [
         ("npu:first", "INVALID_ARGUMENT", f"invalid device specifier `first`; {SPECIFIER}"),
@@ -87,7 +70,7 @@ def test_others(text: str, scheme: str, selectors: tuple[str, ...]) -> None:
         ("sim:npu3", "NOT_FOUND", "there is no simulated npu3"),
         ("sim:npu2x17", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
         ("sim:npu2?power=turbo", "INVALID_ARGUMENT", "unknown option power; sim takes cols, float32, bfloat16"),
-        ("npu?speed=1", "INVALID_ARGUMENT", "npu takes cols, float32, bfloat16, power, keepalive"),
+        ("npu?speed=1", "INVALID_ARGUMENT", "npu takes cols, float32, bfloat16, power"),
         ("npu?cols=9", "INVALID_ARGUMENT", "cols must be 1 to 8, not '9'"),
         ("npu?cols=4.0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '4.0'"),
         ("npu?power=fast", "INVALID_ARGUMENT", "power must be one of default, low, medium, high, turbo, not 'fast'"),
@@ -160,15 +143,6 @@ def test_with_default_adds_a_missing_option(text: str, expected: str) -> None:
     assert result == parse_uri(expected)
 
 
-def test_option_values() -> None:
-    uri = parse_uri("npu:0?power=turbo&keepalive=60&cols=4")
-    values = {name: device_option(uri, name) for name in OPTIONS}
-    assert values == {"cols": 4, "float32": "exact", "bfloat16": "exact", "power": "turbo", "keepalive": 60}
-    defaults = {name: device_option(parse_uri("npu"), name) for name in OPTIONS}
-    expected = {"cols": None, "float32": "exact", "bfloat16": "exact", "power": "default", "keepalive": 0}
-    assert defaults == expected
-
-
 def test_the_examples_hold() -> None:
     assert doctest.testmod(device_uri).attempted == 2
     assert doctest.testmod(device_uri).failed == 0
@@ -186,7 +160,6 @@ VALUES = {
     "float32": st.sampled_from(get_args(Float32)),
     "bfloat16": st.sampled_from(get_args(Bfloat16)),
     "power": st.sampled_from(["default", "low", "medium", "high", "turbo"]),
-    "keepalive": st.integers(0, 86400).map(str),
 }
 
 

@@ -138,12 +138,3 @@ def test_search_paths(option: str, tmp_path: Path) -> None:
     invoke("--xrt-search-path", "/one", f"{option}={tmp_path}", "--xrt-search-path=/two", option, "/three")
     assert config.xrt_path == (Path("/one"), Path("/two"))
     assert config.libhsa_path == (tmp_path, Path("/three"))
-
-
-@pytest.mark.usefixtures("without_pyxrt")
-def test_search_paths_come_before_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XILINX_XRT", "/opt/xrt")
-    invoke()
-    assert config.xrt_path == (Path("/opt/xrt"),)
-    invoke("--xrt-search-path", "/one")
-    assert config.xrt_path == (Path("/one"), Path("/opt/xrt"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
-from pathlib import Path
 
 import click
 import pytest
@@ -14,13 +12,9 @@ from fake_npus import MACHINE_ID, MORE_STRIX, PHOENIX, STRIX, Machine, Slot
 from npu_tensor.cli.options import device_option
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.runtime.devices import discovery
-from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
+from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.discovery import discover, select
 from npu_tensor.runtime.xrt import bindings
-
-# Only test_ordinals_... checks this warning.
-pytestmark = pytest.mark.filterwarnings("ignore:the ordinals of NPUs:RuntimeWarning")
 
 
 def chosen(text: str, machine: Machine) -> list[int]:
@@ -186,52 +180,10 @@ def test_without_an_npu_the_error_says_what_to_do(machine: Machine, monkeypatch:
     assert "pyxrt was not found. Tried here and there" in str(error)
 
 
-@pytest.mark.filterwarnings("error")
-def test_ordinals_are_warned_of_once_where_there_are_several(machine: Machine) -> None:
-    machine.has(STRIX)
-    assert chosen("npu:0", machine) == [0]
-    machine.has(STRIX, *MORE_STRIX)
-    assert chosen("npu", machine) == [0, 1, 2]
-    assert chosen(f"npu://{id_of(STRIX)},e6:00.1", machine) == [0, 2]
-    with pytest.warns(RuntimeWarning, match="may change across reboots; use npu://<id>"):
-        assert chosen("npu:0", machine) == [0]
-    assert chosen("npu://0,1", machine) == [0, 1]
-
-
 @click.command()
 @device_option()
 def run_module(device: str) -> None:
     click.echo(device)
-
-
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("iree-run-module --device=amdgpu", [[0, 1, 2, 3]]),
-        ("iree-run-module --device=amdgpu:0", [[0]]),
-        ("iree-run-module --device=amdgpu://GPU-0e12865a3bf5b7ab", [[2]]),
-        ("iree-run-module --device=amdgpu://GPU-0e12865a3bf5b7ab,GPU-89e8bdf59a10cf6d", [[2, 1]]),
-        ("ROCR_VISIBLE_DEVICES=2,3 iree-run-module --device=amdgpu", [[2, 3]]),
-        ("iree-run-module --device=amdgpu://0,1 --device=amdgpu://2,3", [[0, 1], [2, 3]]),
-    ],
-)
-def test_the_command_lines_of_iree(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str, wanted: list[list[int]]
-) -> None:
-    machine.has(*(STRIX._replace(bdf=f"0000:c{number}:00.1") for number in range(4)))
-    ids = {"0000:c2:00.1": "AIE-0e12865a3bf5b7ab", "0000:c1:00.1": "AIE-89e8bdf59a10cf6d"}
-
-    def given_id(bdf: str, pci: str, root: Path) -> str:
-        return ids.get(bdf, f"AIE-{bdf}")
-
-    monkeypatch.setattr(discovery, "_stable_id", given_id)
-    words = shlex.split(line)
-    program = words.index("iree-run-module")
-    for assignment in words[:program]:
-        monkeypatch.setenv(*assignment.split("="))
-    result = CliRunner().invoke(run_module, words[program + 1 :])
-    assert result.exit_code == 0, result.output
-    assert [chosen(uri, machine) for uri in split_uris(result.output.strip())] == wanted
 
 
 @pytest.mark.parametrize("arguments", [["--device=npu:0", "--device=1"], ["--device=npu?cols=99"], ["--device="]])

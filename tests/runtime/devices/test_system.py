@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.system import driver_version, pci_numbers, processor_name, tool_output
+from npu_tensor.runtime.devices.system import driver_version, pci_numbers, tool_output
 
 
 def test_pci_numbers(tmp_path: Path) -> None:
@@ -27,12 +27,6 @@ def test_the_version_of_the_driver(tmp_path: Path) -> None:
     assert driver_version(tmp_path) == ""
     (module / "version").write_text("2.21.0,ab12cd\n")
     assert driver_version(tmp_path) == "2.21.0,ab12cd"
-
-
-@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system has no /proc/cpuinfo")
-def test_the_processor_has_a_name() -> None:
-    assert processor_name()
-    assert "\n" not in processor_name()
 
 
 @pytest.mark.parametrize(

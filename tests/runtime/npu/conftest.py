@@ -11,7 +11,7 @@ from faulty_npu import FaultyNpu, installed
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.runtime.npu import faults, launches, notices, npu_engine
+from npu_tensor.runtime.npu import faults, launches, npu_engine
 
 
 @pytest.fixture
@@ -34,6 +34,6 @@ def npu(request: pytest.FixtureRequest) -> Iterator[FaultyNpu]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Clock of the NPU's runtime."""
     made = Clock()
-    for module in (npu_engine, faults, launches, faulty_npu, notices):
+    for module in (npu_engine, faults, launches, faulty_npu):
         monkeypatch.setattr(module, "time", made)
     return made

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
@@ -28,9 +28,8 @@ from npu_memory import Memory
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.planner import selection
-from npu_tensor.runtime.npu.driver import DriverError, RunRequest
+from npu_tensor.runtime.npu.driver import DriverError, NpuProgram, RunRequest
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
-from npu_tensor.runtime.npu.npu_program import NpuProgram
 from npu_tensor.runtime.sim import simulated_device
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -51,25 +50,20 @@ INSTRUCTIONS: Final = 4096
 class FaultyNpu(Faults):
     """Faults of an NPU, or of several as one device, and counts of requests.
 
-    With a START fault, the runs before it have started, unless the submission is a chain. Runs after an ERROR or a
-    TIMEOUT in a submission do not run.
+    With a START fault, the runs before it have started. Runs after an ERROR or a TIMEOUT in a submission do not run.
 
     Attributes:
         context_limit: Upper bound on the contexts of each NPU.
-        memory: Size of the memory in bytes, or None for no limit.
         polls: Polls that report a submission as unfinished before it runs.
         syncs_ask: True if syncs fail while the device is away.
-        chains: True if launches may be submitted as one chain.
         complaints: Errors of the runtime.
     """
 
     def __init__(self, context_limit: int = 16) -> None:
         super().__init__()
         self.context_limit = context_limit
-        self.memory: int | None = None
         self.polls = 0
         self.syncs_ask = False
-        self.chains = True
         self.complaints: list[str] = []
         self.submissions = self.contexts_made = self.asked = self.to_device = self.from_device = 0
         self.drivers: list[FaultyDriver] = []
@@ -93,11 +87,6 @@ class FaultyNpu(Faults):
     def live_memories(self) -> int:
         """Number of memories in use, including those of contexts."""
         return len(self.memories)
-
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of all memories."""
-        return sum(self.memories.values())
 
     def unplug(self) -> None:
         """Remove the device."""
@@ -184,11 +173,11 @@ class FaultyDriver(SimulatedDriver):
         fault = npu.due(Fault.MEMORY, Fault.BAD_ALLOC)
         if fault is Fault.BAD_ALLOC:
             raise DriverError("std::bad_alloc")
-        if fault is Fault.MEMORY or (npu.memory is not None and npu.live_bytes + nbytes > npu.memory):
+        if fault is Fault.MEMORY:
             raise DriverError("no memory (err=-12)", blameless=True)
         return FaultyMemory(self, nbytes)
 
-    def load(self, program: NpuProgram, release_memory: Callable[[], object]) -> FaultyContext:
+    def load(self, program: NpuProgram) -> FaultyContext:
         """See `driver.Driver`."""
         npu = self.npu
         self.check()
@@ -199,7 +188,7 @@ class FaultyDriver(SimulatedDriver):
                 raise DriverError("no context (err=-28)", busy=True, blameless=True)
             assert isinstance(program, SimulatedProgram)
             npu.contexts_made += 1
-            return FaultyContext(self, program, release_memory)
+            return FaultyContext(self, program)
 
 
 class FaultyRun:
@@ -208,24 +197,19 @@ class FaultyRun:
     def __init__(self, context: FaultyContext, program: SimulatedProgram) -> None:
         self.context = context
         self.program = program
-        try:
-            self.instructions = context.driver.allocate(INSTRUCTIONS)
-        except DriverError:
-            context.release_memory()
-            self.instructions = context.driver.allocate(INSTRUCTIONS)
+        self.instructions = context.driver.allocate(INSTRUCTIONS)
 
 
 class FaultyContext(SimulatedContext):
     """See `driver.Context`. On the first generation, closing one context sets `broken` for all."""
 
-    def __init__(self, driver: FaultyDriver, program: SimulatedProgram, release_memory: Callable[[], object]) -> None:
+    def __init__(self, driver: FaultyDriver, program: SimulatedProgram) -> None:
         super().__init__(driver.array, program)
         self.driver = driver
         self.closed = False
         self.broken = False
         self.queue: deque[FaultySubmission] = deque()
         self._generation = driver.generation
-        self.release_memory = release_memory
         self._runs: WeakSet[FaultyRun] = WeakSet()
         driver.npu.contexts.add(self)
 
@@ -247,9 +231,9 @@ class FaultyContext(SimulatedContext):
         self._runs.add(run)
         return run
 
-    def prepare(self, requests: Sequence[RunRequest], chain: bool) -> FaultySubmission:
+    def prepare(self, requests: Sequence[RunRequest]) -> FaultySubmission:
         """See `driver.Context`."""
-        return FaultySubmission(self, requests, chain)
+        return FaultySubmission(self, requests)
 
     def abort(self) -> None:
         """End everything that is under way."""
@@ -274,14 +258,13 @@ class FaultyContext(SimulatedContext):
 class FaultySubmission(SimulatedSubmission):
     """See `driver.Submission`. It does not keep the memory of its launches, as XRT does not."""
 
-    def __init__(self, context: FaultyContext, requests: Sequence[RunRequest], chain: bool) -> None:
+    def __init__(self, context: FaultyContext, requests: Sequence[RunRequest]) -> None:
         super().__init__(context.driver.array, ())
         self.context = context
         self.done = False
         self.error: DriverError | None = None
         self.is_abandoned = False
         self._npu = context.driver.npu
-        self._chain = chain
         self._looks = 0
         self._launches = [(run, [ref(memory) for memory in memories], words) for run, memories, words in requests]
         self._faults: list[Fault | None] = []
@@ -304,8 +287,7 @@ class FaultySubmission(SimulatedSubmission):
                         raise DriverError("the launch is not taken (err=-5)")
                     self._faults.append(fault)
             finally:
-                if len(self._faults) == len(self._launches) or not self._chain:
-                    context.queue.append(self)
+                context.queue.append(self)
 
     def advance(self, patient: bool = False) -> bool:
         """Run the context until this has ended; return False if it has not. `patient` waits for more than one poll."""
@@ -327,8 +309,6 @@ class FaultySubmission(SimulatedSubmission):
     def _computed(self) -> DriverError | None:
         """Run the launches. Returns what ends them early."""
         npu = self._npu
-        if self._chain and not npu.chains and len(self._faults) > 1:
-            return DriverError("the launch ended in state ERROR")
         for (run, references, words), fault in zip(self._launches, self._faults, strict=False):
             memories: list[Any] = [reference() for reference in references]
             if None in memories:
@@ -389,7 +369,6 @@ def installed(npu: FaultyNpu) -> Iterator[None]:
 
         def open_engine(self) -> NpuEngine:
             engine = NpuEngine(FaultyDriver(npu, self.array), self.target.array.arch, self.uri, self.allocator)
-            engine.chains = True
             npu.engines.add(engine)
             return engine
 

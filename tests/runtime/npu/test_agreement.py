@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -99,13 +98,6 @@ def test_block_floats_may_be_coarse_and_not_broken(chosen: bool) -> None:
             assert disagreement(damage(right, other), right, allowed) is not None, (name, damage)
 
 
-def test_float32_that_is_rounded_to_bfloat16_is_not_accurate() -> None:
-    values = np.random.default_rng(1).standard_normal(1000).astype(np.float32)
-    rounded = values.astype(BFLOAT16).astype(np.float32)
-    assert disagreement(rounded, values, ACCURATE[nt.float32])
-    assert disagreement(rounded, values, SANE[nt.float32]) is None
-
-
 # --- what must not be found
 
 DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
@@ -190,12 +182,6 @@ def test_non_finite_elements(place: int, value: float, accurate: bool, sane: boo
     assert (disagreement(got, FLOATS, SANE[nt.float32]) is None) is sane
 
 
-def test_flushed_numbers_are_zero() -> None:
-    tiny = np.array([1e-40, 1.0, -1e-39], BFLOAT16)
-    assert disagreement(np.array([0.0, 1.0, 0.0], BFLOAT16), tiny, ACCURATE[nt.bfloat16]) is None
-    assert disagreement(np.array([0.0, 1.0, 1e-3], BFLOAT16), tiny[:], EXACT)
-
-
 def test_integers_are_equal_or_not() -> None:
     large = np.array([2**60, 2**60 + 1], np.int64)
     assert disagreement(large.copy(), large, EXACT) is None
@@ -211,16 +197,6 @@ def test_the_reason_in_words() -> None:
     assert reason == "3 of 32 elements differ (9.38%), NMSE 0.094; the first is 0.0 instead of 1.0 at [2, 5]"
     slightly = right * np.float32(1.0001)
     assert "at most 1e-09 is allowed (float32 from" in (disagreement(slightly, right, ACCURATE[nt.float32]) or "")
-
-
-def test_a_share_may_be_wrong() -> None:
-    right = np.arange(64, dtype=np.int32)
-    allowed = replace(EXACT, share=1 / 32)
-    for wrong, agrees in ((2, True), (3, False)):
-        got = right.copy()
-        got[:wrong] += 1
-        assert (disagreement(got, right, allowed) is None) is agrees
-    assert disagreement(right[:1] + 1, right[:1], allowed)
 
 
 def test_nothing_to_compare_and_nothing_comparable() -> None:

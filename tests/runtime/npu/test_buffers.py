@@ -56,16 +56,6 @@ def test_sizes_of_blocks(nbytes: int) -> None:
     assert size - nbytes <= max(PAGE, nbytes / 8 + PAGE if nbytes > 8 * PAGE else PAGE)
 
 
-def test_there_are_few_sizes() -> None:
-    """A released block then fits the next request."""
-    driver = Driver()
-    pool = BlockPool(driver.create, UNLIMITED)
-    for nbytes in range(1 << 18, 1 << 19, 1000):
-        pool.take(nbytes)
-    assert len(set(driver.made)) <= 9
-    assert len(driver.made) == len(set(driver.made))
-
-
 def test_a_block_returns_with_its_lease() -> None:
     driver = Driver()
     pool = BlockPool(driver.create, UNLIMITED)
@@ -78,16 +68,6 @@ def test_a_block_returns_with_its_lease() -> None:
     assert driver.made == [2 * PAGE, 2 * PAGE]
     assert pool.nbytes == driver.used == 4 * PAGE
     assert pool.take(3 * PAGE).block is not block
-
-
-def test_the_latest_block_is_reused_first() -> None:
-    """It may still be in the processor's caches."""
-    pool = BlockPool(Driver().create, UNLIMITED)
-    leases = [pool.take(1) for _ in range(3)]
-    blocks = [lease.block for lease in leases]
-    while leases:
-        del leases[0]
-    assert [pool.take(1).block for _ in range(1)] == [blocks[2]]
 
 
 def test_release_gives_free_blocks_back_only() -> None:

@@ -76,15 +76,6 @@ def test_as_many_contexts_are_kept_as_the_driver_allows(npu: FaultyNpu, limit: i
     assert npu.live_contexts <= limit
 
 
-def test_no_more_contexts_are_kept_than_the_setting_says(npu: FaultyNpu) -> None:
-    loading = Loading()
-    with config.scope(max_contexts=2):
-        for number in (0, 1, 2):
-            loading.compute(number)
-    assert loading.taken()[-2:] == [("close", 0, 1), ("open", 2, 2)]
-    assert npu.live_contexts == 2
-
-
 @pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"], indirect=True)
 def test_contexts_go_only_when_what_runs_in_them_has_ended(npu: FaultyNpu) -> None:
     npu.polls = 3

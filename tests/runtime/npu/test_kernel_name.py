@@ -121,19 +121,6 @@ def test_fused_tasks_differ_by_their_program() -> None:
     assert all(re.search(HASH + "$", name_of(result)) for result in fused)
 
 
-def test_which_operand_is_read_twice() -> None:
-    x, w = zeros(64), zeros(64)
-    assert name_of(nt.lerp(x, x, w)) != name_of(nt.lerp(x, w, x))
-
-
-def test_two_results() -> None:
-    x = zeros(8, 64)
-    total = x.exp()
-    task = task_of(total, total.softmax(-1))
-    assert re.fullmatch(r"exp\+soft_max-64x8f32-64x8f32-64x8f32" + HASH, kernel_name(task))
-    assert tensor_descs(task) == ("(64,8,1,1)/f32",) * 3
-
-
 def test_a_long_name_is_shortened_and_still_tells_the_ops() -> None:
     def chain(first: nt.Tensor) -> nt.Tensor:
         for _ in range(20):
@@ -248,9 +235,3 @@ def test_data_ops_do_not_repeat_their_operands() -> None:
     assert tensor_descs(task) == ("(8,8,1,1)/f32", "(8,1,1,1)/f32", "(8,4,1,1)/f32")
     assert json.loads(op_params(task))["layouts"][1] == [[4, 8], [0, 1]]
     assert op_params(task_of(nt.cat([four, four]))) == b""
-
-
-def test_batches_of_vectors() -> None:
-    task = task_of(zeros(2, 3, 4, 5, 6) @ zeros(2, 3, 4, 6, 1))
-    assert kernel_name(task) == "mul_mat-1x5x12x2f32-6x1x12x2f32-6x5x12x2f32"
-    assert op_params(task) == b""

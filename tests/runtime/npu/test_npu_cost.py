@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 from cost_tasks import cost, kernels, opened, tensor
 
-import npu_tensor as nt
-from npu_tensor.dataflow.array import ARRAYS, Array
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.runtime import rates
@@ -39,13 +37,6 @@ def test_what_memory_limits_takes_its_bytes() -> None:
     assert result.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-3)
 
 
-def test_fewer_columns_get_less_from_memory() -> None:
-    """Each column has two channels for two operands, 4 bytes a cycle."""
-    n = 1 << 24
-    result = cost(opened("sim:npu2?cols=2"), tensor("bfloat16", n) + tensor("bfloat16", n))
-    assert result.expense.seconds == pytest.approx(2 * n / (2 * 4 * 1.8e9), rel=1e-2)
-
-
 def test_a_product_takes_its_padded_multiplications() -> None:
     """The rate is 24 per cycle in each of 32 cores, reduced by `core_rate`, plus some cycles of overhead."""
     device = opened("sim:npu2")
@@ -61,18 +52,6 @@ def test_a_product_takes_its_padded_multiplications() -> None:
     assert slower.seconds - fast.seconds == pytest.approx(prediction.compute)
 
 
-@pytest.mark.parametrize("family", ["add", "product", "softmax"])
-def test_more_never_takes_less(family: str) -> None:
-    device = opened("sim:npu2")
-    before = 0.0
-    for n in (64, 128, 256, 512, 1024):
-        x = tensor("bfloat16", n, n)
-        result = {"add": x + tensor("bfloat16", n, n), "product": x @ x, "softmax": nt.softmax(x, -1)}[family]
-        seconds = cost(device, result).expense.seconds
-        assert seconds >= before
-        before = seconds
-
-
 def test_the_tensors_own_bytes_have_no_form() -> None:
     result = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 16) + tensor("bfloat16", 1 << 16))
     assert [move.form for move in (*result.reads, *result.writes)] == [None, None, None]
@@ -82,12 +61,6 @@ def test_the_tensors_own_bytes_have_no_form() -> None:
     assert into.expense.seconds == pytest.approx(nbytes / 20e9 + nbytes * 15e-12)  # copied and synced
     assert back.expense.seconds == pytest.approx(nbytes * 15e-12)  # read where it is
     assert into.expense.processor_seconds == into.expense.seconds
-
-
-def test_a_number_is_not_moved() -> None:
-    result = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 12) * 1.25)
-    assert len(result.reads) == 2
-    assert result.reads[1] == (Expense(0, 0, 0), None)
 
 
 def test_what_is_converted_has_a_form_that_equal_readers_share() -> None:
@@ -101,27 +74,6 @@ def test_what_is_converted_has_a_form_that_equal_readers_share() -> None:
     assert other.reads[0].form == form
     assert turned.reads[1].form == product.reads[1].form
     assert turned.reads[0].form not in (None, form)  # in another order
-
-
-def test_a_chain_can_stay_where_it_is() -> None:
-    device = opened("sim:npu2")
-    x = tensor("bfloat16", 256, 256)
-    first, second = kernels(device, (x @ x) @ x)
-    assert first.cost.writes[0].form is None
-    assert second.cost.reads[0].form is None
-    assert first.cost.context == second.cost.context  # one program, one hardware context
-
-
-def test_claiming_makes_no_design() -> None:
-    device = opened("sim:npu2")
-    made = []
-    (kernel,) = kernels(device, tensor("bfloat16", 192).relu())
-    design = kernel.offer.design
-    kernel.offer = kernel.offer._replace(design=lambda: made.append(1) or design())
-    assert not made
-    assert kernel.cost.expense.seconds > 0
-    assert kernel.cost is kernel.cost
-    assert made == [1]
 
 
 def test_a_launch_near_the_watchdog_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,14 +96,6 @@ def test_another_configuration_within_a_launch_takes_less_than_another_context()
     assert two.reconfiguration_cost.seconds == pytest.approx(39 * MICRO)
     assert one.switch_cost.seconds == pytest.approx(125 * MICRO)  # All launches of a plan share a context.
     assert two.switch_cost.seconds == pytest.approx(2650 * MICRO)
-
-
-@pytest.mark.parametrize("array", ARRAYS.values(), ids=str)
-def test_the_priors_are_the_rates_of_the_arrays(array: Array) -> None:
-    rates = npu_rates(array.device)
-    assert rates.bytes_per_second == array.ddr_bytes_per_second
-    assert rates.dispatch_seconds == array.dispatch_seconds
-    assert array.blocks.keys() <= array.macs_per_cycle.keys()
 
 
 @pytest.mark.parametrize("uri", ["sim:npu1?float32=bfloat16", "sim:npu2?cols=2", "cpu"])

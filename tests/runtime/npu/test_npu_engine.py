@@ -8,8 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from faulty_npu import FaultyNpu
-from npu_faults import Fault
-from npu_values import BF16, as_float, close, compute, joined, normal
+from npu_values import as_float, close, joined, normal
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -33,24 +32,6 @@ def test_quantized_weights_are_packed_once(npu: FaultyNpu) -> None:
             close(result, as_float(x) @ numbers.T.astype(np.float64))
     assert [call.args[0].order is not None for call in packed.call_args_list].count(True) == 1
     assert npu.launches == 3
-
-
-def test_kernels_of_different_contexts_wait_for_each_other(npu: FaultyNpu) -> None:
-    """Launches in a context run only when the host polls that context."""
-    npu.polls = 2
-    at = nt.from_numpy(CHOSEN)
-    for seed in range(3):
-        values = normal(24, 64, seed=seed)
-        value = nt.from_numpy(values)
-        for _ in range(4):
-            value = nt.cat([value.index_select(0, at), value], 0).reshape(2, 24, 64)[0]
-            value = nt.cat([value[:12], value[12:] * 2], 0)
-            values = np.concatenate([values[CHOSEN][:12], values[CHOSEN][12:] * BF16.type(2)])
-        rows = [row for row in nt.explain(value) if row.predicted is not None]
-        assert {row.device for row in rows} == {"sim:npu2"}
-        value.realize(wait=False)
-        np.testing.assert_array_equal(value.numpy(), values)
-    assert npu.contexts_made >= 3
 
 
 def test_asynchronous(npu: FaultyNpu) -> None:
@@ -80,25 +61,3 @@ def test_begun_before_anybody_waits(npu: FaultyNpu) -> None:
     result.realize(wait=False)
     assert (npu.launches, npu.asked) == (2, polled)
     np.testing.assert_array_equal(result.numpy(), expected)
-
-
-def test_an_idle_npu_is_touched_on_buffers_of_its_own(npu: FaultyNpu) -> None:
-    result, expected = joined(0)
-    result.realize()
-    npu.engine.touch()
-    assert npu.launches == 2
-    np.testing.assert_array_equal(result.numpy(), expected)
-    result = joined(0, 1)[0].realize(wait=False)
-    npu.engine.touch()  # It is busy.
-    assert npu.launches == 3
-
-
-@pytest.mark.usefixtures("clock")
-def test_an_npu_that_hangs_when_it_is_touched_is_suspect(npu: FaultyNpu) -> None:
-    compute(0)
-    npu.inject(Fault.HANG)
-    npu.engine.touch()
-    assert npu.engine.health.cause == "no answer within 10 s"
-    with pytest.warns(RuntimeWarning, match="no answer within 10 s"):
-        compute(0)
-    assert npu.engine.health.state == "healthy"

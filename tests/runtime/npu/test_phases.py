@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 
 import pytest
 from faulty_npu import FaultyNpu
-from npu_faults import Fault
 from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
-from npu_tensor.runtime.npu.launches import Launch
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
@@ -57,23 +54,3 @@ def test_results_and_syncs_are_the_same_with_and_without_a_listener(npu: FaultyN
             assert ((x + y) * x).tolist() == [[2.0] * 64] * 64
         counts.append(npu.to_device + npu.from_device - before)
     assert counts[1] == counts[2] > 0
-
-
-def test_recovery_from_a_fault_is_not_part_of_the_run(npu: FaultyNpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = ones(64)
-    (x + x).realize()
-    abandon, began = npu.engine._abandon, []
-
-    def abandoned(*launches: Launch) -> None:
-        began.append(time.perf_counter())
-        abandon(*launches)
-
-    monkeypatch.setattr(npu.engine, "_abandon", abandoned)
-    npu.inject(Fault.ERROR)
-    heard: list[events.Event] = []
-    with events.listen(heard.append), pytest.warns(RuntimeWarning, match="the CPU computes"):
-        assert (x + x).tolist() == [[2.0] * 64] * 64
-    (run,) = spans(heard).runs
-    before = [phase for phase in run.event.phases if phase.when <= began[0]]
-    assert names(before)[-1] == "run"
-    assert "run" not in names(run.event.phases[len(before) :])

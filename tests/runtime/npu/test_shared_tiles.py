@@ -134,13 +134,6 @@ def test_tiles_that_are_ready_are_not_given_up_for_others_that_are_not(
     assert {id(kernel.request.design) for kernel in kernels} == ready
 
 
-def test_replaced_tilings_stay_alternatives(devices: dict[str, NpuDevice]) -> None:
-    (kernel,) = claimed(devices["sim:npu2"], SHAPES[3])
-    count, other = len(kernel.offer.others), next(kernel.others)
-    kernel.replace_tiling(other, "as a test wants")
-    assert len(kernel.offer.others) == count + 1
-
-
 @needs_compiler
 def test_a_configuration_that_is_loaded_is_taken_for_one_run(devices: dict[str, NpuDevice]) -> None:
     first, second = SHAPES[0], SHAPES[3]
@@ -181,12 +174,3 @@ def test_a_product_takes_the_tiles_that_are_ready() -> None:
     assert tiles not in row.why
     assert "better tiles have no binary: building is off" in row.why
     np.testing.assert_allclose(computed, expected, rtol=2**-7, atol=2**-6 * np.sqrt(256))
-
-
-@needs_compiler
-@pytest.mark.filterwarnings("ignore:.*computes on the CPU")
-def test_without_any_ready_tiles_the_reason_is_that_of_the_best() -> None:
-    with config.scope(jit="off"), nt.default_device("sim:npu1"):
-        row = nt.explain(multiplied(128, 256, 256)[0].relu())[-1]
-    assert row.device == "cpu"
-    assert "building is off" in row.why

@@ -210,9 +210,9 @@ def watching() -> Iterator[Watched]:
         watched.new.append(allocate(self, nbytes))
         return watched.new[-1]
 
-    def watched_prepare(self: SimulatedContext, requests: Sequence[RunRequest], chain: bool) -> SimulatedSubmission:
+    def watched_prepare(self: SimulatedContext, requests: Sequence[RunRequest]) -> SimulatedSubmission:
         watched.launched(requests)
-        return prepare(self, requests, chain)
+        return prepare(self, requests)
 
     def counting(name: str) -> Callable[[DeviceBuffer], None]:
         sync = getattr(DeviceBuffer, name)
@@ -272,43 +272,6 @@ steps = st.lists(
     ),
     max_size=24,
 )
-
-
-class Graph(NamedTuple):
-    """Computation on two tensors, with the syncs of its first run (without those of new blocks) and of later runs."""
-
-    what: str
-    run: Callable[[nt.Tensor, nt.Tensor], tuple[nt.Tensor, ...]]
-    first: Syncs
-    then: Syncs
-
-
-GRAPHS: Final = (
-    Graph("every leaf once, every result once", lambda x, w: (x @ w,), Syncs(2, 1), Syncs(0, 1)),
-    Graph("one tensor for both operands", lambda x, w: (x @ x,), Syncs(1, 1), Syncs(0, 1)),
-    Graph("results that stay there", lambda x, w: (x @ w @ w @ w @ w,), Syncs(2, 1), Syncs(0, 1)),
-    Graph("another context in between", lambda x, w: ((x @ w).softmax(-1) @ w,), Syncs(2, 1), Syncs(0, 1)),
-    Graph("a weight that kernels know by two shapes", lambda x, w: (x @ w, w + w), Syncs(2, 2), Syncs(0, 2)),
-    Graph("a result and a view of it", lambda x, w: (y := x @ w, y.reshape(-1)), Syncs(2, 1), Syncs(0, 1)),
-    Graph("the processor in between", lambda x, w: ((x @ w).cumsum(1) @ w,), Syncs(3, 2), Syncs(1, 2)),
-    # No kernel takes the transpose of a result as it lies there: the host makes it.
-    Graph("a result in another order", lambda x, w: ((x @ w).T @ w,), Syncs(3, 2), Syncs(1, 2)),
-)
-
-
-@pytest.mark.parametrize("graph", GRAPHS, ids=[graph.what for graph in GRAPHS])
-def test_syncs_of_a_graph(graph: Graph) -> None:
-    x, w = (nt.from_numpy(signed_permutation(seed).astype(BF16)) for seed in (0, 1))
-    for number, expected in enumerate((graph.first, graph.then, graph.then)):
-        with watching() as watched:
-            results = graph.run(x, w)
-            nt.realize(*results)
-            for result in results:
-                result.numpy()
-                result.numpy()
-        assert watched.syncs == Syncs(expected.to_device + watched.new_outputs, expected.from_device)
-        assert not (number and watched.new_outputs)
-        del results, result
 
 
 @pytest.mark.parametrize("side", [60, 65])

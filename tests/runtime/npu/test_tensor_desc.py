@@ -47,35 +47,33 @@ def test_parsed(
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "position"),
+    ("text", "message"),
     [
-        ("(1024,768,1)/bf16", "Shape must have exactly 4 dimensions, got 3 in *", 0),
-        (" (1,2,3,4,5)/bf16", "Shape must have exactly 4 dimensions, got 5 in *", 1),
-        ("1024,1,1,1/f32", "Invalid shape format in *: shape must be enclosed in parentheses", 0),
-        ("(1024,1,1,1", "Invalid tensor descriptor: * (expected format: (dim0,dim1,dim2,dim3)/dtype)", 11),
-        ("(1,2,x,4)/f32", "Invalid shape values in *: 'x' is not an integer", 5),
-        ("(1,2, 3.5,4)/f32", "Invalid shape values in *: '3.5' is not an integer", 6),
-        ("(1,2,,4)/f32", "Invalid shape values in *: '' is not an integer", 5),
-        ("(1,2,0,4)/f32", f"Invalid shape values in *: 0 {RANGE}", 5),
-        ("(1,2,-3,4)/f32", f"Invalid shape values in *: -3 {RANGE}", 5),
-        ("(1,2,3,4)", "Invalid tensor descriptor: * (expected format: (dim0,dim1,dim2,dim3)/dtype)", 9),
-        ("(1,2,3,4)/", "Invalid tensor descriptor: * (missing dtype)", 10),
-        ("(1,2,3,4)//(1,1,1,1)", "Invalid tensor descriptor: * (missing dtype)", 10),
-        ("(1,2,3,4)/q2_k", "Invalid tensor descriptor: * (no dtype 'q2_k'; there are f32, bf16, f16, i8,", 10),
-        ("(40,2,1,1)/q4_0", "Invalid tensor descriptor: * (the rows of [1, 1, 2, 40] q4_0 are not whole blocks", 0),
-        ("(1,2,3,4)/f32/1", "Invalid stride format in *: stride must be enclosed in parentheses", 14),
-        ("(1,2,3,4)/f32/(1,2,3)", "Stride must have exactly 4 dimensions, got 3 in *", 14),
-        ("(1,2,3,4)/f32/(1,2,3,0)", f"Invalid stride values in *: 0 {RANGE}", 21),
-        ("(1,2,3,4)/f32/(1,2,3,4)/5", "Invalid tensor descriptor: * (expected format:", 24),
-        ("(99999,99999,99999,1)/i8", "Invalid tensor descriptor: * (a tensor of", 0),
+        ("(1024,768,1)/bf16", "Shape must have exactly 4 dimensions, got 3 in *"),
+        (" (1,2,3,4,5)/bf16", "Shape must have exactly 4 dimensions, got 5 in *"),
+        ("1024,1,1,1/f32", "Invalid shape format in *: shape must be enclosed in parentheses"),
+        ("(1024,1,1,1", "Invalid tensor descriptor: * (expected format: (dim0,dim1,dim2,dim3)/dtype)"),
+        ("(1,2,x,4)/f32", "Invalid shape values in *: 'x' is not an integer"),
+        ("(1,2, 3.5,4)/f32", "Invalid shape values in *: '3.5' is not an integer"),
+        ("(1,2,,4)/f32", "Invalid shape values in *: '' is not an integer"),
+        ("(1,2,0,4)/f32", f"Invalid shape values in *: 0 {RANGE}"),
+        ("(1,2,-3,4)/f32", f"Invalid shape values in *: -3 {RANGE}"),
+        ("(1,2,3,4)", "Invalid tensor descriptor: * (expected format: (dim0,dim1,dim2,dim3)/dtype)"),
+        ("(1,2,3,4)/", "Invalid tensor descriptor: * (missing dtype)"),
+        ("(1,2,3,4)//(1,1,1,1)", "Invalid tensor descriptor: * (missing dtype)"),
+        ("(1,2,3,4)/q2_k", "Invalid tensor descriptor: * (no dtype 'q2_k'; there are f32, bf16, f16, i8,"),
+        ("(40,2,1,1)/q4_0", "Invalid tensor descriptor: * (the rows of [1, 1, 2, 40] q4_0 are not whole blocks"),
+        ("(1,2,3,4)/f32/1", "Invalid stride format in *: stride must be enclosed in parentheses"),
+        ("(1,2,3,4)/f32/(1,2,3)", "Stride must have exactly 4 dimensions, got 3 in *"),
+        ("(1,2,3,4)/f32/(1,2,3,0)", f"Invalid stride values in *: 0 {RANGE}"),
+        ("(1,2,3,4)/f32/(1,2,3,4)/5", "Invalid tensor descriptor: * (expected format:"),
+        ("(99999,99999,99999,1)/i8", "Invalid tensor descriptor: * (a tensor of"),
     ],
 )
-def test_errors_say_what_and_where(text: str, message: str, position: int) -> None:
+def test_errors_name_the_problem(text: str, message: str) -> None:
     with pytest.raises(nt.ArgumentError) as caught:
         TensorDesc.parse(text)
-    first, shown, caret = str(caught.value).split("\n")
-    assert first.startswith(message.replace("*", text))
-    assert (shown, caret) == (f"  {text}", f"  {' ' * position}^")
+    assert str(caught.value).startswith(message.replace("*", text))
 
 
 def test_what_cannot_be_shown_on_a_line_is_escaped_or_cut() -> None:

@@ -16,7 +16,6 @@ from machine import Machine, Npu, install
 
 from npu_tensor.config import config
 from npu_tensor.planner import selection
-from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings, engines, xrt_device
 
@@ -44,12 +43,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> 
 def first_generation(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> Iterator[Machine]:
     """The same with an NPU of the first generation."""
     yield from _machine(Machine([Npu("RyzenAI-npu1", "0000:c4:00.1")]), monkeypatch, standin_library)
-
-
-@pytest.fixture(autouse=True)
-def _chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches are chained, as after a probe that saw it work: the harder way."""
-    monkeypatch.setattr(NpuEngine, "chains", True)
 
 
 _versions = itertools.count(os.getpid() * 1000)

@@ -108,27 +108,14 @@ def test_a_module_that_cannot_be_used_is_passed_over(tmp_path: Path, text: str, 
     assert "pyxrt" not in sys.modules
 
 
-def test_a_failed_search_is_repeated_after_a_setting_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = []
-
-    def directories(places: object) -> Iterator[tuple[str, Path | None]]:
-        looks.append(places)
-        yield "import pyxrt", None
-
-    monkeypatch.setattr(bindings, "_directories", directories)
-    assert tried() == tried() == ["import pyxrt: not found"]
-    assert len(looks) == 1
-    monkeypatch.syspath_prepend(str(tmp_path))
-    tried()
+def test_a_failed_search_is_repeated_after_a_setting_changes(tmp_path: Path) -> None:
+    assert tried() == tried()
     with config.scope(xrt_path=[tmp_path]):
+        assert len(tried()) == 4
+        module(tmp_path)
         tried()
-    monkeypatch.setitem(sys.modules, "pyxrt", None)
-    assert "halted" in tried()[0]
-    assert len(looks) == 4
-    made = ModuleType("pyxrt")
-    made.device = object  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyxrt", made)
-    assert pyxrt() is made
+    with config.scope(xrt_path=[tmp_path, tmp_path]):
+        assert pyxrt().__file__ == str(tmp_path / "pyxrt.py")
 
 
 EXTENSION = """
@@ -179,18 +166,6 @@ def test_its_library_is_found_where_xrt_is(tmp_path: Path) -> None:
     assert f"XILINX_XRT: {python}: {XRT.names[0]}: cannot open shared object file" in run()
 
 
-def test_version_by_the_name_of_the_file(tmp_path: Path) -> None:
-    source = "".join(f"int {name}(void) {{ return 0; }}\n" for name in XRT.symbols)
-    file = tmp_path / "libxrt_coreutil.so.2.21.75"
-    subprocess.run(["gcc", "-shared", "-x", "c", "-", "-o", str(file)], input=source, text=True, check=True)
-    (tmp_path / "libxrt_coreutil.so.2").symlink_to(file.name)
-    (tmp_path / "libxrt_coreutil.so").symlink_to("libxrt_coreutil.so.2")
-    for wanted, version in ((tmp_path, "2.21.75"), (tmp_path / "libxrt_coreutil.so", "2.21.75")):
-        assert bindings.version_of(XRT._replace(search_paths=(wanted,)).find()) == version
-    file.rename(tmp_path / "libxrt_coreutil.so.2")
-    assert bindings.version_of(XRT._replace(search_paths=(tmp_path,)).find()) == ""
-
-
 class Opener(ModuleType):
     """A pyxrt whose devices open as `answers` say, one after the other: an error, or nothing."""
 
@@ -234,15 +209,11 @@ def test_a_device_that_is_away_for_a_moment(opener: Opener) -> None:
     assert opener.opened == [0, 0, 0]
 
 
-def test_a_device_that_stays_away(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
+def test_a_device_that_stays_away(opener: Opener) -> None:
     opener.answers = [BUSY] * 100
     with pytest.raises(DeviceError, match=r"XRT cannot open NPU 0: Open /dev/accel/accel0 failed \(err") as caught:
         open_device(0)
     assert caught.value.code == "UNAVAILABLE"
-    assert 2 <= len(pauses) == len(opener.opened) - 1
-    assert 0.1 < sum(pauses) < 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from machine import Machine
 from npu_values import compute
 
 import npu_tensor as nt
-from npu_tensor.runtime.devices import system
 from npu_tensor.runtime.devices.device_kind import OPTIONS
 from npu_tensor.runtime.xrt.xrt_device import set_power_mode
 
@@ -40,20 +39,6 @@ def test_modes_have_the_names_of_the_tool(tool: Path, mode: str, name: str) -> N
     set_power_mode(BDF, mode)
     assert Path(f"{tool}.arguments").read_text() == f"configure --device {BDF} --pmode {name}\n"
     OPTIONS["power"].read(mode)
-
-
-@pytest.mark.parametrize(
-    ("ending", "said"),
-    [
-        ("echo 'Permission denied' >&2; exit 1", "exit code 1: Permission denied"),
-        ("while :; do :; done", "no answer within 0.5 s"),
-    ],
-)
-def test_a_refusal_is_a_warning(tool: Path, monkeypatch: pytest.MonkeyPatch, ending: str, said: str) -> None:
-    write(tool, ending)
-    monkeypatch.setattr(system, "SECONDS", 0.5)
-    with pytest.warns(RuntimeWarning, match=f"the power mode of NPU {BDF} is not turbo: .*{said}"):
-        set_power_mode(BDF, "turbo")
 
 
 def test_work_goes_on_after_a_refusal(machine: Machine, tool: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,13 @@ import numpy as np
 import pytest
 from machine import Machine
 from npu_faults import Fault
-from npu_images import Image
-from npu_values import Rearranged, normal, reordered
+from npu_values import Rearranged, reordered
 from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.planner import selection
-from npu_tensor.runtime.build import bundle
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.store import Artifact
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 
@@ -119,48 +116,3 @@ def test_kernels_that_cannot_be_packed_are_launched_one_by_one(
     # Kernels of one configuration are still one launch.
     assert len({row.launch for row in explanation[-4:] if row.kernel == "get_rows"}) == 1
     work.compute()
-
-
-@SECOND
-def test_a_file_that_declares_fewer_buffers_is_launched_kernel_by_kernel(
-    npu: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Image, "arguments", 6)
-
-    def both() -> None:
-        """Two kernels that read one matrix."""
-        values, orders = normal(24, 64), [np.random.default_rng(seed).permutation(24) for seed in (2, 3)]
-        matrix = nt.from_numpy(values)
-        results = [matrix.index_select(0, nt.from_numpy(order.astype(np.int32))) for order in orders]
-        nt.realize(*results)
-        for result, order in zip(results, orders, strict=True):
-            np.testing.assert_array_equal(result.numpy(), values[order])
-
-    with pytest.warns(RuntimeWarning, match="has 5 host buffers, and its file declares 3"):
-        both()
-    before = npu.submissions
-    both()
-    assert npu.submissions - before == 2
-
-
-# --- the file of several kernels
-
-
-def kernel(directory: Path, number: int) -> Artifact:
-    """A kernel with empty files, which only xclbinutil reads."""
-    files = {suffix: directory / f"{number}{suffix}" for suffix in (".xclbin", ".pdi")}
-    for path in files.values():
-        path.touch()
-    return Artifact(f"kernel-{number}", f"{number}" * 64, files, "built", {"columns": 4 if number < 9 else 1})
-
-
-PARTITIONS = ["", '{"aie_partition": {"PDIs": [{}]}}']
-
-
-@pytest.mark.parametrize("number", range(len(PARTITIONS)))
-def test_a_file_without_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    command = f"echo {shlex.quote(PARTITIONS[number])} > partition.json"
-    monkeypatch.setenv("AIE_XCLBINUTIL", program(tmp_path, command))
-    for _ in range(2):  # Nothing is remembered.
-        with pytest.raises(nt.BuildError, match=f"{number}.xclbin has no partition with one kernel"):
-            bundle.bundle("aie2", [kernel(tmp_path, number), kernel(tmp_path, 9)])

@@ -13,14 +13,13 @@ import npu_images
 import numpy as np
 import pytest
 from machine import Machine, Npu
-from npu_values import as_float, close, joined, normal, reordered
+from npu_values import as_float, close, joined, normal
 from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.events import Fallback
 from npu_tensor.planner import selection
-from npu_tensor.runtime.xrt import engines
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 
@@ -40,7 +39,7 @@ X, Y = normal(24, 64), normal(24, 64, seed=1)
 
 
 def test_a_context_holds_nothing_of_the_driver_when_it_is_gone(npu: Machine) -> None:
-    """Instructions, runs and lists of runs go with it; the buffers of values stay in the pool."""
+    """Instructions and runs go with it; the buffers of values stay in the pool."""
     with config.scope(max_contexts=1):
         before = 0
         for round in range(6):
@@ -110,26 +109,6 @@ def test_full_elfs(npu: Machine) -> None:
     assert npu.launches == 5
 
 
-# --- submissions
-
-
-def test_consecutive_kernels_of_one_context_are_submitted_together(npu: Machine) -> None:
-    """All but the last of at most 25 as a list, which XRT submits at once, and the last one by itself."""
-
-    def chain(length: int, seed: int) -> None:
-        value, expected = reordered(length, seed)
-        np.testing.assert_array_equal(value.numpy(), expected)
-
-    chain(1, 0)  # Compared with the CPU by itself.
-    for length, submissions in ((1, 1), (2, 2), (25, 2), (30, 4)):
-        for seed in (1, 2):
-            before = npu.launches, npu.submissions, npu.contexts_made
-            chain(length, seed)
-            assert npu.launches - before[0] == length
-            assert npu.submissions - before[1] == submissions
-            assert npu.contexts_made == before[2] == 1
-
-
 def test_a_value_outlives_the_device(npu: Machine) -> None:
     result, expected = joined(0)
     result.realize(wait=False)
@@ -140,9 +119,6 @@ def test_a_value_outlives_the_device(npu: Machine) -> None:
     np.testing.assert_array_equal(view, expected)
     np.testing.assert_array_equal(other.numpy(), also)
     assert npu.live_contexts == 0
-
-
-# --- reasons and settings
 
 
 # --- several URIs, no NPU
@@ -190,19 +166,3 @@ def test_without_pyxrt_the_cpu_computes_and_one_warning_says_why(tmp_path: Path)
     assert finished.stderr.count("RuntimeWarning") == 1
     assert "left out: NPU_TENSOR_DEVICE" in finished.stderr or "left out: npu: there is no NPU" in finished.stderr
     assert "npu-tensor doctor" in finished.stderr
-
-
-# --- power
-
-
-def test_a_device_in_use_can_be_kept_awake(npu: Machine) -> None:
-    joined(0)[0].realize()
-    opened = engines._engines[0]
-    assert opened.keepalive is None
-    with nt.default_device("npu?keepalive=60"):
-        selection.accelerators(selection.current())
-        assert opened.keepalive is not None
-        thread = opened.keepalive._thread
-    selection.reset()
-    assert opened.keepalive is None
-    assert not thread.is_alive()

@@ -23,14 +23,8 @@ def in_driver(code: CodeType) -> bool:
     return code.co_filename.startswith(DRIVER)
 
 
-def settle() -> None:
-    """A run that serves as a fence is started by one call and seen to end by a later one."""
-    for _ in range(3):
-        xrt_submission.release()
-
-
 @pytest.mark.parametrize("name", PREPARE)
 def test_an_interrupt_at_any_place(machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # See tests/runtime/npu/test_interrupts.py
-    with nt.default_device("npu"), ready(machine, engines._engines.values, settle) as work:
+    with nt.default_device("npu"), ready(machine, engines._engines.values, xrt_submission.release) as work:
         interrupt_everywhere(work, name, in_driver)

@@ -70,11 +70,7 @@ class Machine(Faults):
     Attributes:
         compute: True if kernels run; otherwise every launch completes and moves no data.
         polls: Number of times that state() returns SUBMITTED before a launch runs.
-        group_of_kernel: True if a launch accesses only buffers of its context's own group, and completes anyway
-            (mlir-aie#3653).
-        chains: True if the firmware accepts a runlist of two and more, which some firmware rejects
-            (iree-amd-aie#1404).
-        submissions: Number of submitting calls of the driver: one per run, one per 24 runs of a list.
+        submissions: Number of started runs.
         syncs: Number of syncs of buffer objects, in both directions.
         memories: See `npu_memory`.
         crashes: Misuse that crashes the real module or corrupts its memory silently.
@@ -86,8 +82,6 @@ class Machine(Faults):
         self.devices = [Npu()] if devices is None else list(devices)
         self.compute = True
         self.polls = 0
-        self.group_of_kernel = False
-        self.chains = True
         self.crashes: list[str] = []
         self.complaints: list[str] = []
         self.submissions = self.syncs = self.contexts_made = 0

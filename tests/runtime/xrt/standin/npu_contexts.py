@@ -1,6 +1,6 @@
-"""Hardware contexts: their queues, and the execution of queued jobs on the simulated array.
+"""Hardware contexts: their queues, and the execution of queued commands on the simulated array.
 
-A submitted job runs when the host polls the state of one of its commands, or waits. The jobs of a context run in
+A submitted command runs when the host polls its state, or that of a later one. The commands of a context run in
 order, and those of different contexts in the order in which they are polled. So a host that touches a buffer too
 early, or does not wait for another context, gets wrong data here every time.
 """
@@ -27,7 +27,7 @@ from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.build.iron_program import MARKER, WORDS
 from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign
 
-__all__ = ["BufferMemory", "Command", "Core", "Job"]
+__all__ = ["BufferMemory", "Command", "Core"]
 
 OPCODE: Final = 3
 """Run a transaction from an instruction stream."""
@@ -46,9 +46,14 @@ Argument = weakref.ref[BufferMemory] | int | None
 
 
 class Command:
-    """Arguments and state of a run in the driver. `launch` is its number on the machine."""
+    """Arguments and state of a run in the driver.
 
-    __slots__ = ("arguments", "design", "fault", "launch", "pending", "state")
+    Attributes:
+        launch: Its number on the machine.
+        polls: Polls until it runs.
+    """
+
+    __slots__ = ("arguments", "design", "fault", "launch", "pending", "polls", "state")
 
     def __init__(self, arguments: int, design: Design) -> None:
         self.design = design
@@ -57,37 +62,12 @@ class Command:
         self.pending = False
         self.fault: Fault | None = None
         self.launch = -1
-
-
-class Job:
-    """A command, or up to 24 of a runlist, submitted at once. polls: looks until it runs. failed: the first that did.
-
-    Of a list only that one gets a state from the driver, and only after a timeout: those that went well stay NEW
-    (aie2_sched_cmdlist_resp_handler in src/driver/amdxdna/aie2_ctx.c).
-    """
-
-    __slots__ = ("alone", "commands", "failed", "failure", "pending", "polls")
-
-    def __init__(self, commands: Sequence[Command], alone: bool = False) -> None:
-        self.commands = commands
-        self.alone = alone
         self.polls = 0
-        self.pending = True
-        self.failed = -1
-        self.failure = NEW
 
-    def end(self, states: Sequence[Any]) -> None:
-        """States of the commands up to the first that failed."""
+    def end(self, state: Any) -> None:
+        """Set the final state."""
         self.pending = False
-        for command in self.commands:
-            command.pending = False
-        *_, last = states
-        if self.alone:
-            self.commands[0].state = last
-        elif last is not COMPLETED:
-            self.failed, self.failure = len(states) - 1, last
-            if last is TIMEOUT:
-                self.commands[self.failed].state = TIMEOUT
+        self.state = state
 
 
 class Core:
@@ -96,7 +76,7 @@ class Core:
     __slots__ = ("__weakref__", "_loaded", "broken", "generation", "image", "machine", "npu", "queue", "slot")
 
     def __init__(self, machine: Machine, npu: Npu, image: Image) -> None:
-        self.queue: deque[Job] = deque()
+        self.queue: deque[Command] = deque()
         self.machine, self.npu, self.image = machine, npu, image
         self.broken = False
         self.generation = npu.generation
@@ -118,8 +98,8 @@ class Core:
 
     # Submission.
 
-    def submit(self, job: Job) -> None:
-        """Put a job into the queue."""
+    def submit(self, command: Command) -> None:
+        """Put a command into the queue."""
         machine, npu = self.machine, self.npu
         if npu.closed:
             settle(npu)
@@ -127,14 +107,11 @@ class Core:
         if self.broken:
             raise driver_error(2, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
         machine.submissions += 1
-        job.polls = machine.polls
-        for command in job.commands:
-            self._prepare(command)
-        for command in job.commands:
-            command.pending = True
-            if job.alone:
-                command.state = SUBMITTED
-        self.queue.append(job)
+        command.polls = machine.polls
+        self._prepare(command)
+        command.pending = True
+        command.state = SUBMITTED
+        self.queue.append(command)
 
     def _prepare(self, command: Command) -> None:
         machine = self.machine
@@ -187,40 +164,23 @@ class Core:
 
     # Execution.
 
-    def advance(self, target: Command | Job, patient: bool = False) -> bool:
-        """Let the queue run until a command or job has ended; False if that takes longer.
-
-        Args:
-            target: Command or job to wait for.
-            patient: True to wait as long as any job makes progress, instead of a single poll.
-        """
+    def advance(self, target: Command) -> None:
+        """Let the queue run until a command has ended, or until one that takes longer."""
         with self.machine.lock:
             while target.pending and self.queue:
-                job = self.queue[0]
-                if job.polls > 0 and not patient:
-                    job.polls -= 1
-                    return False
-                if any(command.fault is Fault.HANG for command in job.commands):
-                    return False
-                states = self._run(job)
-                self.queue.popleft().end(states)
-                if states[-1] is TIMEOUT:
-                    # The driver reloads the context and aborts queued jobs.
+                command = self.queue[0]
+                if command.polls > 0:
+                    command.polls -= 1
+                    return
+                if command.fault is Fault.HANG:
+                    return
+                state = self._run_command(command) if self.machine.compute or command.fault else COMPLETED
+                self.queue.popleft().end(state)
+                if state is TIMEOUT:
+                    # The driver reloads the context and aborts queued commands.
                     self._loaded.clear()
                     while self.queue:
-                        self.queue.popleft().end([ABORT])
-            return True
-
-    def _run(self, job: Job) -> list[Any]:
-        """The states of its commands up to the first that fails."""
-        if len(job.commands) > 1 and not self.machine.chains:
-            return [ERROR]
-        states = []
-        for command in job.commands:
-            states.append(self._run_command(command) if self.machine.compute or command.fault else COMPLETED)
-            if states[-1] is not COMPLETED:
-                break
-        return states
+                        self.queue.popleft().end(ABORT)
 
     def _run_command(self, command: Command) -> Any:
         fault, machine = command.fault, self.machine
@@ -242,9 +202,7 @@ class Core:
         return state
 
     def _compute(self, command: Command, regions: list[BufferMemory]) -> Any:
-        machine, image = self.machine, self.image
-        if machine.group_of_kernel and any(region.slot != self.slot for region in regions):
-            return COMPLETED
+        image = self.image
         try:
             if image.format == "xclbin":
                 designs = self._started(command)
@@ -258,7 +216,7 @@ class Core:
                     parts = [regions[part.argument].device[part.offset :] for part in run.slices]
                     self._load(run.design, number).run(parts)
         except (NpuTensorError, StreamError) as error:
-            machine.complaints.append(str(error))
+            self.machine.complaints.append(str(error))
             return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
         return COMPLETED
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final
 from weakref import ref
 
 import npu_images
 from machine import Npu, current, driver_error
-from npu_contexts import BufferMemory, Command, Core, Job
+from npu_contexts import BufferMemory, Command, Core
 from npu_faults import Fault
 from pybind import bound, function, int32, size_t, uint32
-from states import ABORT, NEW, TO_DEVICE, bo_flags, ert_cmd_state, xclBOSyncDirection, xrt_info_device
-
-CHAIN: Final = 24
-"""Runs of a list that are submitted at once (submit_size in core/common/api/xrt_kernel.cpp)."""
+from states import TO_DEVICE, bo_flags, ert_cmd_state, xclBOSyncDirection, xrt_info_device
 
 
 @function("enumerate_devices")
@@ -229,12 +225,11 @@ ext = SimpleNamespace(kernel=ext_kernel)
 class run:
     """One execution of a kernel, again and again."""
 
-    __slots__ = ("__weakref__", "_command", "_core", "_in_progress", "_lists")
+    __slots__ = ("__weakref__", "_command", "_core", "_in_progress")
 
     def __init__(self, arg0: kernel) -> None:
         self._core: Core = arg0._core
         self._command = Command(self._core.image.arguments, arg0._design)
-        self._lists = 0
         self._in_progress = False
 
     def __del__(self) -> None:
@@ -245,11 +240,9 @@ class run:
 
     def start(self) -> None:
         """Submit it."""
-        if self._lists:
-            raise RuntimeError("Run object belongs to a runlist and cannot be explicitly started: Invalid argument")
         if self._command.pending:
             raise RuntimeError("bad command state, can't launch")
-        self._core.submit(Job([self._command], alone=True))
+        self._core.submit(self._command)
         self._in_progress = True
 
     def set_arg(self, arg0: int32, arg1: bo | int32) -> None:
@@ -262,70 +255,9 @@ class run:
         command.arguments[arg0] = ref(arg1._memory) if isinstance(arg1, bo) else arg1
 
     def state(self) -> ert_cmd_state:
-        """Return the state of the last start. A run of a runlist has none until the list has failed."""
+        """Return the state of the last start."""
         if self._command.pending:
             self._core.check()
             self._core.advance(self._command)
         self._in_progress = self._command.pending
         return self._command.state
-
-
-@bound("runlist")
-class runlist:
-    """Runs of one context that are submitted together."""
-
-    __slots__ = ("__weakref__", "_core", "_jobs", "_runs", "_status")
-
-    def __init__(self, hwctx: hw_context) -> None:
-        self._core: Core = hwctx._core
-        self._runs: list[run] = []
-        self._jobs: list[Job] = []
-        self._status = "idle"
-
-    def __del__(self) -> None:
-        for member in getattr(self, "_runs", ()):
-            member._lists -= 1
-
-    def add(self, run: run) -> None:
-        """Append a run, which cannot be started by itself from now on."""
-        if run._core is not self._core:
-            raise self._core.machine.crash("a runlist with a run of another context")
-        run._lists += 1
-        self._runs.append(run)
-
-    def execute(self) -> None:
-        """Submit all, 24 at a time. Until the list was waited for, it cannot be executed again."""
-        if self._status != "idle":
-            raise RuntimeError(
-                f"runlist must be idle before submitting for execution, current state: {self._status}: Invalid argument"
-            )
-        commands = [member._command for member in self._runs]
-        if any(command.pending for command in commands):
-            raise self._core.machine.crash("a runlist is executed while one of its runs is under way")
-        for command in commands:
-            command.state = NEW
-        self._jobs = []
-        self._status = "running"  # even if submitting fails: wait() reports the outcome
-        for start in range(0, len(commands), CHAIN):
-            job = Job(commands[start : start + CHAIN])
-            self._core.submit(job)
-            self._jobs.append(job)
-
-    def wait(self) -> None:
-        """Wait until all runs have ended; raise if one failed.
-
-        After a failure, the failed run keeps its state, later runs are ABORT, and earlier runs are NEW.
-        """
-        if self._status == "running" and self._jobs:
-            self._core.check()
-            if not self._core.advance(self._jobs[-1], patient=True):
-                raise self._core.machine.crash("wait() for a runlist that never ends: the process would hang")
-        self._status = "idle"
-        jobs, self._jobs = self._jobs, []
-        for number, job in enumerate(jobs):
-            if job.failed >= 0:
-                first = number * CHAIN + job.failed
-                for member in self._runs[first + 1 :]:
-                    member._command.state = ABORT
-                self._runs[first]._command.state = job.failure
-                raise RuntimeError(f"runlist failed execution ({job.failure.name})")
