@@ -430,7 +430,7 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
     for reason in chain.from_iterable(reasons):
         letters.setdefault(reason, _letters(len(letters)))
     columns = folded(_columns(rows, [",".join(map(letters.__getitem__, each)) for each in reasons]))
-    lines = text.table(columns, _FIGURES, text.line_width(), _CUT, _DROPPED)
+    lines = text.table(columns, _FIGURES, _CUT, _DROPPED)
     if letters:
         lines += ["", "why:"]
     indent = len(_letters(len(letters))) + 2

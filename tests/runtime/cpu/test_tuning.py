@@ -12,6 +12,7 @@ import pytest
 from test_gemm import LEVELS, check_floats, check_integers, machine, multiply, random_matrix
 
 import npu_tensor as nt
+from npu_tensor.cli.calibrate.probes import kernel
 from npu_tensor.config import config
 from npu_tensor.errors import DTypeError
 from npu_tensor.planner import selection
@@ -29,7 +30,6 @@ from npu_tensor.runtime.cpu.gemm_micro import (
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import TileShape, processor_identity, processor_rates
-from npu_tensor.tools.calibrate.probes import kernel
 
 DTYPES = ("float32", "bfloat16", "int8", "int16", "int32", "float64")
 needs_dot_product = pytest.mark.skipif(

@@ -11,12 +11,12 @@ from npu_faults import Fault
 from npu_values import reordered
 
 import npu_tensor as nt
+from npu_tensor.cli.selftest import about
 from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.xrt import driver_probes
 from npu_tensor.runtime.xrt.xrt_device import XrtDevice
-from npu_tensor.tools.self_test import about
 
 pytestmark = pytest.mark.usefixtures("_unchecked")
 
