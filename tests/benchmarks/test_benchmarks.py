@@ -2,8 +2,6 @@
 
 import json
 import math
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import npu_tensor as nt
 from benchmarks import contention, dispatch, loops, memory, ops, placement, products, training
-from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
+from benchmarks.cases import TOLERANCE, cases, disagreement
 from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
-from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
+from benchmarks.timing import Effort, interleaved
 
 
 def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
@@ -43,53 +41,6 @@ def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[s
 
 
 # --- workloads
-
-
-def test_the_workloads_that_are_asked_for_are_there() -> None:
-    have = {
-        (group.suite, w.name, dtype, size_name(shapes[0]))
-        for group in GROUPS
-        for w in group.workloads
-        for dtype in group.dtypes
-        for shapes in group.shapes
-    }
-    floats = ("float32", "bfloat16")
-    elementwise = ("add", "mul", "exp", "tanh", "gelu", "gelu_erf", "silu")
-    wanted = {("ops", op, dtype, str(n)) for op in elementwise for dtype in floats for n in (2**10, 2**20, 2**24)}
-    chains = ("chain", "chain_erf", "swiglu")
-    wanted |= {("chains", op, dtype, str(n)) for op in chains for dtype in floats for n in (2**10, 2**20, 2**24)}
-    wanted |= {("ops", op, dtype, "4096x1024") for op in ("softmax", "rms_norm") for dtype in floats}
-    wanted |= {("ops", "matmul", dtype, f"{n}x{n}") for dtype in floats for n in (256, 1024, 2048)}
-    wanted |= {("ops", "matvec", dtype, "4096x4096") for dtype in floats}
-    wanted |= {("ops", "matmul_int8", "int8", "1024x1024")}
-    wanted |= {("matmul", "linear", dtype, f"{n}x{n}") for dtype in floats for n in (64, 256, 1024, 4096)}
-    for n in ("1048576", "16777216"):
-        wanted |= {("ops", "to_bfloat16", "float32", n), ("ops", "to_float16", "float32", n)}
-        wanted |= {("ops", "to_float32", "bfloat16", n), ("ops", "to_float32", "float16", n)}
-    assert wanted <= have
-
-
-def made_up(ours: float, peer: float) -> Case:
-    """x times a factor, which is different for PyTorch."""
-    double = lambda library, x: x * (peer if isinstance(library, PyTorch) else ours)  # noqa: E731
-    workload = Workload("double", 1, double, lambda x: 1, lambda x: x)
-    return Case("ops", workload, "float32", (np.linspace(-1, 1, 64, dtype=np.float32),))
-
-
-def test_a_row_that_compares_different_things_is_refused() -> None:
-    with pytest.raises(AssertionError, match=r"results differ by 3\.3e-01"):
-        ops.measure(made_up(2, 3), QUICK_EFFORT)
-
-
-def test_every_contender_returns_the_result() -> None:
-    case = made_up(2, 2)
-    actual = ops.contenders(case)
-    assert set(actual) == {"ours", "jit", "peer", "jit_batch"}
-    batch = actual.pop("jit_batch")()
-    assert isinstance(batch, tuple)
-    assert len({tuple(result.tolist()) for result in batch}) == ops.BATCH
-    for name, call in actual.items():
-        assert call().tolist() == (2 * case.values[0]).tolist(), name  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ops.INTO)
@@ -111,22 +62,6 @@ def test_contenders_take_turns_and_every_round_counts() -> None:
     assert {name: len(result) for name, result in samples.items()} == {"a": 4, "b": 4}
     changes = [name for name, previous in zip(turns, [None, *turns], strict=False) if name != previous]
     assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
-
-
-def test_nothing_is_timed_while_threads_of_another_contender_are_busy() -> None:
-    ended = threading.Event()
-
-    def spin() -> None:
-        while time.thread_time() < 0.06:
-            pass
-        ended.set()
-
-    result = []
-    thread = threading.Thread(target=spin)
-    thread.start()
-    interleaved({"a": lambda: result.append(ended.is_set())}, Effort(rounds=1, block_seconds=1e-6))
-    thread.join()
-    assert result[-1]
 
 
 # --- commands

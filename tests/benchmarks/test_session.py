@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -210,20 +209,6 @@ def test_defects_of_npu_tensor_are_named_and_the_others_measured(compute: Callab
     assert not any(entry.failed for entry in left_out[1:])
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (np.array([1.0, 2.0]), 0.0),
-        (np.array([1.0, 2.5]), 0.25),
-        (np.array([[1.0], [2.0]]), 0.0),  # GGML does not count dimensions of one element
-        (np.array([1.0]), math.inf),
-        (np.array([1.0, math.nan]), math.inf),
-    ],
-)
-def test_disagreement(found: np.ndarray, expected: float) -> None:
-    assert disagreement(found, np.array([1.0, 2.0])) == expected
-
-
 def test_what_surrounds_calls_is_entered_outside_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only this moves: a tenth of a second per call, an hour for each entry and each end."""
     now = 0.0
@@ -244,15 +229,6 @@ def test_what_surrounds_calls_is_entered_outside_the_clock(monkeypatch: pytest.M
     samples = interleaved(calls, Effort(rounds=2, block_seconds=1.0, blocks=3), around)["a"]
     assert samples == [pytest.approx(0.1)] * 6
     assert after_pauses(calls, {"a": 1.0}, 2, around) == {"a": pytest.approx(0.1)}
-
-
-def test_missing_peers_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jax", None)
-    monkeypatch.delitem(sys.modules, "benchmarks.peers.jax", raising=False)
-    result, missing = peers.load(["numpy", "jax"], threads=2)
-    assert [library.name for library in result] == ["numpy"]
-    assert missing.keys() == {"jax"}
-    assert "jax" in missing["jax"]
 
 
 # --- predictions and simulations

@@ -15,7 +15,7 @@ import npu_tensor as nt
 import npu_tensor.nn.functional as F
 from npu_tensor import events
 from npu_tensor.graph.structure import structure_of
-from npu_tensor.observe.explanation import Explanation, Overheads, Row, Work
+from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.ops import registry
 from npu_tensor.planner.placement import Job, Option, Overhead, weight
 from npu_tensor.planner.plan import Placed, Plan
@@ -125,7 +125,7 @@ def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     contexts = random.Random(seed).choices("abc", k=seed % 6 + 1)
     placed = tuple(stand_in("npu", 0.0, context) for context in contexts)
     plan = Plan(placed, (), (1,) * len(placed), (), 0)
-    (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": Overheads(0.0, 1.0)})).totals
+    (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": Overhead(1.0)})).totals
     jobs = [Job((), (), (Option(0.0, context), Option(0.0))) for context in contexts]
     assert total.switches == weight(jobs, (Overhead(1.0),), [0] * len(jobs), range(len(jobs)))
 
@@ -195,7 +195,7 @@ def small() -> Explanation:
         edges=((2, 4), (4, 5), (5, 6)),
         members=((0, 1), (3,)),
         plans=[plan],
-        overheads={"sim:npu2": Overheads(3.6e-4, 2.65e-3, 3.9e-5)},
+        overheads={"sim:npu2": Overhead(2.65e-3, 3.6e-4, 3.9e-5)},
     )
     explanation = Explanation(rows, work)
     with explanation.measure():

@@ -7,14 +7,10 @@ The method of K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
-
-import numpy as np
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 __all__ = ["GAP", "Coordinates", "layered"]
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 GAP = 18.0
 """Minimum distance between two boxes of a layer, in pixels."""
@@ -75,15 +71,15 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int
         _sort(layers, above)
         _sort(layers[::-1], below)
     _sort(layers, above)
-    widths = np.array([width for width, _ in sizes] + [BEND_WIDTH] * (len(rank) - boxes))
+    widths = [width for width, _ in sizes] + [BEND_WIDTH] * (len(rank) - boxes)
     centres = _centres(layers, widths, above, below)
     heights = [max((sizes[box][1] for box in layer if box < boxes), default=0.0) for layer in layers]
-    ends = np.cumsum([height + LAYER_GAP for height in heights]) - LAYER_GAP
-    bottoms = [float(ends[layer]) for layer in rank]
-    tops = [float(ends[layer]) - heights[layer] for layer in rank]
+    ends = [end - LAYER_GAP for end in accumulate(height + LAYER_GAP for height in heights)]
+    bottoms = [ends[layer] for layer in rank]
+    tops = [ends[layer] - heights[layer] for layer in rank]
     bends = {edge: [(centres[bend], tops[bend], bottoms[bend]) for bend in path[1:-1]] for edge, path in paths.items()}
-    right = float(max(centres + widths / 2, default=0.0))
-    return Coordinates(centres[:boxes].tolist(), tops[:boxes], bottoms[:boxes], bends, right, max(bottoms, default=0.0))
+    right = max((centre + width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
+    return Coordinates(centres[:boxes], tops[:boxes], bottoms[:boxes], bends, right, max(bottoms, default=0.0))
 
 
 def _ranks(boxes: int, links: Sequence[tuple[int, int]]) -> list[int]:
@@ -128,19 +124,26 @@ def _sort(layers: Sequence[list[int]], before: Sequence[list[int]]) -> None:
 
 
 def _centres(
-    layers: Sequence[list[int]], widths: Floats, above: Sequence[list[int]], below: Sequence[list[int]]
-) -> Floats:
+    layers: Sequence[list[int]], widths: Sequence[float], above: Sequence[list[int]], below: Sequence[list[int]]
+) -> list[float]:
     """Return the x coordinate of every box: near its neighbours, in layer order and without overlap."""
-    centres = np.zeros(len(widths))
-    offsets = [np.cumsum((widths[layer] + widths[np.roll(layer, 1)]) / 2 + GAP) for layer in layers]
+    centres = [0.0] * len(widths)
+    offsets = []
+    for layer in layers:
+        distances = ((widths[a] + widths[b]) / 2 + GAP for a, b in pairwise(layer))
+        offsets.append(list(accumulate(distances, initial=0.0)))
     both = [upper + lower for upper, lower in zip(above, below, strict=True)]
     for sweep in range(2 * SWEEPS):
         neighbours = both if sweep >= SWEEPS else (above, below)[sweep % 2]
         for number in range(len(layers)) if sweep % 2 == 0 else reversed(range(len(layers))):
-            layer, offset = layers[number], offsets[number]
-            targets = np.array([np.mean(centres[neighbours[box] or [box]]) for box in layer]) - offset
+            targets = []
+            for box, offset in zip(layers[number], offsets[number], strict=True):
+                near = neighbours[box] or [box]
+                targets.append(sum(centres[other] for other in near) / len(near) - offset)
             # Both the least increasing sequence above the targets and the greatest one below keep the distances.
-            upper = np.maximum.accumulate(targets)
-            lower = np.minimum.accumulate(targets[::-1])[::-1]
-            centres[layer] = (upper + lower) / 2 + offset
-    return np.asarray(centres - min(centres - widths / 2, default=0.0))
+            upper = accumulate(targets, max)
+            lower = reversed(list(accumulate(reversed(targets), min)))
+            for box, offset, a, b in zip(layers[number], offsets[number], upper, lower, strict=True):
+                centres[box] = (a + b) / 2 + offset
+    left = min((centre - width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
+    return [centre - left for centre in centres]
