@@ -11,7 +11,6 @@ from running import needs_compiler
 import npu_tensor as nt
 from npu_tensor.observe import drawing
 from npu_tensor.observe.drawing import Frame, Kind, Picture
-from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.runtime.sim import timeline
 
 
@@ -41,18 +40,6 @@ def test_an_explanation_is_a_table_and_a_picture(show: Show) -> None:
     assert [box.text for box in page.boxes("tbody td:nth-child(2)")] == [row.op for row in result]
     assert sorted(box.text for box in page.boxes("g.op > text:first-of-type")) == sorted(row.op for row in result)
     assert len(page.boxes("g.kernel")) == sum(row.predicted is not None for row in result)
-
-
-@pytest.mark.parametrize("width", [1400, 1000, 390])
-def test_rows_of_an_explanation_are_low_under_the_theme_of_the_site(show: Show, width: int) -> None:
-    """Material gives every cell of a table a least width, which must not leave a few letters for the reasons."""
-    why = "16 rows of 10 at a time in each of 32 cores; from the cache; predicted: 820 cycles; not on npu: too small"
-    row = Row("linear", "bf16[64, 128]", "sim:npu2", "elementwise", "cache", 1e-4, 1e-3, 999, why, "transformer.py:12")
-    explanation = Explanation([row] * 3)
-    theme = "<style>:root{font-size:125%} table:not([class]) :is(th,td){min-width:5rem}</style>"
-    page = show(f'{theme}<div style="max-width:34rem;font-size:.8rem">{explanation._repr_html_()}</div>')
-    page.look(width=width)
-    assert max(box.height for box in page.boxes("tbody tr")) < 200
 
 
 @needs_compiler

@@ -450,19 +450,3 @@ def test_another_libhsa_comes_first(machine: Machine, tmp_path: Path) -> None:
         assert f"{ours}, by ROCM_PATH, build abcd" in hsa["found"]
         assert (hsa["status"], f"but {other} comes first" in hsa["found"]) == (("note" if warned else "ok"), warned)
         assert hsa["fix"] == (f"export LD_LIBRARY_PATH={ours.parent}:$LD_LIBRARY_PATH" if warned else "")
-
-
-def test_search_paths_of_the_command_line(machine: Machine, libraries: Path, tmp_path: Path) -> None:
-    result = start(
-        f"--root={machine.root}",
-        f"--xrt-search-path={tmp_path}",
-        f"--xrt-search-path={libraries / FAKE_XRT.names[0]}",
-        f"--amdgpu_libhsa_search_path={libraries / FAKE_HSA.names[0]}",
-        NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"),
-    )
-    actual = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
-    assert actual["XRT"]["found"].startswith("2.25.0 ")
-    assert f"{libraries / FAKE_XRT.names[0]}, by config.xrt_path" in actual["XRT"]["found"]
-    assert f"{libraries / FAKE_HSA.names[0]}, by config.libhsa_path" in actual["HSA runtime"]["found"]
-    for directory in (tmp_path / "python", tmp_path):
-        assert f"config.xrt_path: {directory}: import of pyxrt halted" in actual["pyxrt"]["found"]

@@ -56,12 +56,6 @@ def test_json(to_file: bool, tmp_path: Path) -> None:
     assert actual["peak_bytes"] > made_up_model.FILE.stat().st_size
 
 
-def test_the_reason_to_stop_is_printed(tmp_path: Path) -> None:
-    model = changed(tmp_path / "model.gguf", **{"llama.context_length": 8})
-    assert "stopped before 9 tokens: the context of 8 tokens is full" in run(model, "the thing", "--tokens", "9").stderr
-    assert "stopped" not in run(model, "the thing", "--tokens", "2").stderr
-
-
 def test_a_chat_that_is_drawn_and_explained() -> None:
     drawn = ("--chat", "--temperature", "0.9", "--top-k", "20", "--top-p", "0.9", "--seed", "3", "--tokens", "4")
     first, again = (run(str(made_up_model.FILE), "hello", *drawn, "--explain") for _ in range(2))

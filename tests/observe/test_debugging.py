@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,15 +114,6 @@ def test_the_setting_is_followed_also_by_what_was_planned_before(capsys: pytest.
     with config.scope(debug=1):
         (x * 61).realize()
     assert capsys.readouterr().err.startswith("plan: 1 ops in 1 kernels on cpu, ")
-
-
-@pytest.mark.usefixtures("own_contexts")
-def test_only_the_threads_of_a_scope_are_listened_to(capsys: pytest.CaptureFixture[str]) -> None:
-    with config.scope(debug=1), ThreadPoolExecutor(1) as threads:
-        threads.submit(lambda: (nt.ones(3, 67) + 1).realize()).result()
-        assert capsys.readouterr().err == ""
-        threads.submit(copy_context().run, lambda: (nt.ones(3, 71) + 1).realize()).result()
-        assert capsys.readouterr().err.startswith("plan: ")
 
 
 def test_code_for_the_processor_is_printed_when_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
