@@ -6,8 +6,8 @@ The method of K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
 __all__ = ["GAP", "Coordinates", "layered"]
@@ -23,6 +23,9 @@ BEND_WIDTH = 6.0
 
 MOST_BENDS = 30
 """Maximum number of layers that an edge passes without crossing boxes. It bounds the time of the layout."""
+
+UNTIED = 0.1
+"""Weight of the position of a box without neighbours on the side of a sweep, relative to one neighbour."""
 
 SWEEPS = 12
 """Number of sweeps, downwards and upwards in turn."""
@@ -136,14 +139,25 @@ def _centres(
     for sweep in range(2 * SWEEPS):
         neighbours = both if sweep >= SWEEPS else (above, below)[sweep % 2]
         for number in range(len(layers)) if sweep % 2 == 0 else reversed(range(len(layers))):
-            targets = []
+            targets, weights = [], []
             for box, offset in zip(layers[number], offsets[number], strict=True):
-                near = neighbours[box] or [box]
-                targets.append(sum(centres[other] for other in near) / len(near) - offset)
-            # Both the least increasing sequence above the targets and the greatest one below keep the distances.
-            upper = accumulate(targets, max)
-            lower = reversed(list(accumulate(reversed(targets), min)))
-            for box, offset, a, b in zip(layers[number], offsets[number], upper, lower, strict=True):
-                centres[box] = (a + b) / 2 + offset
+                near = neighbours[box]
+                targets.append(sum(centres[other] for other in near or [box]) / len(near or [box]) - offset)
+                weights.append(len(near) or UNTIED)
+            for box, offset, place in zip(layers[number], offsets[number], _increasing(targets, weights), strict=True):
+                centres[box] = place + offset
     left = min((centre - width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
     return [centre - left for centre in centres]
+
+
+def _increasing(targets: Sequence[float], weights: Sequence[float]) -> Iterator[float]:
+    """Yield the increasing sequence nearest to the targets, by pooling adjacent violators."""
+    pools: list[tuple[float, float, int]] = []  # weighted sum, weight and length
+    for target, weight in zip(targets, weights, strict=True):
+        pool = (target * weight, weight, 1)
+        while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
+            last = pools.pop()
+            pool = (last[0] + pool[0], last[1] + pool[1], last[2] + pool[2])
+        pools.append(pool)
+    for total, weight, length in pools:
+        yield from repeat(total / weight, length)
