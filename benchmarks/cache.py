@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor import events
+from npu_tensor.cli.calibrate.probes import no_garbage_collection
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import accelerators, current
@@ -20,7 +21,6 @@ from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request
 from npu_tensor.runtime.store.store import Artifact
-from npu_tensor.tools.calibrate.probes import no_garbage_collection
 
 from .report import Outcome, benchmark, table
 

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import npu_tensor as nt
+from npu_tensor.cli.calibrate import calibrate
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner, selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.host import host_kernel
-from npu_tensor.tools.calibrate import calibrate
 
 from .report import Outcome, Table, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, interleaved

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_tensor.tools.calibrate.probes import block, calls_that_fill, no_garbage_collection
+from npu_tensor.cli.calibrate.probes import block, calls_that_fill, no_garbage_collection
 
 __all__ = [
     "FULL_EFFORT",

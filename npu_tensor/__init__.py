@@ -73,7 +73,7 @@ _LOADED_LATE = {
     "record_kernels": "npu_tensor.ggml_hsa.kernel_log",
     "save": "npu_tensor.functions.serialization",
     "save_gguf": "npu_tensor.functions.gguf",
-    "selftest": "npu_tensor.tools.self_test",
+    "selftest": "npu_tensor.cli.selftest",
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }

@@ -40,7 +40,7 @@ from npu_tensor.tensor import realize as realize
 from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
 from npu_tensor.functions.serialization import save as save
 from npu_tensor.functions.gguf import save_gguf as save_gguf
-from npu_tensor.tools.self_test import selftest as selftest
+from npu_tensor.cli.selftest import selftest as selftest
 from npu_tensor.functions.resources import set_default_device as set_default_device
 from npu_tensor.functions.resources import set_num_threads as set_num_threads
 from npu_tensor.observe.printing import set_printoptions as set_printoptions

@@ -1,43 +1,53 @@
-"""Command `npu-tensor`. Subcommands of more than a few lines have their own modules.
-
-Every use, including `--help`, imports all these modules. Dependencies of a running command, such as rich, llvmlite or
-parts of the package that `import npu_tensor` omits, are therefore imported inside its function.
-"""
+"""Command `npu-tensor`. Each subcommand has a module, which is imported when the command is used or listed."""
 
 from __future__ import annotations
 
 import io
 import sys
 import warnings
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
 import npu_tensor as nt
-from npu_tensor.benchmarks.command import bench as bench_command
-from npu_tensor.cli.cache import cache as cache_command
-from npu_tensor.cli.calibrate import calibrate as calibrate_command
-from npu_tensor.cli.demo_command import demo as demo_command
-from npu_tensor.cli.doctor import doctor as doctor_command
-from npu_tensor.cli.examples import examples as examples_command
-from npu_tensor.cli.gen_kernels import gen_kernels as gen_kernels_command
-from npu_tensor.cli.generate_text import generate as generate_command
-from npu_tensor.cli.info import info as info_command
-from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
-from npu_tensor.cli.ops import ops as ops_command
-from npu_tensor.cli.output import CommandGroup
-from npu_tensor.cli.pack import pack as pack_command
-from npu_tensor.cli.pack import unpack as unpack_command
-from npu_tensor.cli.profile import profile as profile_command
-from npu_tensor.cli.selftest import selftest as selftest_command
-from npu_tensor.cli.settings import config_command
 from npu_tensor.config import config
 
 __all__ = ["main"]
 
+COMMANDS: Final = {
+    "bench": "npu_tensor.benchmarks.command:bench",
+    "cache": "npu_tensor.cli.cache:cache",
+    "calibrate": "npu_tensor.cli.calibrate:calibrate_command",
+    "config": "npu_tensor.cli.settings:config_command",
+    "demo": "npu_tensor.cli.demo:demo",
+    "doctor": "npu_tensor.cli.doctor:doctor",
+    "examples": "npu_tensor.cli.examples:examples",
+    "gen-kernels": "npu_tensor.cli.gen_kernels:gen_kernels",
+    "generate": "npu_tensor.cli.generate_text:generate",
+    "info": "npu_tensor.cli.info:info",
+    "kernel-source": "npu_tensor.cli.kernel_source:kernel_source",
+    "ops": "npu_tensor.cli.ops:ops",
+    "pack": "npu_tensor.cli.pack:pack",
+    "profile": "npu_tensor.cli.profile:profile",
+    "selftest": "npu_tensor.cli.selftest:selftest_command",
+    "unpack": "npu_tensor.cli.pack:unpack",
+}
+"""Module and name of each command."""
 
-class _Commands(CommandGroup):
+
+class _Commands(click.Group):
     """Command group that reports errors of the package as errors of the command, without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -60,24 +70,3 @@ def main(context: click.Context) -> None:
         config.read_followed()
     except nt.ArgumentError as error:  # `npu-tensor config` shows it among the other settings.
         click.echo(f"Warning: {error}", err=True)
-
-
-for command in (
-    bench_command,
-    cache_command,
-    calibrate_command,
-    config_command,
-    demo_command,
-    ops_command,
-    doctor_command,
-    examples_command,
-    gen_kernels_command,
-    generate_command,
-    info_command,
-    kernel_source_command,
-    pack_command,
-    profile_command,
-    selftest_command,
-    unpack_command,
-):
-    main.add_command(command)

@@ -17,7 +17,7 @@ import click
 
 from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor._util.units import size
-from npu_tensor.cli.output import failures
+from npu_tensor.cli.options import failures
 from npu_tensor.config import config
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.runtime.store.files import LOG

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from npu_tensor.cli.output import failures
+from npu_tensor.cli.options import failures
 
 __all__ = ["examples"]
 

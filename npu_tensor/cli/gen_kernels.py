@@ -12,18 +12,17 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import click
 
-from npu_tensor.cli.output import Command
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import arch_of
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
-
-if TYPE_CHECKING:
-    from npu_tensor.ggml_hsa.config_file import Problem
-    from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Problem, examples, find, load_for
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.generate import generate, open_executor
+from npu_tensor.runtime.npu.kernel_name import kernel_name
 
 __all__ = ["gen_kernels"]
 
@@ -64,13 +63,11 @@ def _arch(context: click.Context, parameter: click.Parameter, names: Sequence[st
 
 def _print_examples_dir(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from npu_tensor.ggml_hsa.config_file import examples
-
         click.echo(examples())
         context.exit()
 
 
-@click.command(name="gen-kernels", cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("gen-kernels", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("config_file", metavar="CONFIG", required=False)
 @click.option("--config", "config_option", metavar="FILE", help="The same as CONFIG, as ggml-hsa's tool has it.")
 @click.option(
@@ -148,15 +145,18 @@ def gen_kernels(
     with _log_to_stderr(verbose):
         try:
             entries, problems = _load(config_file, kernels_dir, arch)
+            number = len(entries)
             if only_list:
-                _list(entries)
-                number = len(entries)
+                width = max((len(entry.exported_name) for entry in entries), default=0)
+                for entry in entries:
+                    click.echo(f"{entry.exported_name:{width}}  {entry.arch:5}  {kernel_name(entry.planned.task)}")
             elif dry_run:
-                logger.info("%d kernel(s) can be generated", len(entries))
-                number = len(entries)
+                logger.info("%d kernel(s) can be generated", number)
             else:
                 assert output_dir is not None
-                number = _generate(entries, output_dir, target, executor, jobs, force)
+                logger.info("Generating %d kernel(s)", number)
+                with open_executor(executor, jobs) as pool:
+                    number = generate(entries, output_dir, target, pool, force)
                 logger.info("Generated %d/%d kernel(s) successfully", number, len(entries) + len(problems))
         except BuildError as error:
             # The prefix matches ggml-hsa's tool, which imports its compiler. Our message adds the install command.
@@ -174,8 +174,6 @@ def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tu
 
     Raises ArgumentError if no kernel is for these arrays.
     """
-    from npu_tensor.ggml_hsa.config_file import find, load_for
-
     path = find(config_file)
     logger.info("Loading configuration from %s", path)
     entries, problems = load_for(config_file, kernels_dir, arch)
@@ -184,24 +182,6 @@ def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tu
         there = ", ".join(sorted({entry.arch for entry in others})) or "no array"
         raise ArgumentError(f"{path} has no kernels for {' or '.join(arch)}, but for {there}")
     return entries, problems
-
-
-def _list(entries: Sequence[Entry]) -> None:
-    from npu_tensor.runtime.npu.kernel_name import kernel_name
-
-    width = max((len(entry.exported_name) for entry in entries), default=0)
-    for entry in entries:
-        click.echo(f"{entry.exported_name:{width}}  {entry.arch:5}  {kernel_name(entry.planned.task)}")
-
-
-def _generate(
-    entries: Sequence[Entry], directory: Path, target: Literal["iron", "host"], executor: Any, jobs: int, force: bool
-) -> int:
-    from npu_tensor.ggml_hsa.generate import generate, open_executor
-
-    logger.info("Generating %d kernel(s)", len(entries))
-    with open_executor(executor, jobs) as pool:
-        return generate(entries, directory, target, pool, force)
 
 
 if __name__ == "__main__":

@@ -8,20 +8,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+import npu_tensor as nt
 from npu_tensor._util.output_files import STDOUT, json_option, put_json
 from npu_tensor._util.units import size
-from npu_tensor.cli.options import device_errors, device_option
-from npu_tensor.cli.output import failures
+from npu_tensor.cli.options import device_errors, device_option, failures
 from npu_tensor.cli.profile import INTERRUPTED
+from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
+from npu_tensor.observe.explanation import Explanation
 from npu_tensor.runtime.devices.device_uri import parse_uri
-
-if TYPE_CHECKING:
-    from npu_tensor.models import Generation
-    from npu_tensor.observe.explanation import Explanation
 
 __all__ = ["generate"]
 
@@ -57,9 +54,6 @@ def generate(
     MODEL is a GGUF file of Llama, Qwen2 or Qwen3. Prints the text as it comes; then, to the error output, tokens per
     second, memory and where the kernels of a token run. Exit code 130 if Ctrl-C has ended it.
     """
-    import npu_tensor as nt
-    from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
-
     with device_errors(), failures(), interrupts():
         try:
             choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them

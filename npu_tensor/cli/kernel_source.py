@@ -11,17 +11,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import click
 
-from npu_tensor.cli.output import failures
+from npu_tensor.cli.options import failures
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.ggml_hsa import config_file, function_files, representative
+from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.kernels.offer import Float32
-
-if TYPE_CHECKING:
-    from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.runtime.build.instructions import instructions
+from npu_tensor.runtime.build.iron_program import program
+from npu_tensor.runtime.build.iron_worker import HEADERS
+from npu_tensor.runtime.build.parameter_addresses import predicted
+from npu_tensor.runtime.devices.detect import NotDetected, detect_arch
+from npu_tensor.runtime.npu.kernel_name import kernel_name
+from npu_tensor.runtime.store.files import write_atomically
 
 __all__ = ["kernel_source"]
 
@@ -78,7 +84,7 @@ def kernel_source(
         named = there if name is None else [_find(name, there, arch)]
         entries = [_changed(entry, columns, float32) for entry in named]
         if out is None:
-            click.echo(_program(entries[0]), nl=False)
+            click.echo(program(entries[0].request()[-1].design), nl=False)
         else:
             _write(entries, out)
 
@@ -91,8 +97,6 @@ def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entr
 
 
 def _arch(asked: str | None) -> Arch:
-    from npu_tensor.runtime.devices.detect import NotDetected, detect_arch
-
     try:
         return detect_arch(asked or "").arch
     except NotDetected:
@@ -103,8 +107,6 @@ def _arch(asked: str | None) -> Arch:
 
 def _entries(arch: str | None, config: Path | None) -> Sequence[Entry]:
     """Return the named kernels: the representative ones, or those of a configuration, which must be valid."""
-    from npu_tensor.ggml_hsa import config_file, representative
-
     if config is None:
         return representative.entries(_arch(arch))
     values = config_file.load(config)
@@ -133,19 +135,15 @@ def _canonical(name: str, arch: str | None) -> Entry | None:
     A complete name has extents, dtypes and a function of this package. Raises ArgumentError if the kernel does not
     exist.
     """
-    from npu_tensor.ggml_hsa import config_file
-    from npu_tensor.ggml_hsa import function_files as kernel_source
-    from npu_tensor.runtime.npu.kernel_name import kernel_name
-
     word, *parts = name.split("-")
     tensors = [_TENSOR.fullmatch(part) for part in parts]
-    function = kernel_source.for_op(word)
+    function = function_files.for_op(word)
     if not (function and tensors and all(tensors)):
         return None
     output, *inputs = (_descriptor(tensor) for tensor in tensors if tensor is not None)
     value = {
         "kernel_name": function,
-        "kernel_source": kernel_source.packaged()[function].name,
+        "kernel_source": function_files.packaged()[function].name,
         "arch": _arch(arch),
         "input_tensors": inputs,
         "output_tensor": output,
@@ -165,18 +163,8 @@ def _descriptor(tensor: re.Match[str]) -> str:
     return f"({','.join([*extents, *'1' * (4 - len(extents))])})/{tensor['dtype']}"
 
 
-def _program(entry: Entry) -> str:
-    from npu_tensor.runtime.build.iron_program import program
-
-    return program(entry.request()[-1].design)
-
-
 def _write_instructions(entry: Entry, out: Path) -> bool:
     """Write the instruction stream, or print why its words are unknown before compilation."""
-    from npu_tensor.runtime.build.instructions import instructions
-    from npu_tensor.runtime.build.parameter_addresses import predicted
-    from npu_tensor.runtime.store.files import write_atomically
-
     design = entry.request()[-1].design
     try:
         words = instructions(design, predicted(design))
@@ -189,9 +177,6 @@ def _write_instructions(entry: Entry, out: Path) -> bool:
 
 def _write(entries: Sequence[Entry], out: Path) -> None:
     """Write programs, instruction streams and the C++ headers. Print the number of files and the omissions."""
-    from npu_tensor.runtime.build.iron_worker import HEADERS
-    from npu_tensor.runtime.store.files import write_atomically
-
     headers = sorted((HEADERS / "nt").glob("*.hpp"))
     (out / "include" / "nt").mkdir(parents=True, exist_ok=True)
     for header in headers:
@@ -199,7 +184,7 @@ def _write(entries: Sequence[Entry], out: Path) -> None:
     failed = streams = 0
     for entry in entries:
         try:
-            text = _program(entry)
+            text = program(entry.request()[-1].design)
         except NpuTensorError as error:
             failed += 1
             click.echo(f"{entry.exported_name}: {error}", err=True)

@@ -1,4 +1,4 @@
-"""Shared command options: devices, and search paths of the NPU libraries."""
+"""Options and error handling that commands share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from npu_tensor.config import config
-from npu_tensor.errors import DeviceError
+from npu_tensor.errors import DeviceError, NpuTensorError
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
 
-__all__ = ["device_errors", "device_option", "search_path_options"]
+__all__ = ["device_errors", "device_option", "failures", "search_path_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,6 +45,20 @@ def device_errors() -> Iterator[None]:
         if error.code == "UNAVAILABLE":
             raise click.ClickException(str(error)) from None
         raise click.BadParameter(str(error), param_hint="--device") from None
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn errors of the package, of files and of missing libraries into errors of the command, without a traceback."""
+    try:
+        yield
+    except BrokenPipeError:  # click ends the command.
+        raise
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        raise click.ClickException(f"{error.filename}: {error.strerror}" if named else str(error)) from None
+    except (NpuTensorError, ImportError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _joined(uris: tuple[str, ...]) -> str:

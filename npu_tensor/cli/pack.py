@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from npu_tensor.cli.output import failures
+from npu_tensor.cli.options import failures
+from npu_tensor.runtime.store import packs
 
 __all__ = ["pack", "unpack"]
 
@@ -24,12 +25,10 @@ def pack(directory: Path, output: Path | None) -> None:
 
     They are verified. `npu-tensor gen-kernels` and `nt.compile` write such directories.
     """
-    from npu_tensor.runtime.store.packs import pack
-
     directory = directory.resolve()
     output = output or Path(f"{directory.name}{EXTENSION}")
     with failures():
-        number = pack(directory, output)
+        number = packs.pack(directory, output)
         click.echo(f"{output}: {number} files, {output.stat().st_size} bytes")
 
 
@@ -40,10 +39,8 @@ def pack(directory: Path, output: Path | None) -> None:
 )
 def unpack(file: Path, directory: Path | None) -> None:
     """Verify the kernel pack FILE and unpack it. Prints the variable that lets programs use its kernels."""
-    from npu_tensor.runtime.store.packs import unpack
-
     directory = (directory or Path(file.stem)).resolve()
     with failures():
-        number = unpack(file, directory)
+        number = packs.unpack(file, directory)
     click.echo(f"{directory}: {number} files, all verified", err=True)
     click.echo(f"export NPU_TENSOR_KERNEL_DIR={shlex.quote(str(directory))}")

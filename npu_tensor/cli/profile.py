@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
+import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -10,6 +12,7 @@ from typing import Literal
 import click
 
 from npu_tensor._util.output_files import in_a_directory
+from npu_tensor.observe.profiling import profile as profiled
 
 __all__ = ["profile"]
 
@@ -42,11 +45,6 @@ def profile(
     Options of this command come before SCRIPT; all that follows is the program's. Exit code: the program's, 1 if it
     raised, 130 if Ctrl-C has ended it.
     """
-    import runpy
-    import traceback
-
-    from npu_tensor.observe.profiling import profile as profiled
-
     code: object = 0
     arguments_before, path_before = sys.argv, sys.path[:]
     with profiled() as run:

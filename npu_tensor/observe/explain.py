@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, digraph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
-from npu_tensor.observe.explanation import Explanation, Overheads, Row, Work
+from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
-from npu_tensor.planner.measures import Declined
+from npu_tensor.planner.measures import MEASURES, Declined
 from npu_tensor.planner.parts import parts
+from npu_tensor.planner.placing import overhead
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
@@ -47,15 +48,8 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
     """Combine the plans of a graph's parts into one explanation."""
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
-    overheads = {
-        device.uri: Overheads(
-            device.launch_cost.seconds,
-            device.switch_cost.seconds,
-            device.reconfiguration_cost and device.reconfiguration_cost.seconds,
-            device.shared_contexts,
-        )
-        for device in accelerators
-    }
+    overheads = {device.uri: overhead(device, MEASURES["latency"]) for device in accelerators}
+    shared_contexts = {device.uri: device.shared_contexts for device in accelerators}
     rank = {node: number for number, (_, node) in enumerate(graph.nodes)}
     members = []
     for part, each in planned:
@@ -82,7 +76,7 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
     items, edges = [item for item, _ in graph.nodes], list(digraph(graph).edges)
-    return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads))
+    return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads, shared_contexts))
 
 
 def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:

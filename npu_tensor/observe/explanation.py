@@ -23,7 +23,7 @@ from npu_tensor.planner.placement import Overhead, Usage
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
-__all__ = ["Explanation", "Overheads", "Row", "Total", "Work"]
+__all__ = ["Explanation", "Row", "Total", "Work"]
 
 NO_DEVICE: Final = "-"
 """Placeholder for the device URI of ops that need no kernel."""
@@ -103,23 +103,6 @@ class Total(NamedTuple):
         return self.predicted + self.copies + self.launching + self.switching
 
 
-class Overheads(NamedTuple):
-    """Predicted overheads of an NPU.
-
-    Attributes:
-        launch: Cost of a launch, in seconds.
-        switch: Cost of a context change between launches, in seconds.
-        change: Cost of a context change within a launch, in seconds; None if a launch has only one context.
-        shared_contexts: Maximum number of contexts of a plan that share a hardware context; 1 if each launch has its
-            own.
-    """
-
-    launch: float = 0.0
-    switch: float = 0.0
-    change: float | None = None
-    shared_contexts: int = 1
-
-
 @dataclass(frozen=True)
 class Work:
     """Graph and plans of an Explanation, beside its rows. Keeps no tensor values alive.
@@ -130,7 +113,9 @@ class Work:
         edges: Edges between items.
         members: Row numbers of each kernel, in plan order.
         plans: One plan, or one per part of a long graph.
-        overheads: Overheads by NPU URI.
+        overheads: Predicted overheads by NPU URI, in seconds.
+        shared_contexts: Maximum number of contexts of a plan that share a hardware context, by NPU URI; 1 if each
+            launch has its own.
     """
 
     items: Sequence[int] = ()
@@ -138,7 +123,8 @@ class Work:
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
     plans: Sequence[Plan] = ()
-    overheads: Mapping[str, Overheads] = field(default_factory=dict)
+    overheads: Mapping[str, Overhead] = field(default_factory=dict)
+    shared_contexts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Explanation(Sequence[Row]):
@@ -204,17 +190,16 @@ class Explanation(Sequence[Row]):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
             costs = [placed[step].kernel.cost for step in steps]
             times = [time for step in steps if (time := seconds[step]) is not None]
+            overhead = self._work.overheads.get(device, Overhead(0.0))
             here = [(plan, used) for plan, uri, used in launched if uri == device and device in self._work.overheads]
             launches = [contexts for _, contexts in here]
-            overheads = self._work.overheads.get(device, Overheads())
             usage = Usage()
             for contexts in launches:
                 for position, context in enumerate(contexts):
                     usage = usage.add(context, joins=position > 0)
             if launches:
-                usage = usage.closed(overheads.change is not None)
-            launching = len(launches) * overheads.launch
-            overhead = Overhead(overheads.switch, overheads.launch, overheads.change)
+                usage = usage.closed(overhead.change is not None)
+            launching = len(launches) * overhead.launch
             rows.append(
                 Total(
                     device,
@@ -227,7 +212,7 @@ class Explanation(Sequence[Row]):
                     launching,
                     usage.changes + usage.switches,
                     usage.weight(overhead) - launching,
-                    _changes(_hardware_contexts(here, overheads.shared_contexts)),
+                    _changes(_hardware_contexts(here, self._work.shared_contexts.get(device, 1))),
                 )
             )
         return rows
@@ -430,7 +415,7 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
     for reason in chain.from_iterable(reasons):
         letters.setdefault(reason, _letters(len(letters)))
     columns = folded(_columns(rows, [",".join(map(letters.__getitem__, each)) for each in reasons]))
-    lines = text.table(columns, _FIGURES, text.line_width(), _CUT, _DROPPED)
+    lines = text.table(columns, _FIGURES, _CUT, _DROPPED)
     if letters:
         lines += ["", "why:"]
     indent = len(_letters(len(letters))) + 2

@@ -13,14 +13,13 @@ import textwrap
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from npu_tensor._util.forks import locks_are_free
 from npu_tensor._util.user_warnings import INTERNAL
 from npu_tensor.errors import ArgumentError, NpuTensorError
-from npu_tensor.graph.aliasing import Storage, View
 from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import depends_on_placeholder
 from npu_tensor.graph.tracing import current_watch
@@ -107,21 +106,7 @@ def _count(name: str, value: Any) -> float:
     return number
 
 
-class Shown(Protocol):
-    """Interface of a Tensor for printing."""
-
-    _current: Node | None
-    _alias: tuple[Storage, View] | None
-
-    @property
-    def _node(self) -> Node: ...
-    @property
-    def requires_grad(self) -> bool: ...
-
-    def numpy(self) -> np.ndarray[Any, Any]: ...
-
-
-def shown(tensor: Shown, caller: FrameType | None) -> str:
+def shown(tensor: Any, caller: FrameType | None) -> str:
     """Return the text of `repr`, with the values or the reason why they are missing.
 
     Never raises and never waits for a lock. `caller` is the frame that calls `repr`.
@@ -129,7 +114,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
     alias = tensor._alias
     if alias is not None and tensor._current is None and not locks_are_free():
         return f"{PREFIX}{alias[1].spec}, changed by a write to a view; not computed: another thread is computing)"
-    node = tensor._node
+    node: Node = tensor._node
     try:
         if not _is_here(node):
             in_own_message = caller is not None and INTERNAL[caller.f_code.co_filename]
@@ -143,7 +128,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
         return f"{PREFIX}{node.spec}, <{message}>)"
 
 
-def printed(tensor: Shown, caller: FrameType | None) -> str:
+def printed(tensor: Any, caller: FrameType | None) -> str:
     """Return the text of `str`. Unlike `shown`, it waits for other threads and passes on errors of the computation."""
     node = tensor._node
     if _options.get().lazy or depends_on_placeholder(node):
@@ -151,15 +136,18 @@ def printed(tensor: Shown, caller: FrameType | None) -> str:
     return _with_values(tensor)
 
 
-def notebook_bundle(tensor: Shown, caller: FrameType | None) -> dict[str, str]:
+def notebook_bundle(tensor: Any, caller: FrameType | None) -> dict[str, str]:
     """Return the notebook output by MIME type. The HTML shows the recorded ops below the value."""
-    from npu_tensor.observe.drawing import card
+    from npu_tensor.observe.drawing import page
+    from npu_tensor.observe.drawing.card import graph_html
 
     node = tensor._node
-    graph = card.graph(node) if node.value is None else ""  # The computation drops the recorded ops.
+    graph = graph_html(node) if node.value is None else ""  # The computation drops the recorded ops.
     text = shown(tensor, caller)
-    where = f"{node.spec.nbytes:,} bytes on {_home(node)}" if node.value not in (None, PLACEHOLDER) else ""
-    return {"text/html": card.card(text, f"{node.spec}, {where}" if where else "", graph), "text/plain": text}
+    caption = ""
+    if node.value not in (None, PLACEHOLDER):
+        caption = page.paragraph(f"{node.spec}, {node.spec.nbytes:,} bytes on {_home(node)}")
+    return {"text/html": f"<div>{page.preformatted(text)}{caption}{graph}</div>", "text/plain": text}
 
 
 class _Brief(reprlib.Repr):
@@ -229,7 +217,7 @@ def _without_values(node: Node, reason: str = "") -> str:
     return f"{PREFIX}{node.spec}, {state}{f'; not {missing}: {reason}' if reason else ''})"
 
 
-def _with_values(tensor: Shown) -> str:
+def _with_values(tensor: Any) -> str:
     spec, options = tensor._node.spec, _options.get()
     if spec.dtype.is_quantized:
         return f"{PREFIX}{spec})"

@@ -102,7 +102,7 @@ class Table(tuple[ProfileRow, ...]):
     def __str__(self) -> str:
         if not self:
             return NOTHING
-        return "\n".join((*text.table(self._columns(), _FIGURES, text.line_width()), *self._notes()))
+        return "\n".join((*text.table(self._columns(), _FIGURES), *self._notes()))
 
     __repr__ = __str__
 

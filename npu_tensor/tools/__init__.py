@@ -1,1 +1,1 @@
-"""Programs around the library: doctor, calibrate, selftest, demo."""
+"""Programs for developers of the library."""

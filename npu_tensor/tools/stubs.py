@@ -62,34 +62,17 @@ def _annotation(value: Any, default: str) -> str:
     return _qualified(value if isinstance(value, str) else getattr(value, "__name__", repr(value)))
 
 
-def _parameter(parameter: inspect.Parameter, annotation: str) -> str:
-    stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-    stars = "**" if parameter.kind is parameter.VAR_KEYWORD else stars
-    text = f"{stars}{parameter.name}: {annotation}"
-    return text if parameter.default is parameter.empty else f"{text} = {parameter.default!r}"
+class _Text(str):
+    """Annotation that a signature prints without quotes."""
+
+    __repr__ = str.__str__
 
 
-def _joined(parameters: list[inspect.Parameter], annotations: list[str], is_method: bool) -> str:
-    """Join parameters and insert the markers / and *."""
-    parts: list[str] = []
-    previous = None
-    starred = False
-    for number, (parameter, annotation) in enumerate(zip(parameters, annotations, strict=True)):
-        if previous is parameter.POSITIONAL_ONLY and parameter.kind is not parameter.POSITIONAL_ONLY:
-            parts.append("/")
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            starred = True
-        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
-            parts.append("*")
-            starred = True
-        if number == 0 and is_method:
-            parts.append("self")
-        else:
-            parts.append(_parameter(parameter, annotation))
-        previous = parameter.kind
-    if previous is inspect.Parameter.POSITIONAL_ONLY:
-        parts.append("/")
-    return ", ".join(parts)
+def _signature(parameters: list[inspect.Parameter], annotations: list[str], is_method: bool) -> inspect.Signature:
+    typed = [p.replace(annotation=_Text(text)) for p, text in zip(parameters, annotations, strict=True)]
+    if is_method:
+        typed[0] = inspect.Parameter("self", parameters[0].kind)
+    return inspect.Signature(typed)
 
 
 def _op_parameters(op: Op) -> tuple[list[inspect.Parameter], list[str]]:
@@ -121,7 +104,7 @@ def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str
     # The docstring of the declaration. The additions of `help` follow from the types.
     doc = op.doc if op is not None else inspect.cleandoc(inspect.unwrap(function).__doc__ or "")
     doc = textwrap.indent(f'"""{doc}"""', "    ")
-    return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
+    return f"def {name}{_signature(parameters, annotations, is_method)} -> {returns}:\n{doc}\n"
 
 
 def _operator(name: str, method: Callable[..., Any]) -> str:

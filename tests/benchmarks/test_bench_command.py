@@ -1,16 +1,12 @@
 """The benchmark command: its runs, its files, and its report of missing parts."""
 
-import importlib.util
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from paths import ROOT
 from running import python
 from sessions import row, session
 
@@ -22,7 +18,6 @@ from benchmarks.peers.npu_tensor import NpuTensor
 from benchmarks.results import LeftOut, Row, load, save
 from benchmarks.session import QUICK_AMOUNT, measured
 from benchmarks.timing import Effort
-from npu_tensor.runtime import rates
 
 LITTLE = QUICK_AMOUNT._replace(effort=Effort(rounds=2, block_seconds=1e-6, blocks=15))
 
@@ -84,18 +79,6 @@ def test_language_models(tmp_path: Path) -> None:
     assert rows[0]["cold"] > rows[0]["p50"] > 0
 
 
-def test_published_times_stand_beside_predictions(tmp_path: Path) -> None:
-    rows = bench(tmp_path, "--suite", "kernel_model")["rows"]
-    assert {entry["kind"] for entry in rows} == {"published", "predicted"}
-    published = next(entry for entry in rows if entry["kind"] == "published" and entry["size"] == "4032x4032")
-    assert published["flops"] / published["p50"] == pytest.approx(6.52e12)  # table 2 of arXiv 2512.13282
-
-
-def test_published_times_can_be_chosen(tmp_path: Path) -> None:
-    title = suites.SUITES["kernel_model"].workloads[0]
-    assert {entry["case"] for entry in bench(tmp_path, "--only", title)["rows"]} == {title}
-
-
 def test_ratios_are_over_what_was_measured_on_the_cpu() -> None:
     rows = [
         row("npu_tensor", 1e-3),
@@ -115,11 +98,6 @@ def test_ratios_are_over_what_was_measured_on_the_cpu() -> None:
         ["", ""],
         ["4.00 x", "2.00 x"],
     ]
-
-
-def test_peers_take_part_wherever_npu_tensor_computes(tmp_path: Path) -> None:
-    result = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements", "--device", "sim:npu2")
-    assert {(entry["contender"], entry["device"]) for entry in result["rows"]} == {("numpy", "cpu")}
 
 
 def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,41 +136,6 @@ def small_product() -> Case:
     return next(cases(["linear"], ["64x64"], "matmul"))
 
 
-@pytest.mark.parametrize("option", ["--json", "--report"])
-def test_where_nothing_can_be_written_nothing_is_measured(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(run, "measured")
-    (tmp_path / "file").touch()
-    outcome = invoke("--suite", "kernel_model", option, str(tmp_path / "file" / "results"))
-    assert outcome.exit_code == 2, outcome.output
-    assert option in outcome.output
-
-
-def test_predictions_use_what_was_calibrated(tmp_path: Path) -> None:
-    """Though compiled kernels of earlier sessions are not found."""
-    with nt.config.scope(cache_path=str(tmp_path / "cache")):
-        priors = rates.priors()["processor"]
-        measured = rates.processor_rates()
-        try:
-            rates.save("processor", rates.processor_identity(), replace(measured, fork_seconds=0.125))
-            bench(tmp_path, "--suite", "kernel_model")  # leaves the rates as it has found them
-            assert rates.processor_rates().fork_seconds == 0.125 != priors["fork_seconds"]
-            with run._empty_cache():
-                assert nt.config.cache_dir != tmp_path / "cache"
-                assert rates.processor_rates().fork_seconds == 0.125
-        finally:
-            rates.forget()
-
-
-def test_a_session_says_of_which_commit_and_on_which_machine(tmp_path: Path) -> None:
-    machine = bench(tmp_path, "--suite", "kernel_model")["machine"]
-    assert machine["memory_bytes"] > 1 << 28
-    assert machine["npus"] == []
-    if (ROOT / ".git").exists():
-        assert len(machine["commit"].rstrip("+")) == 40
-
-
 def test_peers_that_are_not_there_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "benchmarks.peers.torch", raising=False)
@@ -221,23 +164,6 @@ def test_what_is_not_there_is_refused_by_name(arguments: list[str], message: str
     assert message in outcome.output
 
 
-def test_what_must_be_installed_is_asked_for_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else present(name))
-    outcome = invoke("--quick", "--report", "page")
-    assert outcome.exit_code == 1
-    assert "plotly" in outcome.output
-    assert f'"{sys.executable}" -m pip install plotly' in outcome.output
-
-
-def test_a_file_that_is_no_result_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    path = tmp_path / "old.json"
-    path.write_text("{}")
-    outcome = invoke("--compare", str(path))
-    assert outcome.exit_code == 2
-    assert "old.json" in outcome.output
-
-
 @pytest.mark.parametrize(("p50", "exit_code"), [(1e-3, 0), (0.5e-3, 1)])
 def test_the_exit_code_says_whether_something_has_become_slower(
     p50: float, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -255,18 +181,3 @@ def test_a_checkout_and_the_installed_package_run_the_same() -> None:
     helps = [python("-W", "error", "-m", *each, "--help").stdout.partition("\n")[2] for each in commands]
     assert helps[0] == helps[1]
     assert "--compare" in helps[0]
-
-
-def test_the_report_is_made_of_the_results(tmp_path: Path) -> None:
-    outcome = invoke("--quick", "--suite", "kernel_model", "--peer", "none", "--report", str(tmp_path / "page"))
-    assert outcome.exit_code == 0, outcome.output
-    (page,) = (tmp_path / "page").glob("*.html")
-    assert "arXiv 2512.13282" in page.read_text("utf-8")
-
-
-def test_schema_is_json() -> None:
-    """It is read by other programs: a comment or a trailing comma would be seen there first."""
-    import jsonschema
-
-    schema = json.loads((ROOT / "benchmarks" / "schema.json").read_text("utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)

@@ -2,9 +2,6 @@
 
 import json
 import math
-import sys
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import npu_tensor as nt
 from benchmarks import contention, dispatch, loops, memory, ops, placement, products, training
-from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
+from benchmarks.cases import TOLERANCE, cases, disagreement
 from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
-from benchmarks.report import headline
-from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
+from benchmarks.timing import Effort, interleaved
 
 
 def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
@@ -45,53 +41,6 @@ def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[s
 
 
 # --- workloads
-
-
-def test_the_workloads_that_are_asked_for_are_there() -> None:
-    have = {
-        (group.suite, w.name, dtype, size_name(shapes[0]))
-        for group in GROUPS
-        for w in group.workloads
-        for dtype in group.dtypes
-        for shapes in group.shapes
-    }
-    floats = ("float32", "bfloat16")
-    elementwise = ("add", "mul", "exp", "tanh", "gelu", "gelu_erf", "silu")
-    wanted = {("ops", op, dtype, str(n)) for op in elementwise for dtype in floats for n in (2**10, 2**20, 2**24)}
-    chains = ("chain", "chain_erf", "swiglu")
-    wanted |= {("chains", op, dtype, str(n)) for op in chains for dtype in floats for n in (2**10, 2**20, 2**24)}
-    wanted |= {("ops", op, dtype, "4096x1024") for op in ("softmax", "rms_norm") for dtype in floats}
-    wanted |= {("ops", "matmul", dtype, f"{n}x{n}") for dtype in floats for n in (256, 1024, 2048)}
-    wanted |= {("ops", "matvec", dtype, "4096x4096") for dtype in floats}
-    wanted |= {("ops", "matmul_int8", "int8", "1024x1024")}
-    wanted |= {("matmul", "linear", dtype, f"{n}x{n}") for dtype in floats for n in (64, 256, 1024, 4096)}
-    for n in ("1048576", "16777216"):
-        wanted |= {("ops", "to_bfloat16", "float32", n), ("ops", "to_float16", "float32", n)}
-        wanted |= {("ops", "to_float32", "bfloat16", n), ("ops", "to_float32", "float16", n)}
-    assert wanted <= have
-
-
-def made_up(ours: float, peer: float) -> Case:
-    """x times a factor, which is different for PyTorch."""
-    double = lambda library, x: x * (peer if isinstance(library, PyTorch) else ours)  # noqa: E731
-    workload = Workload("double", 1, double, lambda x: 1, lambda x: x)
-    return Case("ops", workload, "float32", (np.linspace(-1, 1, 64, dtype=np.float32),))
-
-
-def test_a_row_that_compares_different_things_is_refused() -> None:
-    with pytest.raises(AssertionError, match=r"results differ by 3\.3e-01"):
-        ops.measure(made_up(2, 3), QUICK_EFFORT)
-
-
-def test_every_contender_returns_the_result() -> None:
-    case = made_up(2, 2)
-    actual = ops.contenders(case)
-    assert set(actual) == {"ours", "jit", "peer", "jit_batch"}
-    batch = actual.pop("jit_batch")()
-    assert isinstance(batch, tuple)
-    assert len({tuple(result.tolist()) for result in batch}) == ops.BATCH
-    for name, call in actual.items():
-        assert call().tolist() == (2 * case.values[0]).tolist(), name  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ops.INTO)
@@ -115,49 +64,7 @@ def test_contenders_take_turns_and_every_round_counts() -> None:
     assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
 
 
-def test_nothing_is_timed_while_threads_of_another_contender_are_busy() -> None:
-    ended = threading.Event()
-
-    def spin() -> None:
-        while time.thread_time() < 0.06:
-            pass
-        ended.set()
-
-    result = []
-    thread = threading.Thread(target=spin)
-    thread.start()
-    interleaved({"a": lambda: result.append(ended.is_set())}, Effort(rounds=1, block_seconds=1e-6))
-    thread.join()
-    assert result[-1]
-
-
-def test_summary_of_known_rows() -> None:
-    rows = [
-        {"large": True, "speedup": 2.0, "out_speedup": 1.0, "jit_speedup": 9.0},
-        {"large": True, "speedup": 8.0},
-        {"large": False, "speedup": 0.5, "jit_speedup": 1.5, "jit_batch_speedup": 0.9},
-        {"large": False, "speedup": 0.25, "jit_speedup": 1.25, "jit_batch_speedup": 3.0},
-    ]
-    result = ops.summary(rows)
-    assert {key: (goal["value"], goal["met"]) for key, goal in result.items()} == {
-        "large_eager": (pytest.approx(4.0), True),
-        "large_eager_minimum": (2.0, True),
-        "large_out": (1.0, False),
-        "small_minimum": (0.25, False),
-        "small_jit_minimum": (1.25, True),
-        "small_jit_batch_minimum": (0.9, False),
-    }
-    assert ops.summary(rows[:1]).keys() == {"large_eager", "large_eager_minimum", "large_out"}
-
-
 # --- commands
-
-
-def test_others_disturb_times_and_nothing_else() -> None:
-    machine = {"processor": "a processor", "threads": 2, "cores": 2, "date": "a day", "others": 0.5}
-    assert "Other processes used 0.50 cores" in headline(machine)
-    assert "Other processes" not in headline(machine, timed=False)
-    assert "Other processes" not in headline({**machine, "others": 0.05})
 
 
 def test_ops(tmp_path: Path) -> None:
@@ -178,12 +85,6 @@ def test_ops(tmp_path: Path) -> None:
         if "out_us" in row:
             assert row["out_speedup"] == pytest.approx(row["out_us"] / row["ours_us"], rel=1e-2)
     assert set(result["summary"]) == {goal.key for goal in ops.GOALS}
-
-
-def test_ops_refuses_an_unknown_workload() -> None:
-    outcome = CliRunner().invoke(ops.main, ["--only", "add,no_such_op"])
-    assert outcome.exit_code == 2
-    assert "no_such_op" in outcome.output
 
 
 def test_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +140,6 @@ def test_dispatch(tmp_path: Path) -> None:
         assert row["met"] == (None if row["asked_us"] is None else row["ours_us"] <= row["asked_us"])
 
 
-def test_dispatch_graphs_have_the_ops_they_claim() -> None:
-    assert [dispatch.ops_of(case) for case in cases(suite="dispatch")] == [1, 384, 384, 1, 5]
-
-
 def test_contention(tmp_path: Path) -> None:
     rows = run(contention.main, tmp_path)["rows"]
     assert {row["op"] for row in rows} == {"add", "gelu", "chain"}
@@ -283,14 +180,6 @@ def test_loops_compute_what_they_say(library: Any) -> None:
         assert disagreement(result, solution) <= TOLERANCE["float32"]
 
 
-def test_loops_without_pytorch_have_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "benchmarks.peers.torch", raising=False)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    (row,) = loops.measured(loops.loops(quick=True)[:1], QUICK_EFFORT)
-    assert row["first_speedup"] is row["later_speedup"] is None
-    assert row["first_over_later"] > 0
-
-
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(training.WORKLOADS) == 4
     mlp = training.WORKLOADS["mlp, batch 64"]._replace(shape=(4, 784))
@@ -305,12 +194,6 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result["memory"]["tensors"] == 0
 
 
-def test_training_without_pytorch_has_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
-    mlp = training.WORKLOADS["mlp, batch 64"]._replace(shape=(4, 784))
-    (row,) = training.rows_of({"npu_tensor": nt}, {"mlp": mlp}, QUICK_EFFORT)
-    assert row["speedup"] is row["peer_ms"] is None
-
-
 def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for sizes, few in (("SMALL", {1: range(2, 5), 2: range(2, 4)}), ("LARGE", (50,)), ("TIMED", (1, 9))):
         monkeypatch.setattr(placement, sizes, few)
@@ -318,12 +201,6 @@ def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["family"] for row in result["small"]} == {row["family"] for row in result["large"]} == set(FAMILIES)
     assert min(row["worst"] for row in result["small"]) >= 1 - 1e-9  # No placement beats the best of all.
     assert all(row["median_us"] > 0 for row in result["planning"])
-
-
-def test_the_busy_process_ends_with_its_block() -> None:
-    with contention.busy_core() as process:
-        assert process.poll() is None
-    assert process.poll() is not None
 
 
 def test_memory_counts_the_output_and_not_the_inputs() -> None:

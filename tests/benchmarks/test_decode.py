@@ -44,14 +44,8 @@ def test_changes_are_what_one_launch_per_token_waits_for_on_the_first_generation
     assert one["changes"] > 2 * one["kernels"]
 
 
-def test_the_command() -> None:
-    done = CliRunner().invoke(decode.main, ["--context", "64"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert "tokens/s" in done.output
-
-
-def test_json_in_place_of_the_tables_or_besides_them(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "decode.json"
-    alone, besides = (CliRunner().invoke(decode.main, ["--json", *file]) for file in ([], [str(path)]))
-    assert json.loads(alone.stdout)["rows"] == json.loads(path.read_text())["rows"]
-    assert "tokens/s" in besides.stdout
+    done = CliRunner().invoke(decode.main, ["--context", "64", "--json", str(path)], catch_exceptions=False)
+    assert "tokens/s" in done.stdout
+    assert json.loads(path.read_text())["rows"]

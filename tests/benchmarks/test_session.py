@@ -2,8 +2,6 @@
 
 import math
 import re
-import statistics
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,12 +17,10 @@ from benchmarks.model_cases import PORTABLE, ModelCase
 from benchmarks.peers.library import Lacking, Library
 from benchmarks.peers.npu_tensor import Jitted, NpuTensor
 from benchmarks.peers.numpy import NumPy, Reference
-from benchmarks.predicted import GENERATIONS, Prediction, predicted, predicted_on_cpu
+from benchmarks.predicted import GENERATIONS, Prediction, predicted
 from benchmarks.results import LeftOut, Row
 from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
-from benchmarks.timing import CallFailed, Effort, after_pauses, interleaved, percentiles
-from npu_tensor.graph.structure import structure_of
-from npu_tensor.planner.planner import plan
+from benchmarks.timing import Effort, after_pauses, interleaved
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
 
@@ -213,90 +209,6 @@ def test_defects_of_npu_tensor_are_named_and_the_others_measured(compute: Callab
     assert not any(entry.failed for entry in left_out[1:])
 
 
-def test_pytorch_runs_in_inference_mode() -> None:
-    torch = pytest.importorskip("torch")
-    (library,), _ = peers.load(["torch"], threads=2)
-    modes: set[bool] = set()
-
-    def noting(library: Library, x: Any) -> Any:
-        if library.name == "torch":
-            modes.add(torch.is_inference_mode_enabled())
-        return x + x
-
-    rows, _ = found_for(case_of(noting, VALUES), library)
-    assert [row.contender for row in rows] == ["torch"]
-    assert modes == {True}
-    assert not torch.is_inference_mode_enabled()
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_numpy_takes_as_many_threads_as_it_is_given(threads: int) -> None:
-    from threadpoolctl import threadpool_info, threadpool_limits
-
-    with threadpool_limits(user_api="blas"):  # as they were, afterwards
-        NumPy(threads)
-        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {threads}
-
-
-def test_ggml_gives_its_memory_back() -> None:
-    ggml = pytest.importorskip("ggml")
-    freed: list[str] = []
-    (library,), _ = peers.load(["ggml"], threads=2)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("ggml_free", "ggml_backend_buffer_free", "ggml_gallocr_free"):
-            free = getattr(ggml, name)
-            patch.setattr(ggml, name, lambda held, name=name, free=free: [freed.append(name), free(held)])
-        call = case_of(lambda library, x: x + x, VALUES).contender(library)()
-        result = call()
-        del call
-        assert freed == []  # the result holds what it needs
-        assert library.values(result).tolist() == (2 * VALUES).tolist()
-        del result
-    assert sorted(freed) == ["ggml_backend_buffer_free", "ggml_free", "ggml_free", "ggml_gallocr_free"]
-
-
-def test_cold_calls_that_find_kernels_say_so() -> None:
-    rows, _ = found_for(smallest("add", "float32"), NpuTensor(), Jitted())
-    assert [row.note for row in rows] == ["", "cold: the kernels were compiled by npu_tensor just before"]
-    (alone,), _ = found_for(smallest("add", "float32"), Jitted())
-    assert alone.note == ""
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (np.array([1.0, 2.0]), 0.0),
-        (np.array([1.0, 2.5]), 0.25),
-        (np.array([[1.0], [2.0]]), 0.0),  # GGML does not count dimensions of one element
-        (np.array([1.0]), math.inf),
-        (np.array([1.0, math.nan]), math.inf),
-    ],
-)
-def test_disagreement(found: np.ndarray, expected: float) -> None:
-    assert disagreement(found, np.array([1.0, 2.0])) == expected
-
-
-@pytest.mark.parametrize("count", [30, 31, 100])
-def test_percentiles_interpolate_between_samples(count: int) -> None:
-    samples = np.random.default_rng(count).lognormal(size=count).tolist()
-    # 99 cuts of the inclusive method divide the samples at the percentiles 1 to 99.
-    cuts = statistics.quantiles(samples, n=100, method="inclusive")
-    assert percentiles(samples) == pytest.approx((cuts[49], cuts[94], cuts[98]))
-    assert percentiles([7.0] * count) == (7.0, 7.0, 7.0)
-
-
-def test_pauses_come_before_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[object] = []
-    monkeypatch.setattr("benchmarks.timing.time.sleep", done.append)
-    after_pauses({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, {"a": 0.5, "b": 12.0}, 2)
-    assert done == 2 * [0.5, "a", 12.0, "b"]
-
-
-def test_without_pauses_there_is_no_idle_call() -> None:
-    rows, _ = found_for(smallest("add", "float32"), NumPy(2), amount=LITTLE._replace(pauses=0))
-    assert [(row.idle, row.idle_seconds) for row in rows] == [(None, None)]
-
-
 def test_what_surrounds_calls_is_entered_outside_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only this moves: a tenth of a second per call, an hour for each entry and each end."""
     now = 0.0
@@ -319,21 +231,6 @@ def test_what_surrounds_calls_is_entered_outside_the_clock(monkeypatch: pytest.M
     assert after_pauses(calls, {"a": 1.0}, 2, around) == {"a": pytest.approx(0.1)}
 
 
-def test_who_raised_is_named() -> None:
-    with pytest.raises(CallFailed, match="b") as raised:
-        interleaved({"a": lambda: None, "b": lambda: 1 / 0}, Effort(rounds=1, block_seconds=1e-6))
-    assert isinstance(raised.value.__cause__, ZeroDivisionError)
-
-
-def test_missing_peers_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jax", None)
-    monkeypatch.delitem(sys.modules, "benchmarks.peers.jax", raising=False)
-    result, missing = peers.load(["numpy", "jax"], threads=2)
-    assert [library.name for library in result] == ["numpy"]
-    assert missing.keys() == {"jax"}
-    assert "jax" in missing["jax"]
-
-
 # --- predictions and simulations
 
 
@@ -352,12 +249,6 @@ def test_predictions_grow_with_the_work() -> None:
     assert seconds(sizes[1], "npu2") < seconds(sizes[1], "npu1")
 
 
-def test_what_no_kernel_takes_has_no_prediction() -> None:
-    case = next(cases(["linear"], ["64x64"], "matmul"))
-    assert case.dtype == "float32"
-    assert "float32 is exact on the CPU" in str(predicted("npu2", *case.recorded()))
-
-
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_model_whose_products_stay_on_the_processor_has_no_prediction_of_an_npu(generation: str) -> None:
     """Copies of float32 run on the NPU; its products do not."""
@@ -371,13 +262,6 @@ def test_a_model_whose_products_stay_on_the_processor_has_no_prediction_of_an_np
     assert isinstance(kept, Prediction)
     there, of = re.findall(r"\d+", kept.note)
     assert 0 < int(there) < int(of)
-
-
-def test_the_processor_is_predicted_by_what_its_kernels_are_predicted_to_take() -> None:
-    case = next(cases(["linear"], ["256x256"], "matmul"))
-    result, *_ = case.recorded()
-    expected = sum(placed.kernel.cost.expense.seconds for placed in plan(structure_of([result._node])).placed)
-    assert predicted_on_cpu(result) == pytest.approx(expected)
 
 
 @needs_compiler

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
@@ -225,22 +224,6 @@ class Page:
         event = {"type": "mouseMoved", "x": x - left, "y": y - top}
         self._driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
         self._driver.execute_async_script("setTimeout(arguments[0], 100)")
-
-    def print(self) -> bytes:
-        """The page on paper, as a PDF file."""
-        self.look(media="print")
-        result = self._driver.execute_cdp_cmd("Page.printToPDF", {})
-        return base64.b64decode(result["data"])
-
-    def save_picture(self, path: Path) -> None:
-        """Write the whole page, including the part below the window, as a PNG file."""
-        height = int(self.run("return document.documentElement.scrollHeight"))
-        width = int(self.width)
-        self._driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
-        )
-        self._driver.save_screenshot(str(path))
 
     def problems(self) -> list[str]:
         """Return console errors, and requests outside the page, since the last call."""

@@ -1,7 +1,7 @@
 """Tensors, explanations, profiles and timelines in a notebook, drawn by Chromium."""
 
 import random
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from running import needs_compiler
 import npu_tensor as nt
 from npu_tensor.observe import drawing
 from npu_tensor.observe.drawing import Frame, Kind, Picture
-from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.runtime.sim import timeline
 
 
@@ -43,39 +42,6 @@ def test_an_explanation_is_a_table_and_a_picture(show: Show) -> None:
     assert len(page.boxes("g.kernel")) == sum(row.predicted is not None for row in result)
 
 
-@pytest.mark.parametrize("width", [1280, 900])
-def test_every_column_of_an_explanation_is_in_view(show: Show, width: int) -> None:
-    explanation = nt.explain(y := graph())
-    with explanation.measure():
-        y.realize()
-    page = show(explanation._repr_html_())
-    page.look(width=width)
-    headings = page.boxes("th")
-    assert [box.text for box in headings][-2:] == ["why", "line"]
-    assert all(box.right <= page.width for box in headings)
-
-
-@pytest.mark.parametrize("width", [1400, 1000, 390])
-def test_rows_of_an_explanation_are_low_under_the_theme_of_the_site(show: Show, width: int) -> None:
-    """Material gives every cell of a table a least width, which must not leave a few letters for the reasons."""
-    why = "16 rows of 10 at a time in each of 32 cores; from the cache; predicted: 820 cycles; not on npu: too small"
-    row = Row("linear", "bf16[64, 128]", "sim:npu2", "elementwise", "cache", 1e-4, 1e-3, 999, why, "transformer.py:12")
-    explanation = Explanation([row] * 3)
-    theme = "<style>:root{font-size:125%} table:not([class]) :is(th,td){min-width:5rem}</style>"
-    page = show(f'{theme}<div style="max-width:34rem;font-size:.8rem">{explanation._repr_html_()}</div>')
-    page.look(width=width)
-    assert max(box.height for box in page.boxes("tbody tr")) < 200
-
-
-def test_the_pointer_tells_more_about_every_op_and_kernel(show: Show) -> None:
-    page = show(nt.explain(graph()).svg())
-    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.querySelector('title')?.textContent ?? '')"
-    for group in ("g.op", "g.kernel"):
-        tips = page.run(script, group)
-        assert tips
-        assert all("predicted" in tip for tip in tips), group
-
-
 @needs_compiler
 def test_ops_of_the_processor_and_of_a_simulated_npu_have_other_colours(show: Show) -> None:
     x = values(32, 32)
@@ -102,13 +68,6 @@ def test_a_pending_tensor_has_its_ops_folded_up(show: Show, scheme: str) -> None
     assert "softmax" in [box.text for box in page.texts("svg")]
 
 
-def test_a_computed_tensor_shows_its_values(show: Show) -> None:
-    page = show(nt.tensor([1.5, -2.0]).realize()._repr_html_())
-    assert "[ 1.5000, -2.0000]" in page.text
-    assert page.boxes("svg") == []
-    check_text(page)
-
-
 @needs_compiler
 def test_a_timeline_has_a_row_per_lane_and_spans_as_long_as_they_took(show: Show) -> None:
     x, w = values(64, 128), values(128, 64)
@@ -129,14 +88,6 @@ def test_a_timeline_has_a_row_per_lane_and_spans_as_long_as_they_took(show: Show
     for row, members in zip(rows, lanes.values(), strict=True):
         drawn = sum(span.width for span in spans if row.holds(span)) / row.width
         assert drawn == pytest.approx(sum(span.cycles for span in members) / recorded.cycles, abs=0.02)
-
-
-def test_a_profile_is_a_table(show: Show) -> None:
-    with nt.profile() as result:
-        graph().realize()
-    page = show(result._repr_html_())
-    check_text(page)
-    assert page.boxes("tbody tr")
 
 
 # --- random graphs: nothing covers anything, labels are inside, edges join their boxes
@@ -171,17 +122,6 @@ def test_random_graphs(show: Show, seed: int, size: int) -> None:
     boxes = boxes_by_item(page)
     result = {tuple(item for item in boxes if frame.holds(boxes[item])) for frame in page.boxes("g.kernel > rect")}
     assert result == {frame.members for frame in made.frames}
-
-
-def test_every_kind_has_its_colour_and_its_entry_in_the_legend(show: Show) -> None:
-    kinds = get_args(Kind)
-    boxes = {item: drawing.Box(kind, kind) for item, kind in enumerate(kinds)}
-    page = show(drawing.svg(Picture(boxes, [], (), [(kind, kind) for kind in kinds])))
-    check(page)
-    for what in ("g.op", "g.legend"):
-        colours = dict(zip(kinds, page.styles(f"{what} > rect", "fill"), strict=False))
-        assert len({colours[kind] for kind in ("cpu", "npu", "sim")}) == 3
-    assert [box.text for box in page.boxes("g.legend")] == list(kinds)
 
 
 # --- what holds for every picture of a graph

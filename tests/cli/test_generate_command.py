@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,21 +56,6 @@ def test_json(to_file: bool, tmp_path: Path) -> None:
     assert actual["peak_bytes"] > made_up_model.FILE.stat().st_size
 
 
-def test_a_full_context_is_said() -> None:
-    """The context of 512 has room for 506 tokens after the prompt of 6."""
-    result = run(str(made_up_model.FILE), "the thing", "--tokens", "99999999999", "--json")
-    figures = json.loads(result.stdout)
-    assert (figures["prompt_tokens"] + figures["tokens"], figures["stop_reason"]) == (512, "context")
-    shorter = run(str(made_up_model.FILE), "the thing", "--tokens", "2", "--json")
-    assert json.loads(shorter.stdout)["stop_reason"] == "tokens"
-
-
-def test_the_reason_to_stop_is_printed(tmp_path: Path) -> None:
-    model = changed(tmp_path / "model.gguf", **{"llama.context_length": 8})
-    assert "stopped before 9 tokens: the context of 8 tokens is full" in run(model, "the thing", "--tokens", "9").stderr
-    assert "stopped" not in run(model, "the thing", "--tokens", "2").stderr
-
-
 def test_a_chat_that_is_drawn_and_explained() -> None:
     drawn = ("--chat", "--temperature", "0.9", "--top-k", "20", "--top-p", "0.9", "--seed", "3", "--tokens", "4")
     first, again = (run(str(made_up_model.FILE), "hello", *drawn, "--explain") for _ in range(2))
@@ -106,34 +90,6 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_before_the_first_token(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output has no figures without a measurement."""
-
-    def interrupted(*arguments: object) -> nt.Tensor:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Generation, "_step", interrupted)
-    result = run(str(made_up_model.FILE), "the thing", *(["--json"] if as_json else []))
-    assert result.exit_code == 130
-    if as_json:
-        figures = json.loads(result.stdout)
-        assert figures["tokens"] == 0
-        assert {figures[name] for name in figures if "second" in name} == {None}
-    else:
-        assert result.stderr.startswith("interrupted; 6 prompt tokens, no token yet; 0 tokens, not measured;")
-
-
-@pytest.mark.parametrize("function", ["npu_tensor.load_gguf", "npu_tensor.models.Decoder.of"])
-def test_ctrl_c_while_the_model_is_loaded(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(function, interrupted)
-    result = run(str(made_up_model.FILE), "the thing")
-    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
-
-
 @pytest.mark.parametrize(
     ("metadata", "arguments", "said"),
     [
@@ -152,27 +108,3 @@ def test_errors_are_sentences(
     assert result.exit_code in (1, 2)
     assert said in result.stderr
     assert "Traceback" not in result.output
-
-
-def test_files_that_are_no_models(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    result = run(str(tmp_path / "model.gguf"), "the thing")
-    assert result.exit_code == 1
-    assert "is not a readable GGUF file" in result.stderr
-
-
-def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    result = run(str(made_up_model.FILE), "the thing")
-    assert result.exit_code == 1
-    assert f'"{sys.executable}" -m pip install tokenizers jinja2' in result.stderr
-
-
-@pytest.mark.parametrize("tokens", [3, 57, 58, 59, 5000])
-def test_a_full_context_is_the_reason_for_the_end(tokens: int) -> None:
-    result = json.loads(run(str(made_up_model.FILE), "the thing", "--tokens", str(tokens), "--json").stdout)
-    assert (result["stop_reason"] == "context") == (result["tokens"] < tokens)
-
-
-def test_bad_sampling_is_a_usage_error() -> None:
-    assert run(str(made_up_model.FILE), "the thing", "--temperature", "-1").exit_code == 2

@@ -75,38 +75,3 @@ def test_a_program_may_have_options_with_the_names_of_ours(script: Path) -> None
     assert result.output.splitlines()[0] == "__main__ ['--by', 'line', '--trace', 'x', '--help']"
     assert "program.py" not in result.stdout
     assert not Path("x").exists()
-
-
-def test_an_unknown_option_is_refused(script: Path) -> None:
-    assert CliRunner().invoke(profile, ["--bye", str(script)]).exit_code == 2
-
-
-def test_a_trace_that_cannot_be_written_is_refused_before_the_program_runs(script: Path, tmp_path: Path) -> None:
-    result = CliRunner().invoke(profile, ["--trace", str(tmp_path / "none" / "trace.json"), str(script)])
-    assert result.exit_code == 2
-    assert "there is no directory" in result.stderr
-    assert "__main__" not in result.output
-
-
-def test_a_program_that_cannot_be_read_by_python_is_shown_without_what_read_it(script: Path) -> None:
-    script.write_text("x = (\n")
-    result = CliRunner().invoke(profile, [str(script)])
-    assert result.exit_code == 1
-    assert "SyntaxError" in result.stderr
-    assert f'File "{script}", line 1' in result.stderr
-    assert "in run_path" not in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_what_caused_an_error_is_shown(script: Path) -> None:
-    script.write_text("try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError from error\n")
-    result = CliRunner().invoke(profile, [str(script)])
-    assert result.exit_code == 1
-    assert "ZeroDivisionError" in result.stderr
-    assert result.stderr.rstrip().endswith("ValueError")
-
-
-def test_there_must_be_a_program() -> None:
-    result = CliRunner().invoke(profile, ["nowhere.py"])
-    assert result.exit_code == 2
-    assert "nowhere.py" in result.stderr

@@ -11,7 +11,7 @@ from paths import EXAMPLES
 from running import python
 
 import npu_tensor as nt
-from npu_tensor.tools.demo import load
+from npu_tensor.cli.demo import load
 
 distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")

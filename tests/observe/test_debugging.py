@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +10,7 @@ from told import Teller, made
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.config import Config, config
+from npu_tensor.config import config
 from npu_tensor.dataflow.design import KernelFunction, Source
 from npu_tensor.observe import debugging
 from npu_tensor.planner.plan import Placed
@@ -100,29 +98,6 @@ def test_each_level_prints_more(level: int, lines: list[str], capsys: pytest.Cap
     assert printed.out == ""
 
 
-def test_a_source_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with config.scope(debug=4):
-        for event in told() * 2:
-            debugging.show(event)
-    assert capsys.readouterr().err.count("void nt_mul") == 1
-
-
-@pytest.mark.parametrize(
-    ("event", "line"),
-    [
-        (events.BuildStarted("gemm", "0" * 64, "iron"), "build: gemm by iron begins"),
-        (events.ContextOpened("gemm", "npu:0", 2), "npu:0: context of gemm opened, 2 now"),
-        (events.ContextClosed("gemm", "npu:0", 1), "npu:0: context of gemm closed, 1 left"),
-        (events.DeviceFault("gemm", "npu:0", "dead", 3), "npu:0: gemm failed, dead; the CPU computes 3 launches"),
-        (events.CacheHit("gemm", "0" * 64, "cache"), ""),
-    ],
-)
-def test_other_events(event: events.Event, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with config.scope(debug=1):
-        debugging.show(event)
-    assert capsys.readouterr().err.rstrip("\n") == line
-
-
 def test_the_setting_is_followed_also_by_what_was_planned_before(capsys: pytest.CaptureFixture[str]) -> None:
     before = list(events.listeners)
     x = nt.ones(3, 61).realize()
@@ -139,40 +114,6 @@ def test_the_setting_is_followed_also_by_what_was_planned_before(capsys: pytest.
     with config.scope(debug=1):
         (x * 61).realize()
     assert capsys.readouterr().err.startswith("plan: 1 ops in 1 kernels on cpu, ")
-
-
-def test_the_environment_is_followed_once_it_counts_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = list(events.listeners)
-    monkeypatch.setenv("NPU_TENSOR_DEBUG", "1")
-    try:
-        config.reset("debug")
-        assert events.listeners == [*before, debugging._listener]
-        config.debug = 0
-        assert events.listeners == before
-        monkeypatch.setenv("NPU_TENSOR_DEBUG", "much")
-        config.reset("debug")
-        assert events.listeners == before
-        with pytest.raises(nt.ArgumentError, match="NPU_TENSOR_DEBUG"):
-            config.read_followed()
-    finally:
-        monkeypatch.undo()
-        config.reset("debug")
-
-
-def test_reading_the_setting_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = list(events.listeners)
-    monkeypatch.setenv("NPU_TENSOR_DEBUG", "1")
-    settings = Config()
-    assert (settings.debug, events.listeners) == (1, before)
-
-
-@pytest.mark.usefixtures("own_contexts")
-def test_only_the_threads_of_a_scope_are_listened_to(capsys: pytest.CaptureFixture[str]) -> None:
-    with config.scope(debug=1), ThreadPoolExecutor(1) as threads:
-        threads.submit(lambda: (nt.ones(3, 67) + 1).realize()).result()
-        assert capsys.readouterr().err == ""
-        threads.submit(copy_context().run, lambda: (nt.ones(3, 71) + 1).realize()).result()
-        assert capsys.readouterr().err.startswith("plan: ")
 
 
 def test_code_for_the_processor_is_printed_when_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-import npu_tensor as nt
-from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.observe.folding import MOST_ROWS, folded
 
 HEADINGS = ("#", "op", "out", "kernel", "measured")
@@ -59,19 +57,3 @@ def test_a_folded_table_says_the_same(seed: int) -> None:
     columns = folded(table(ops))
     assert unfolded(columns) == ops
     assert [column[0] for column in columns] == [*HEADINGS]
-
-
-def test_a_loop_of_a_thousand_ops() -> None:
-    x = nt.ones(8, 8)
-    for _ in range(333):
-        x = (x @ x).relu() + 1
-    explanation = nt.explain(x)
-    text = str(explanation)
-    assert len(explanation) == len(explanation.rows) == 1000
-    assert "332 x more  #1 to #3" in text
-    assert len(text.splitlines()) < 20
-
-
-def test_kernels_that_differ_are_not_repetitions() -> None:
-    rows = [Row("add", "f32[2]", "cpu", "map", predicted=number // 50 * 1e-3) for number in range(100)]
-    assert str(Explanation(rows)).count("49 x more") == 2

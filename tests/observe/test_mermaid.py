@@ -120,15 +120,6 @@ def test_texts_stay_texts(text: str) -> None:
     }
 
 
-def test_labels_are_never_empty() -> None:
-    chart = parse(mermaid(Picture({0: Box("cpu", "")}, [], [Frame("cpu", "", (0,))])))
-    assert chart.labels == {"n0": [" "], "kernel0": [" "]}
-
-
-def test_what_no_page_can_hold_is_replaced() -> None:
-    assert parse(mermaid(Picture({0: Box("cpu", "\x00\ud800")}, []))).labels["n0"] == ["\ufffd\ufffd"]
-
-
 @pytest.mark.parametrize(("boxes", "fan"), [(300, 2), (2000, 1), (2000, 3), (10000, 2)])
 def test_large_graphs_keep_to_the_limits_of_mermaid(boxes: int, fan: int) -> None:
     rng = random.Random(boxes + fan)

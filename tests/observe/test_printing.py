@@ -1,15 +1,12 @@
 """`repr` and `print` show the same text as PyTorch; `repr` never raises and never waits."""
 
-import contextvars
 import logging
 import os
 import re
 import sys
-import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,13 +17,11 @@ from running import in_thread
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
-from npu_tensor.graph import aliasing
 from npu_tensor.observe import printing
 from npu_tensor.planner import selection
 from npu_tensor.runtime import memory
 from npu_tensor.runtime.cpu import engine
 from npu_tensor.runtime.devices import host
-from npu_tensor.runtime.store import files as store_files
 
 PACKAGE = os.path.dirname(nt.__file__)
 
@@ -72,14 +67,6 @@ CONTAINERS: list[tuple[Callable[[Any], str], str]] = [
 @pytest.mark.parametrize(("show", "expected"), CONTAINERS)
 def test_values_are_shown_wherever_a_tensor_is(show: Callable[[Any], str], expected: str) -> None:
     assert show(new()) == expected
-
-
-def test_tensors_that_require_a_gradient_say_so() -> None:
-    torch = pytest.importorskip("torch")
-    leaf = nt.tensor([1.0, 2.0]).requires_grad_()
-    expected = repr(torch.tensor([1.0, 2.0], requires_grad=True))
-    assert repr(leaf).replace("Tensor(", "tensor(").replace(", dtype=float32", "") == expected
-    assert "requires_grad" not in repr(leaf.detach())
 
 
 def test_the_recorded_op_is_shown_on_request() -> None:
@@ -158,7 +145,7 @@ def test_texts_are_those_of_pytorch(values: Any, dtype: str) -> None:
         assert ours(x) == theirs(expected)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(60))
 def test_options_mean_what_they_mean_in_pytorch(seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = tuple(map(int, rng.integers(1, 12, rng.integers(0, 4))))
@@ -178,18 +165,6 @@ def test_options_mean_what_they_mean_in_pytorch(seed: int) -> None:
     if "..." in b:  # which has another space before it, and breaks lines elsewhere
         a, b = "".join(a.split()), "".join(b.split())
     assert a == b
-
-
-@pytest.mark.parametrize("profile", ["default", "short", "full"])
-def test_profiles_are_those_of_pytorch(profile: str) -> None:
-    x, expected = both(np.arange(1500.0) / 3, "float32")
-    with options(precision=1, linewidth=60), options(profile=profile):
-        assert "".join(ours(x).split()) == "".join(theirs(expected).split())
-
-
-def test_values_that_are_not_finite_are_aligned() -> None:
-    mask = nt.tensor([[0.0, -np.inf], [0.0, 0.0]])
-    assert repr(mask) == "Tensor([[  0., -inf],\n        [  0.,   0.]], dtype=float32)"
 
 
 def test_only_what_is_shown_is_looked_at() -> None:
@@ -220,21 +195,6 @@ def test_wrong_options_are_errors_and_change_nothing(wrong: dict[str, Any]) -> N
     assert printing._options.get() == before
 
 
-@pytest.mark.parametrize("least", ["precision", "threshold", "edgeitems", "linewidth"])
-def test_zero_is_allowed(least: str) -> None:
-    nt.set_printoptions(**{least: 0})
-    for x in (nt.tensor(1.5), nt.tensor([1.5] * 9), nt.zeros(0, 3), nt.ones(7, 8)):
-        assert repr(x).startswith("Tensor(")
-
-
-@pytest.mark.usefixtures("own_contexts")
-def test_options_belong_to_a_context() -> None:
-    contextvars.copy_context().run(nt.set_printoptions, precision=1)
-    nt.set_printoptions(precision=2)
-    shown = in_thread(lambda: repr(nt.tensor(1.25)))
-    assert (shown, repr(nt.tensor(1.25))) == ("Tensor(1.2500, dtype=float32)", "Tensor(1.25, dtype=float32)")
-
-
 # --- without values
 
 
@@ -245,31 +205,6 @@ def test_an_error_is_shown_in_one_line_and_printing_raises_it() -> None:
     for look in (print, str, "{}".format):
         with pytest.raises(ZeroDivisionError):
             look(x)
-
-
-def test_errors_of_any_length_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = new()
-
-    def fail(self: nt.Tensor) -> None:
-        raise nt.LaunchError("first\nsecond " + "words " * 1000)
-
-    monkeypatch.setattr(nt.Tensor, "numpy", fail)
-    shown = repr(x)
-    assert shown.startswith("Tensor(float32[2], <LaunchError: first second words")
-    assert len(shown) < 400
-
-
-def test_an_interrupt_is_none_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupt(BaseException):
-        """Other than KeyboardInterrupt, it does not end the tests if one of them lets it through."""
-
-    def interrupt(self: nt.Tensor) -> None:
-        raise Interrupt
-
-    x = new()
-    monkeypatch.setattr(nt.Tensor, "numpy", interrupt)
-    with pytest.raises(Interrupt):
-        repr(x)
 
 
 def test_a_captured_function_may_print() -> None:
@@ -288,96 +223,18 @@ def test_a_captured_function_may_print() -> None:
     assert step(nt.ones(2)).tolist() == [4.0, 7.0]
 
 
-def test_messages_show_specs_and_compute_nothing() -> None:
-    x, y = nt.ones(2, 3) * 1, nt.ones(3, 4) * 1
-    with pytest.raises(nt.ShapeError) as caught:
-        nt.cat([x, y])
-    assert "float32[2, 3]" in str(caught.value)
-    assert "Tensor(" not in str(caught.value)
-    endless: list[Any] = [x]
-    endless.append(endless)
-    calls: list[Callable[[], object]] = [
-        lambda: nt.realize([x, y]),  # type: ignore[arg-type]
-        lambda: nt.conv2d(nt.ones(1, 1, 4, 4), nt.ones(1, 1, 2, 2), padding=(x, y)),
-        lambda: x.amax([x]),
-        lambda: nt.stack((x, y)),
-        lambda: nt.cat([x, [y]]),
-        lambda: nt.cat(endless),
-        lambda: nt.set_printoptions(precision=x),  # type: ignore[arg-type]
-    ]
-    for call in calls:
-        with pytest.raises((nt.NpuTensorError, TypeError)) as caught:
-            call()
-        assert "at work" not in str(caught.value)
-    assert not x.is_realized
-    assert not y.is_realized
-    with pytest.raises(nt.ArgumentError, match=r"not list \[float32\[2, 3\], float32\[3, 4\]\];"):
-        nt.realize([x, y])  # type: ignore[arg-type]
-
-
-def test_messages_show_tensors_of_pytorch() -> None:
-    torch = pytest.importorskip("torch")
-    with pytest.raises(nt.ArgumentError, match=r"not list \[tensor\(\[1., 1.\]\)\]"):
-        nt.realize([torch.ones(2)])  # type: ignore[arg-type]
-
-
 # --- never waiting
 
 
-LOCKS: dict[str, Callable[[], Any]] = {
-    "planning": lambda: selection.lock,
-    "devices of the processor": lambda: host._lock,
-    "LLVM": lambda: engine._lock,
-    "memory": lambda: memory._lock,
-    "threads": lambda: host.host_devices()[0]._pool_lock,  # type: ignore[attr-defined]
-}
-
-
-@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
-def test_repr_does_not_wait_for_a_lock(lock: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("lock", [selection.lock, host._lock, engine._lock, memory._lock])
+def test_repr_does_not_wait_for_a_lock(lock: Any) -> None:
     x = new()
-    with lock():
+    with lock:
         assert in_thread(lambda: repr([x])) == f"[{not_computed('another thread is computing')}]"
     assert not x.is_realized
     assert repr(x) == VALUES
-    with lock():
+    with lock:
         assert in_thread(lambda: repr(x)) == VALUES
-
-
-def test_a_build_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
-    x = new()
-    with store_files.locked(tmp_path, "a" * 16):
-        assert in_thread(lambda: repr(x)) == VALUES
-
-
-def test_print_waits_for_a_lock() -> None:
-    x, shown = new(), []
-    thread = threading.Thread(target=lambda: shown.append(str(x)))
-    with selection.lock:
-        thread.start()
-    thread.join()
-    assert shown == [VALUES]
-
-
-def test_repr_while_another_thread_is_stopped_in_the_middle_of_planning() -> None:
-    planning, go_on = threading.Event(), threading.Event()
-    x, other = new(), nt.ones(3) + 1
-
-    def stop(event: events.Event) -> None:
-        if isinstance(event, events.PlanBuilt) and threading.current_thread() is thread:
-            planning.set()
-            assert go_on.wait(60)
-
-    thread = threading.Thread(target=other.realize, daemon=True)
-    with events.listen(stop):
-        thread.start()
-        assert planning.wait(60)
-        shown = in_thread(lambda: repr(x))
-        go_on.set()
-        thread.join()
-    assert shown == not_computed("another thread is computing")
-    assert other.tolist() == [2.0] * 3
-    assert repr(x) == VALUES
 
 
 def test_repr_in_a_listener() -> None:
@@ -426,13 +283,3 @@ def test_repr_wherever_a_debugger_stops() -> None:
     assert seen == {not_computed("npu_tensor is at work in this thread"), captured}
     assert not x.is_realized
     assert locks_are_free()
-
-
-def test_a_tensor_that_another_thread_is_writing_to_has_a_text() -> None:
-    x = nt.zeros(2, 2)
-    row = x[0]
-    row += 1  # x derives its value when it is next used, which takes a lock
-    with aliasing._lock:
-        shown = in_thread(lambda: repr(x))
-    assert shown == "Tensor(float32[2, 2], changed by a write to a view; not computed: another thread is computing)"
-    assert repr(x).startswith("Tensor([[1., 1.],")

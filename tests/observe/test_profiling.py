@@ -1,24 +1,16 @@
 """Profiles: tables from told events against sums by hand, and of real runs."""
 
-import random
 import re
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
-from unittest import mock
 
 import pytest
-from running import in_threads, needs_compiler
+from running import needs_compiler
 from told import Teller, made
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.observe import profiling
-from npu_tensor.observe.profiling import Profile, ProfileRow, Table, profile
+from npu_tensor.observe.profiling import Profile, ProfileRow, profile
 from npu_tensor.observe.spans import spans
-from npu_tensor.planner import selection
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 pytestmark = pytest.mark.usefixtures("_no_plans")
 
@@ -62,15 +54,6 @@ def test_the_first_run_of_a_plan_is_cold_and_pays_for_its_kernel() -> None:
     assert sum(row.total for row in table) == 1.0 + 3 * (0.5 + 0.0625 + 0.03125)
 
 
-def test_percentiles() -> None:
-    t = Teller()
-    for hundredth in random.Random(0).sample(range(101), 101):
-        t.ran("add", hundredth / 100)
-    (row,) = heard(t).by("op")
-    assert row.start == "warm"  # planning was not observed
-    assert (row.p50, row.p95) == pytest.approx((0.50, 0.95))
-
-
 def test_phases_belong_to_the_run_in_which_they_were() -> None:
     t = Teller()
     t.phase("sync", 0.5)  # a result is read
@@ -95,26 +78,6 @@ def test_phases_belong_to_the_run_in_which_they_were() -> None:
     fetched = only(table, "(fetch)", "warm")
     assert (fetched.device, fetched.runs) == ("npu", 3)
     assert (fetched.convert, fetched.sync, fetched.total) == (0.25, 0.625, 0.875)
-
-
-def test_events_of_threads_are_kept_apart_in_whatever_order_they_are_heard() -> None:
-    one, two = Teller(thread=1), Teller(now=100.25, thread=2)
-    plan = made(("add", "npu", 0))
-    one.plan(plan, 0.125, 0, {})
-    one.phase("run", 1.0)
-    one.phase("convert", 2.0)
-    one.ran("add", 3.5, plan, device="npu", after=0.5)
-    two.phase("run", 1.0)
-    two.phase("convert", 4.0)
-    two.ran("mul", 5.5, device="npu", after=0.5)
-    everything = [*one.events, *two.events]
-    for seed in range(5):
-        random.Random(seed).shuffle(everything)
-        result = Profile()
-        for event in everything:
-            result.hear(event)
-        rows = {(row.name, row.start): (row.run, row.convert) for row in result.by("op")}
-        assert rows == {("add", "cold"): (1, 2), ("mul", "warm"): (1, 4), ("(plan)", "cold"): (0, 0)}
 
 
 def test_by_line_and_by_device() -> None:
@@ -216,33 +179,6 @@ def test_the_table_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "white-space:nowrap" in cell
 
 
-def test_names_cannot_command_a_terminal() -> None:
-    t = Teller()
-    t.ran("add", 1.0, lines=("\x1b[2J\na.py:3",))
-    assert str(heard(t).by("line")).splitlines()[1].startswith("?[2J a.py:3  cpu")
-
-
-def test_events_are_put_together_once_however_often_they_are_shown() -> None:
-    t = Teller()
-    t.ran("add", 1.0)
-    result = heard(t)
-    with mock.patch.object(profiling, "spans", side_effect=spans) as put_together:
-        assert "in 1 run<" in f"{result}{result._repr_html_()}"
-        assert put_together.call_count == 1
-        result.hear(t.events[0])
-        assert "2 runs" in str(result)
-        assert put_together.call_count == 2
-
-
-def test_nothing_heard() -> None:
-    assert str(Table()) == "nothing ran"
-    heading, table = str(heard()).splitlines()
-    assert heading.endswith("kernels 0.0 us in 0 runs")
-    assert table == "nothing ran"
-    assert heard()._repr_html_().endswith(">nothing ran</div>")
-    assert heard().rows == []
-
-
 # --- of real runs
 
 
@@ -262,48 +198,6 @@ def test_a_block_is_profiled_and_then_no_more() -> None:
     assert all(row.name.startswith("test_profiling.py:") for row in (cold, warm))
     assert sorted((cold.runs, warm.runs)) == [1, 2]
     assert {row.device for row in p.by("op")} == {"cpu"}
-
-
-def test_profiles_may_overlap_and_end_with_an_exception() -> None:
-    before = list(events.listeners)
-    x = nt.ones(34, 7).realize()
-    with profile() as outer:
-        (x + 1).realize()
-        with suppress(ZeroDivisionError), profile() as inner:
-            (x + 1).realize()
-            raise ZeroDivisionError
-        (x + 1).realize()
-    assert events.listeners == before
-    runs = [sum(row.runs for row in each.by("op") if row.name != "(plan)") for each in (outer, inner)]
-    assert runs == [3, 1]
-    assert inner.end is not None
-    assert inner.seconds <= outer.seconds
-
-
-def test_threads_are_profiled_together() -> None:
-    def work(number: int) -> None:
-        x = nt.ones(number, 5).realize()
-        for _ in range(20):
-            (x * 2).realize()
-
-    with profile() as p:
-        in_threads(*(partial(work, 40 + number) for number in range(4)))
-    rows = [row for row in p.by("op") if row.name == "mul"]
-    assert {row.start: row.runs for row in rows} == {"cold": 4, "warm": 76}
-    assert all(row.total > 0 for row in rows)
-
-
-def test_a_captured_function_is_profiled_step_by_step() -> None:
-    @nt.jit
-    def step(x: nt.Tensor) -> nt.Tensor:
-        return (x + 1).sum(dim=0).exp()
-
-    x = nt.ones(35, 9).realize()
-    step(x)
-    with profile() as p:
-        for _ in range(5):
-            step(x)
-    assert {(row.start, row.runs % 5) for row in p.by("op")} == {("warm", 0)}
 
 
 @needs_compiler
@@ -326,18 +220,3 @@ def test_a_simulated_npu_has_all_phases() -> None:
     for each, recorded in ((p, [True, True]), (without, [False])):
         counted = [run.event.simulated for run in spans(each._heard).runs]
         assert [event is not None and event.timeline is not None for event in counted] == recorded
-
-
-@needs_compiler
-def test_waiting_for_other_launches_is_part_of_the_dispatch() -> None:
-    x = nt.ones(64, 64).to(nt.bfloat16).realize()
-    with nt.default_device("sim:npu2?cols=2", policy="always"):
-        (x * x).realize()
-        (device,) = selection.accelerators(selection.current())
-        assert isinstance(device, SimulatedDevice)
-        with profile(tiles=False) as p:
-            device.array.thread.post(lambda: time.sleep(0.1))  # Simulates a launch of another thread.
-            (x * x).realize()
-    (event,) = (run.event for run in spans(p._heard).runs)
-    assert event.phase("dispatch") > 0.5 * event.seconds
-    assert sum(phase.seconds for phase in event.phases) > 0.8 * event.seconds

@@ -117,12 +117,6 @@ def test_threads_and_builds_in_the_background_have_tracks_of_their_own() -> None
     assert tracks["compile (builds)"][1]["args"]["error"] == "no luck"
 
 
-def test_what_began_before_the_profile_begins_at_zero() -> None:
-    t = Teller(now=99.0)
-    t.ran("add", 1.5)
-    assert times(traced(t)["npu_tensor"]["cpu"]) == [("add", 0, 1.5e6)]
-
-
 def test_slices_that_overlap_by_a_rounding_are_put_in_order() -> None:
     t = Teller()
     t.phase("convert", 2e-6)
@@ -131,14 +125,6 @@ def test_slices_that_overlap_by_a_rounding_are_put_in_order() -> None:
     t.events.append(events.KernelRan("mul", "npu", "", 1.01e-6, when=t.now + 1e-6, thread=1))
     slices = times(traced(t)["npu_tensor"]["npu"])
     assert slices == [("add", 0, 6), ("convert", 0, 2), ("run", 2, 3), ("mul", 6, 1)]
-
-
-def test_a_part_that_was_measured_too_long_ends_with_the_whole() -> None:
-    t = Teller()
-    t.ran("add", 5e-6)
-    t.plan(made(), 8e-6, 0, {})
-    t.events.append(events.PlanRan(5e-6, when=t.now + 1e-6, thread=1))
-    assert times(traced(t)["npu_tensor"]["plan"]) == [("plan", 5, 8), ("run the plan", 9, 4)]
 
 
 def test_what_tiles_did_is_in_simulated_time() -> None:

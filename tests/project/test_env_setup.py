@@ -13,7 +13,7 @@ from paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "env_setup.sh"
 REQUIREMENTS = ROOT / "requirements-iron.txt"
-TESTED = ROOT / "npu_tensor" / "tools" / "doctor" / "tested.json"
+TESTED = ROOT / "npu_tensor" / "cli" / "doctor" / "tested.json"
 SHELLS = ["bash", pytest.param("zsh", marks=pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed"))]
 
 # Answers as CPython and pip do as far as the script can see it: an environment is a directory with bin/activate, in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 __all__ = ["beside", "line_width", "printable", "rows_below_each_other", "table"]
 
@@ -57,68 +57,39 @@ def printable(text: str) -> str:
 def table(
     columns: Sequence[Sequence[str]],
     figures: Container[str],
-    width: int = 0,
     may_be_cut: Container[str] = (),
     may_be_dropped: Sequence[str] = (),
 ) -> list[str]:
-    """Return the lines of a table.
+    """Return the lines of a table that fits `line_width()`.
 
-    If a table is still too wide after truncating and dropping columns, the remaining columns follow below, with the
-    row numbers repeated.
+    If a table is still too wide after truncating and dropping columns, each row becomes a paragraph.
 
     Args:
         columns: Columns, each starting with its heading.
         figures: Headings of right-aligned columns.
-        width: Line width in characters; 0 for no limit.
         may_be_cut: Headings of columns that may be truncated.
         may_be_dropped: Headings of columns that are dropped in this order if truncation is not enough.
     """
     columns = [[printable(cell) for cell in column] for column in columns]
+    widths = {column[0]: max(map(len, column)) for column in columns}
+
+    def excess(widths: Iterable[int]) -> int:
+        each = list(widths)
+        return sum(each) + len(GAP) * (len(each) - 1) - line_width()
+
     for heading in may_be_dropped:
-        least = [min(most, LEAST_CUT) if column[0] in may_be_cut else most for column, most in _with_widths(columns)]
-        if sum(least) + len(GAP) * (len(least) - 1) <= width:
+        if excess(min(most, LEAST_CUT) if name in may_be_cut else most for name, most in widths.items()) <= 0:
             break
-        columns = [column for column in columns if column[0] != heading]
-    widths = [most for _, most in _with_widths(columns)]
-    cut = [number for number, column in enumerate(columns) if column[0] in may_be_cut]
-    while cut and sum(widths) + len(GAP) * (len(widths) - 1) > width:
-        widest = max(cut, key=widths.__getitem__)
-        if widths[widest] <= LEAST_CUT:
-            break
+        widths.pop(heading, None)
+    shown = [column for column in columns if column[0] in widths]
+    while excess(widths.values()) > 0:
+        widest = max((name for name in widths if name in may_be_cut), key=widths.__getitem__, default="")
+        if widths.get(widest, 0) <= LEAST_CUT:
+            headings, *rows = zip(*shown, strict=True)
+            return rows_below_each_other(headings, rows)
         widths[widest] -= 1
-    fitted = [
-        [_fit(cell, letters, column[0] in figures) for cell in column]
-        for column, letters in zip(columns, widths, strict=True)
-    ]
-    if not width or _letters(fitted) <= width:
-        return _lines(fitted)
-    numbers, *rest = fitted if columns[0][0] == "#" else (_numbers(len(columns[0])), *fitted)
-    blocks = [[numbers, rest[0]]]
-    for column in rest[1:]:
-        if _letters([*blocks[-1], column]) <= width:
-            blocks[-1].append(column)
-        else:
-            blocks.append([numbers, column])
-    return [line for block in blocks for line in (*_lines(block), "")][:-1]
-
-
-def _with_widths(columns: Sequence[Sequence[str]]) -> list[tuple[Sequence[str], int]]:
-    return [(column, max(map(len, column))) for column in columns]
-
-
-def _letters(fitted: Sequence[Sequence[str]]) -> int:
-    """Return the line width of columns whose cells have equal width."""
-    return sum(len(column[0]) for column in fitted) + len(GAP) * (len(fitted) - 1)
-
-
-def _lines(fitted: Sequence[Sequence[str]]) -> list[str]:
+    fitted = [[_fit(cell, widths[column[0]], column[0] in figures) for cell in column] for column in shown]
     return [GAP.join(line).rstrip() for line in zip(*fitted, strict=True)]
-
-
-def _numbers(lines: int) -> list[str]:
-    """Return a column with the row numbers, counted from 0."""
-    cells = ["#", *map(str, range(lines - 1))]
-    return [cell.rjust(len(cells[-1])) for cell in cells]
 
 
 def _fit(cell: str, width: int, right: bool) -> str:

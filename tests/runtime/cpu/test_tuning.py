@@ -9,6 +9,7 @@ import pytest
 from test_gemm import LEVELS, check_floats, check_integers, machine, multiply, random_matrix
 
 import npu_tensor as nt
+from npu_tensor.cli.calibrate.probes import kernel
 from npu_tensor.errors import DTypeError
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
@@ -16,7 +17,6 @@ from npu_tensor.runtime.cpu.cpu_cost import factor_dtypes, product_work
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, blockings, choose_unit, usual_blocking
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import TileShape, processor_identity, processor_rates
-from npu_tensor.tools.calibrate.probes import kernel
 
 DTYPES = ("float32", "bfloat16", "int8", "int16", "int32", "float64")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.cli import selftest as self_test
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.graph.structure import structure_of
@@ -22,7 +23,6 @@ from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Kernel, Refusal, Task
-from npu_tensor.tools import self_test
 
 Array = np.ndarray[Any, Any]
 BFLOAT16 = ml_dtypes.bfloat16

@@ -16,13 +16,13 @@ from npu_faults import Fault
 from states import COMPLETED, ERROR
 
 import npu_tensor as nt
-from npu_tensor.cli.calibrate import calibrate as command
+from npu_tensor.cli.calibrate import calibrate_command as command
+from npu_tensor.cli.calibrate import npu as measuring
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Transfer
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import npu_rates
-from npu_tensor.tools.calibrate import npu as measuring
 
 pytestmark = pytest.mark.usefixtures("own_rates")
 

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
+from npu_tensor.cli.calibrate.probes import Probe, kernel, positive, typical
 from npu_tensor.config import config
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import structure_of
@@ -25,7 +26,6 @@ from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.rates import NpuRates, npu_rates
-from npu_tensor.tools.calibrate.probes import Probe, kernel, positive, typical
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice

@@ -15,12 +15,12 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
+from npu_tensor.cli.calibrate.probes import Probe, kernel, positive, typical
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import Level, ProcessorRates, TileShape, processor_rates
 from npu_tensor.task import HostDevice
 from npu_tensor.tensor import Tensor
-from npu_tensor.tools.calibrate.probes import Probe, kernel, positive, typical
 
 __all__ = ["measure_processor"]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npu_tensor._util.units import size
+from npu_tensor.cli.doctor.finding import Finding, System, against_tested, note, ok, problem, tested_versions
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import driver_version, pci_numbers
-from npu_tensor.tools.doctor.finding import CheckResult, System, against_tested, note, ok, problem, tested_versions
 
 __all__ = [
     "accel_nodes",
@@ -80,14 +80,14 @@ def _name(system: System, file: Path) -> str:
     return f"/{file.relative_to(system.root)}"
 
 
-def operating_system(system: System) -> CheckResult:
+def operating_system(system: System) -> Finding:
     """Compare the operating system with those known to run NPUs."""
     fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', system.read("etc/os-release"), re.MULTILINE))
     release = f"{fields.get('NAME', '')} {fields.get('VERSION_ID', '')}".strip()
     return against_tested("operating system", release, "others may lack a package or a driver that is new enough", "")
 
 
-def processor(system: System) -> CheckResult:
+def processor(system: System) -> Finding:
     """Check that the processor has an NPU."""
     npus = on_pci_bus(system)
     if npus:
@@ -99,7 +99,7 @@ def processor(system: System) -> CheckResult:
     )
 
 
-def driver(system: System) -> CheckResult:
+def driver(system: System) -> Finding:
     """Check that amdxdna is loaded, and its version."""
     release = system.read("proc/sys/kernel/osrelease")
     if not (system.root / "sys/module/amdxdna").is_dir():
@@ -122,7 +122,7 @@ def driver(system: System) -> CheckResult:
     )
 
 
-def accel_nodes(system: System) -> CheckResult:
+def accel_nodes(system: System) -> Finding:
     """Check that the driver has created a device file for the NPU."""
     nodes = _nodes(system)
     missing = [node for node in nodes if not node.exists()]
@@ -141,7 +141,7 @@ def accel_nodes(system: System) -> CheckResult:
     )
 
 
-def permissions(system: System) -> CheckResult:
+def permissions(system: System) -> Finding:
     """Check that this user may open the NPU."""
     nodes = [node for node in _nodes(system) if node.exists()]
     if not nodes:
@@ -152,7 +152,7 @@ def permissions(system: System) -> CheckResult:
     return ok(f"this user can read and write {', '.join(_name(system, node) for node in nodes)}")
 
 
-def _forbidden(system: System, node: Path) -> CheckResult:
+def _forbidden(system: System, node: Path) -> Finding:
     group, member_of = system.group_of(node), system.memberships()
     listed = re.search(rf"^{re.escape(group)}:[^:]*:\d*:(.*)$", system.read("etc/group"), re.MULTILINE)
     if group == "root" or group in member_of:
@@ -168,7 +168,7 @@ def _forbidden(system: System, node: Path) -> CheckResult:
     )
 
 
-def locked_memory(system: System) -> CheckResult:
+def locked_memory(system: System) -> Finding:
     """Check that RLIMIT_MEMLOCK suffices for XRT."""
     now, most = system.memlock()
     if now < 0:
@@ -198,7 +198,7 @@ def _size(number: int) -> str:
     return size(number) if number % (1 << 20) else f"{number >> 20} MiB"
 
 
-def firmware(system: System) -> CheckResult:
+def firmware(system: System) -> Finding:
     """Check the firmware of the NPU's controller: the version reported by the driver, and the files."""
     npus = on_pci_bus(system)
     if not npus:
@@ -227,7 +227,7 @@ def firmware(system: System) -> CheckResult:
     return ok(", ".join(versions))
 
 
-def idle(system: System) -> CheckResult:
+def idle(system: System) -> Finding:
     """Check if the NPU is powered off while idle."""
     for npu in on_pci_bus(system):
         power = f"{_PCI}/{npu.bdf}/power"

@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.cli.selftest import selftest as command
-from npu_tensor.config import config
+from npu_tensor.cli import selftest as self_test
+from npu_tensor.cli.selftest import FAMILIES, HEADINGS, CaseRow, Report, case_names, selftest
+from npu_tensor.cli.selftest import selftest_command as command
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.errors import ArgumentError, DeviceError, LaunchTimeout
+from npu_tensor.errors import DeviceError, LaunchTimeout
 from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
@@ -24,9 +25,6 @@ from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Output, Refusal, Step, Task
-from npu_tensor.tools import self_test
-from npu_tensor.tools.report import machine_information
-from npu_tensor.tools.self_test import FAMILIES, HEADINGS, CaseRow, Report, case_names, selftest
 
 
 def test_all_cases_and_the_quick_ones() -> None:
@@ -39,18 +37,6 @@ def test_all_cases_and_the_quick_ones() -> None:
         variants = [variant for own, variant, _ in quick if own == family]
         known = {variant.name for variant in VARIANTS if variant.family == family}
         assert len(set(variants)) >= min(len(known), len(variants), 3)
-
-
-def test_some_cases() -> None:
-    assert {name.split("-")[0] for name in case_names(["gemm", "rope"])} == {"gemm", "rope"}
-    assert {name.split("-")[2] for name in case_names(dtypes=["float32", nt.int8])} == {"f32", "i8"}
-    assert case_names(["rope"], ["i8"]) == []
-    with pytest.raises(ArgumentError, match=r"no kernel family fft; there are elementwise, rowwise"):
-        case_names(["gemm", "fft"])
-    with pytest.raises(ArgumentError, match=r"no kernel takes f64; there are bf16"):
-        case_names(dtypes=["float64"])
-    with pytest.raises(nt.DTypeError, match="float31"):
-        case_names(dtypes=["float31"])
 
 
 @pytest.mark.usefixtures("_compiler", "less_optimised")
@@ -71,17 +57,6 @@ def test_a_simulated_npu_passes() -> None:
     assert any(row.nmse for row in report.rows)
     assert nt.get_default_device() == before
     assert "simulated" in str(report)
-
-
-@pytest.mark.usefixtures("_compiler", "less_optimised")
-def test_the_other_array_and_the_policy_of_the_uri() -> None:
-    report = selftest("sim:npu1?cols=2", ["movement", "rope"], ["float32", "bfloat16"], quick=True)
-    assert report.ok, str(report)
-    exact = selftest("sim:npu1?float32=exact", ["elementwise"], ["float32"], quick=True)
-    (row,) = exact.rows
-    assert row.result == "refused"
-    assert "float32" in row.reason
-    assert not exact.ok
 
 
 def test_the_cpu_passes() -> None:
@@ -178,13 +153,6 @@ def failing(values: Array) -> None:
     values.view("no such dtype")
 
 
-def test_a_device_that_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = run(monkeypatch, nothing)
-    assert report.ok
-    assert {row.nmse for row in report.rows} == {0.0}
-    assert {row.predicted for row in report.rows} == {1e-3}
-
-
 @pytest.mark.parametrize("damage", [zeros, noise, one_element])
 def test_wrong_values(damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(monkeypatch, damage)
@@ -238,23 +206,6 @@ def test_old_data_is_found_in_any_run(first: int, monkeypatch: pytest.MonkeyPatc
     assert row.reason.startswith(f"run {first + 1}: ")
 
 
-def test_an_interrupt_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(values: Array) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(monkeypatch, interrupted, "elementwise")
-
-
-def test_a_device_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = run(monkeypatch, nothing, "movement", refused=("concat",))
-    refused = [row for row in report.rows if row.op == "concat"]
-    assert {(row.result, row.reason, row.nmse) for row in refused} == {("refused", "concat is too much", None)}
-    assert 0 < len(refused) < len(report.rows)
-    assert report.ok
-    assert not run(monkeypatch, nothing, "movement", refused=("concat", "copy")).ok
-
-
 class Npu(BrokenDevice):
     target = Target(ARRAYS["aie2p"], 8)
 
@@ -268,17 +219,6 @@ def test_an_npu_without_any_kernels_is_one_error(monkeypatch: pytest.MonkeyPatch
     assert raised.value.code == "NOT_FOUND"
     monkeypatch.setattr(IronBackend, "missing", lambda _: None)
     assert next(self_test.run_cases("npu:0", case_names(["rope"]))).result == "pass"
-
-
-def test_what_fails_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = set()
-
-    def look(values: Array) -> None:
-        seen.add((config.strict, config.self_check))
-
-    run(monkeypatch, look, "rope")
-    assert seen == {(True, False)}
-    assert (config.strict, config.self_check) == (False, True)
 
 
 # --- the report
@@ -318,22 +258,6 @@ def test_a_report_as_text_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read["rows"][0] == rows[0]._asdict()
 
 
-def test_the_machine() -> None:
-    result = machine_information("sim:npu2")
-    assert result["npu_tensor"] == nt.__version__
-    assert result["compiler"].startswith("host-")
-    with pytest.raises(DeviceError):
-        machine_information("gpu:0")
-
-
-@pytest.mark.parametrize("uri", ["sim:npu2,cpu", "cpu,sim:npu1"])
-def test_one_device_at_a_time(uri: str) -> None:
-    with pytest.raises(ArgumentError, match="one device is tested at a time"):
-        selftest(uri, ["rope"])
-    with pytest.raises(ArgumentError, match="one device is tested at a time"):
-        list(self_test.run_cases(uri, []))
-
-
 # --- the command
 
 
@@ -356,59 +280,3 @@ def test_the_command_on_a_simulated_npu(tmp_path: Path) -> None:
     assert done.stdout.count("time: simulated;") == len(rows)
     assert done.stderr.splitlines()[0] == "1/2 movement-transpose-u8: pass"
     assert len(done.stderr.splitlines()) == len(rows)
-
-
-def test_a_broken_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(zeros))
-    file = tmp_path / "report.json"
-    done = invoke("--device", "cpu", "--quick", "--json", file)
-    assert done.exit_code == 1
-    assert "cpu: 39 wrong" in done.stdout
-    assert json.loads(file.read_text("utf-8"))["ok"] is False
-
-
-def test_an_interrupt_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def interrupt(values: Array) -> None:
-        calls.append(values)
-        if len(calls) > 20:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(interrupt))
-    done = invoke("--device", "cpu", "--quick")
-    assert done.exit_code == 1
-    assert "cpu: 2 pass" in done.stdout
-    assert done.stderr.splitlines()[-1] == "Aborted!"
-
-
-def test_a_report_without_a_directory_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    done = invoke("--device", "cpu", "--json", tmp_path / "absent" / "report.json")
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert "there is no directory" in done.stderr
-
-
-def test_a_simulated_npu_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    done = invoke("--device", "sim:npu2?cols=4", "--quick")
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert done.stderr == "Error: sim:npu2?cols=4 needs a C++20 compiler: set CXX or install g++ or clang++\n"
-
-
-def test_a_report_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(nothing))
-    file = tmp_path / ("n" * 300)
-    done = invoke("--device", "cpu", "--family", "rope", "--json", file)
-    assert done.exit_code == 1
-    assert "cpu: 15 pass" in done.stdout
-    assert "cannot be written: File name too long" in done.stderr
-
-
-def test_devices_that_there_are_not() -> None:
-    assert "there is no simulated npu7" in invoke("--device", "sim:npu7").stderr
-    done = invoke("--device", "sim:npu2?cols=99")
-    assert done.exit_code == 2
-    assert "--device" in done.stderr

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from npu_tensor.cli.doctor import System
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.build.mlir_aie import Toolchain
 from npu_tensor.runtime.devices.discovery import Discovery, LeftOut, PhysicalDevice
 from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
-from npu_tensor.tools.doctor import System
 
 # By names that the system's loader does not know, whatever this machine has.
 FAKE_XRT = XRT._replace(names=("libnt_fake_xrt.so.2",))

@@ -1,22 +1,38 @@
-"""Checks of XRT, its Python module, the HSA runtime and the compilers for NPUs."""
+"""Checks of XRT, its Python module, the HSA runtime, the compilers, the kernel cache and the simulated NPU."""
 
 from __future__ import annotations
 
 import platform
 import re
+from pathlib import Path
 from typing import Any, Final
 
+import npu_tensor as nt
+from npu_tensor._util.units import size
+from npu_tensor.cli.doctor.finding import Finding, System, against_tested, note, ok, problem
+from npu_tensor.cli.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices.backends import not_allowed
 from npu_tensor.runtime.devices.shared_libraries import LoadedLibrary
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.directories import writable
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
-from npu_tensor.tools.doctor.finding import CheckResult, System, against_tested, note, ok, problem
-from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
 
-__all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xclbinutil", "xrt"]
+__all__ = [
+    "cache_directory",
+    "host_cxx",
+    "hsa",
+    "mlir_aie",
+    "npus",
+    "peano",
+    "pyxrt",
+    "simulated_npu",
+    "xclbinutil",
+    "xrt",
+]
 
 PLUGIN: Final = "libxrt_driver_xdna.so.2"
 """XRT's plugin for NPUs. XRT searches it beside its own libraries (driver_plugin_paths in module_loader.cpp)."""
@@ -53,7 +69,7 @@ def _described(found: LoadedLibrary, *parts: str) -> str:
     return ", ".join(filter(None, (*parts, str(found.path), f"by {found.named_by}", build and f"build {build}")))
 
 
-def xrt(system: System) -> CheckResult:
+def xrt(system: System) -> Finding:
     """Check the library of XRT: the one that pyxrt has loaded, else the one that the search finds."""
     try:
         library = _loaded_by_pyxrt(system) or system.xrt.find()
@@ -71,7 +87,7 @@ def _loaded_by_pyxrt(system: System) -> LoadedLibrary | None:
     return system.xrt.by_name()
 
 
-def pyxrt(system: System) -> CheckResult:
+def pyxrt(system: System) -> Finding:
     """Check that XRT's Python module exists for this Python, and list builds for other versions."""
     this = platform.python_version()
     try:
@@ -90,7 +106,7 @@ def pyxrt(system: System) -> CheckResult:
     return ok(f"{getattr(module, '__file__', None) or 'pyxrt'}, imported by Python {this}")
 
 
-def npus(system: System) -> CheckResult:
+def npus(system: System) -> Finding:
     """Check the NPUs that XRT lists and that this process may use."""
     try:
         discovery = system.discover(system.root)
@@ -111,7 +127,7 @@ def npus(system: System) -> CheckResult:
     return _nothing_listed(system)
 
 
-def _nothing_listed(system: System) -> CheckResult:
+def _nothing_listed(system: System) -> Finding:
     try:
         directory = (_loaded_by_pyxrt(system) or system.xrt.find()).path.resolve().parent
     except DeviceError:
@@ -125,7 +141,7 @@ def _nothing_listed(system: System) -> CheckResult:
     return problem("XRT lists no device", "kernels run on what it lists", f"xrt-smi examine, and {LOOK_INTO_LOG}")
 
 
-def hsa(system: System) -> CheckResult:
+def hsa(system: System) -> Finding:
     """Report the HSA runtime, through which other programs use NPUs. npu_tensor does not use it."""
     default = system.hsa.by_name()
     try:
@@ -144,7 +160,7 @@ def hsa(system: System) -> CheckResult:
     )
 
 
-def mlir_aie(system: System) -> CheckResult:
+def mlir_aie(system: System) -> Finding:
     """Check that kernels can be built for the NPUs, and the version of mlir-aie."""
     toolchain = system.toolchain()
     reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)})]
@@ -163,7 +179,7 @@ def mlir_aie(system: System) -> CheckResult:
     )
 
 
-def xclbinutil(system: System) -> CheckResult:
+def xclbinutil(system: System) -> Finding:
     """Check XRT's tool that packs kernels of several configurations for one context of the first generation."""
     program = system.xclbinutil()
     if program is not None:
@@ -177,7 +193,7 @@ def xclbinutil(system: System) -> CheckResult:
     )
 
 
-def peano(system: System) -> CheckResult:
+def peano(system: System) -> Finding:
     """Check Peano, the compiler for the cores of NPUs."""
     toolchain = system.toolchain()
     if isinstance(toolchain, str):
@@ -188,3 +204,53 @@ def peano(system: System) -> CheckResult:
         "nightly builds differ, and some compiled wrong code",
         "source scripts/env_setup.sh --dir ANOTHER_DIRECTORY",
     )
+
+
+def cache_directory(_system: System) -> Finding:
+    """Check that compiled kernels can be cached, and the size of the cache."""
+    directory = config.cache_dir
+    try:
+        writable(directory)
+    except OSError as error:
+        return note(
+            f"nothing can be written to {directory}: {error}",
+            "every process compiles its kernels again",
+            "export NPU_TENSOR_CACHE_DIR=DIRECTORY, one of yours",
+        )
+    return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
+
+
+def _sizes(directory: Path) -> list[int]:
+    sizes = []
+    for path in directory.rglob("*"):
+        try:
+            sizes.append(path.stat().st_size if path.is_file() else 0)
+        except OSError:  # Another process has removed the file.
+            continue
+    return sizes
+
+
+def host_cxx(system: System) -> Finding:
+    """Check that kernels can be compiled for this machine."""
+    reason = system.compiler()
+    if reason is None:
+        return ok(host_compiler.toolchain().removeprefix("host-"))
+    fix = "unset CXX, or set it to a C++ compiler" if "CXX=" in reason else "sudo apt install g++"
+    return note(reason, "kernels are compiled by it for the simulated NPU", fix)
+
+
+def simulated_npu(system: System) -> Finding:
+    """Check that a small kernel gives the right result on the simulated NPU."""
+    if system.compiler() is not None:
+        return note("not tried without a C++ compiler")
+    if reason := not_allowed("sim"):
+        return note(reason)
+    ones = nt.tensor([1] * 64, dtype=nt.int32)
+    try:
+        with config.scope(fallback="error", cache_clear=False), nt.default_device("sim:npu2"):
+            result = (ones + ones).tolist()
+    except nt.NpuTensorError as error:
+        return note(str(error), "nothing can be tried without an NPU", "report it, with npu-tensor doctor --json")
+    if result != [2] * 64:
+        return note(f"1 + 1 = {result}", "results of the simulated NPU cannot be trusted", "report it")
+    return ok("a kernel ran on sim:npu2")

@@ -4,19 +4,14 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import npu_tensor as nt
-from npu_tensor.cli.calibrate import calibrate as command
-from npu_tensor.config import config
-from npu_tensor.errors import NpuTensorError
-from npu_tensor.planner import selection
+from npu_tensor.cli.calibrate import calibrate_command as command
+from npu_tensor.cli.calibrate import cpu_rates, probes
+from npu_tensor.cli.calibrate.probes import typical
 from npu_tensor.runtime.devices.host import host_devices
-from npu_tensor.runtime.rates import ProcessorRates, priors, processor_rates
-from npu_tensor.tools.calibrate import cpu_rates, probes
-from npu_tensor.tools.calibrate.probes import positive, typical
+from npu_tensor.runtime.rates import priors, processor_rates
 
 pytestmark = pytest.mark.usefixtures("own_rates")
 
@@ -41,7 +36,7 @@ def test_the_processor_is_measured_and_the_figures_are_used(own_rates: Path) -> 
 
 
 def test_a_table_for_people(own_rates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates(8))
+    monkeypatch.setattr("npu_tensor.cli.calibrate.measure_processor", lambda quick: processor_rates(8))
     monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
     refused = CliRunner().invoke(command)
     assert refused.exit_code == 1
@@ -73,44 +68,6 @@ def test_what_cannot_be_measured_is_named(uri: str, said: str, monkeypatch: pyte
     assert done.exit_code == 2
     assert said in done.stderr
     assert "load" not in done.stderr
-
-
-def test_one_device_at_a_time() -> None:
-    done = CliRunner().invoke(command, ["--device", "cpu", "--device", "sim:npu1"])
-    assert done.exit_code == 2
-    assert "one device" in done.stderr
-
-
-def test_without_a_compiler_there_is_nothing_to_measure() -> None:
-    with config.scope(cpu_compile=False):
-        selection.reset()
-        done = CliRunner().invoke(command, ["--quick"])
-    assert done.exit_code == 1
-    assert "compiles nothing here" in done.stderr
-
-
-def test_a_directory_that_cannot_be_written_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path, content: bytes) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates())
-    monkeypatch.setattr("npu_tensor.runtime.rates.write_atomically", fail)
-    done = CliRunner().invoke(command)
-    assert done.exit_code == 1
-    assert "cannot be kept: No space left" in done.stderr
-
-
-@pytest.mark.parametrize("value", [0.0, -1e-9, float("nan"), float("inf")])
-def test_a_rate_that_cannot_be_is_refused_by_name(value: float) -> None:
-    with pytest.raises(NpuTensorError, match="tile_seconds cannot be told"):
-        positive("tile_seconds", value)
-
-
-def test_what_is_measured_is_one_kernel() -> None:
-    data = nt.from_numpy(np.ones((8, 8), np.float32))
-    for result, kernels in ((data.reshape(64), 0), (data @ data @ data, 2)):
-        with pytest.raises(NpuTensorError, match=f"should be one kernel, and is {kernels}"):
-            probes.kernel(host_devices()[0], result)
 
 
 def test_a_slow_moment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,20 +103,3 @@ def test_the_share_of_a_cache_follows_the_threads(tmp_path: Path, monkeypatch: p
     assert cpu_rates._cache_bytes(2) == [1 << 20]
     (tmp_path / "index2" / "level").write_text("two\n")
     assert cpu_rates._cache_bytes(2) == []
-
-
-def test_what_contradicts_itself_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[float] = []
-
-    def measure(quick: bool) -> ProcessorRates:
-        answers.append(-1.0)
-        positive("flops", 1.0 if len(answers) % 3 == 0 else -1.0)
-        return processor_rates()
-
-    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", measure)
-    assert CliRunner().invoke(command).exit_code == 0
-    assert len(answers) == 3
-    monkeypatch.setattr("npu_tensor.tools.calibrate.ATTEMPTS", 2)
-    done = CliRunner().invoke(command)
-    assert isinstance(done.exception, NpuTensorError)
-    assert len(answers) == 5

@@ -25,55 +25,45 @@ from npu_tensor.runtime.xrt.bindings import pyxrt
 if TYPE_CHECKING:
     from npu_tensor.runtime.build.mlir_aie import Toolchain
 
-__all__ = ["CheckResult", "Finding", "Status", "System", "against_tested", "note", "ok", "problem", "tested_versions"]
+__all__ = ["Finding", "System", "against_tested", "note", "ok", "problem", "tested_versions"]
 
 Status = Literal["ok", "note", "problem"]
 """Severity of a finding. A "problem" prevents the use of NPUs; a "note" is useful or reports something unknown."""
 
 
-class CheckResult(NamedTuple):
+class Finding(NamedTuple):
     """Result of a check.
 
     Attributes:
+        check: Name of the check; empty until `diagnose` sets it.
         status: Severity.
         found: State of the system.
         why: Reason why it matters.
         fix: Command or instruction that fixes it.
-    """
-
-    status: Status
-    found: str
-    why: str = ""
-    fix: str = ""
-
-
-class Finding(NamedTuple):
-    """Result of the check with this name.
-
-    `follows` is the check whose problem may have caused this one and must be fixed first; empty if there is none.
+        follows: Check whose problem may have caused this one and must be fixed first; empty if there is none.
     """
 
     check: str
     status: Status
     found: str
-    why: str
-    fix: str
+    why: str = ""
+    fix: str = ""
     follows: str = ""
 
 
-def ok(found: str) -> CheckResult:
-    """Create a result without a problem."""
-    return CheckResult("ok", found)
+def ok(found: str) -> Finding:
+    """Create a finding without a problem."""
+    return Finding("", "ok", found)
 
 
-def note(found: str, why: str = "", fix: str = "") -> CheckResult:
-    """Create a result that is worth knowing."""
-    return CheckResult("note", found, why, fix)
+def note(found: str, why: str = "", fix: str = "") -> Finding:
+    """Create a finding that is worth knowing."""
+    return Finding("", "note", found, why, fix)
 
 
-def problem(found: str, why: str, fix: str) -> CheckResult:
-    """Create a result that prevents the use of NPUs."""
-    return CheckResult("problem", found, why, fix)
+def problem(found: str, why: str, fix: str) -> Finding:
+    """Create a finding that prevents the use of NPUs."""
+    return Finding("", "problem", found, why, fix)
 
 
 def _group_name(number: int) -> str:
@@ -134,7 +124,7 @@ def tested_versions(component: str) -> dict[str, str]:
     return versions
 
 
-def against_tested(component: str, version: str, why: str, fix: str) -> CheckResult:
+def against_tested(component: str, version: str, why: str, fix: str) -> Finding:
     """Compare a version with the tested ones: ok if tested, note if unknown, problem if known to fail.
 
     A version with more digits than a tested one counts as tested.
