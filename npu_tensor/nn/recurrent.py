@@ -159,19 +159,7 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory. The states are the results and the cells.
-
-    Args:
-        input_size: Features of the input.
-        hidden_size: Features of the state.
-        num_layers: Number of stacked layers.
-        bias: Add biases.
-        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
-        dropout: Probability of dropout between layers in training.
-        bidirectional: Run each layer in both directions.
-        device: Device of the parameters, as for `zeros`.
-        dtype: Dtype of the parameters.
-    """
+    """Long short-term memory, with the arguments of `RNN`. The states are the results and the cells."""
 
     gates, states = 4, 2
 
@@ -182,19 +170,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units.
-
-    Args:
-        input_size: Features of the input.
-        hidden_size: Features of the state.
-        num_layers: Number of stacked layers.
-        bias: Add biases.
-        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
-        dropout: Probability of dropout between layers in training.
-        bidirectional: Run each layer in both directions.
-        device: Device of the parameters, as for `zeros`.
-        dtype: Dtype of the parameters.
-    """
+    """Gated recurrent units, with the arguments of `RNN`."""
 
     gates = 3
 

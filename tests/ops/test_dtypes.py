@@ -101,15 +101,6 @@ def test_floats_out_of_range_saturate(target: str) -> None:
     assert (x * 1.0).to(target).tolist() == expected
 
 
-@pytest.mark.parametrize("target", ["int8", "int16", "int32", "int64", "uint8"])
-def test_arrays_of_floats_saturate_when_they_become_tensors(target: str) -> None:
-    limits = np.iinfo(target)
-    for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16):
-        array = np.array([math.nan, math.inf, -math.inf, 2.9], kind)
-        assert nt.tensor(array, dtype=target).tolist() == [0, limits.max, limits.min, 2]
-    assert nt.tensor(np.array([3], np.uint16), dtype=target).tolist() == [3]
-
-
 @pytest.mark.parametrize("target", ["int8", "int16", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("value", [0, -1, 127, 128, 255, 256, -255, -256, 2.9, 0.5, 300.5, math.inf, math.nan, 2**40])
 def test_numbers_that_fit_as_in_pytorch(target: str, value: float) -> None:
@@ -188,30 +179,6 @@ def test_numpy_understands_dtypes(dtype: DType) -> None:
         assert np.issubdtype(kind, group) == np.issubdtype(native, group)
     assert np.result_type(kind, np.int8) == np.result_type(native, np.int8)
     assert np.zeros(2, nt.zeros(2, dtype=dtype).dtype).dtype == native  # type: ignore[call-overload]
-
-
-def test_a_tensor_is_not_a_dtype() -> None:
-    with pytest.raises(nt.DTypeError, match="is not a dtype of npu_tensor"):
-        nt.ones(2).to(dtype=nt.zeros(1))
-
-
-def test_libraries_that_wrap_results_of_numpy() -> None:
-    """Imitate pandas, which adds the arrays of its columns and wraps the result by its dtype."""
-
-    class Column:
-        def __init__(self, values: Any, dtype: Any) -> None:
-            self.values = np.array(values, dtype=np.dtype(dtype))
-
-        def __add__(self, other: Any) -> Any:
-            total = self.values + other
-            return Column(total, total.dtype)
-
-        __radd__ = __add__
-
-    x = nt.tensor([1, 2, 3])
-    for total in (Column([1.0, 2.0, 3.0], "f8") + x, x + Column([1.0, 2.0, 3.0], "f8")):
-        assert total.values.dtype == np.float64
-        assert total.values.tolist() == [2.0, 4.0, 6.0]
 
 
 def test_columns_of_pandas() -> None:

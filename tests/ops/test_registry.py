@@ -102,16 +102,6 @@ def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str
     assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
 
 
-def test_a_file_that_declares_a_function_is_the_users() -> None:
-    @composite()
-    def quadruple(input: nt.Tensor) -> nt.Tensor:
-        return input * 4
-
-    row = nt.explain(nt.ones(2).quadruple())[-1]  # type: ignore[attr-defined]
-    line = inspect.getsourcelines(test_a_file_that_declares_a_function_is_the_users)[1] + 3
-    assert row.line == f"test_registry.py:{line}"
-
-
 def test_every_op_that_a_function_of_its_name_wraps_has_another_name_in_python() -> None:
     for name, declared in OPS.items():
         public = registry.PUBLIC.get(name)
