@@ -9,7 +9,7 @@ from numpy_decoder import logits
 
 import npu_tensor as nt
 from npu_tensor.examples import made_up_model
-from npu_tensor.models import ARCHITECTURES, Decoder, DecoderConfig, Generation
+from npu_tensor.models import Decoder, DecoderConfig, Generation
 from npu_tensor.models import decoder as decoder_module
 
 CONTEXT = 64
@@ -89,10 +89,6 @@ def test_matrices_of_16_bits(dtype: nt.DType, tmp_path: Path) -> None:
     np.testing.assert_allclose(steps(decoder, TEXT, (5, 4)), expected[[4, 8]], rtol=1e-4, atol=1e-4)
 
 
-def test_all_architectures_are_tested() -> None:
-    assert {architecture for architecture, *_ in VARIANTS.values()} == set(ARCHITECTURES)
-
-
 def test_factors_of_frequencies_as_in_llama_3(tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", "llama", factors=True)
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
@@ -156,13 +152,6 @@ def test_the_context_is_at_most_that_of_the_model() -> None:
         Decoder.of(file, 0)
 
 
-def test_the_file_that_ships_is_what_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_up_model, "FILE", tmp_path / "model.gguf")
-    shipped = Path(made_up_model.__file__).parent / "data" / "made_up_model.gguf"
-    made_up_model.main()
-    assert (tmp_path / "model.gguf").read_bytes() == shipped.read_bytes()
-
-
 # --- generation
 
 
@@ -220,3 +209,10 @@ def test_prompts_that_cannot_be_continued(model: tuple[dict[str, Any], dict[str,
         Generation(decoder, [], 1)
     with pytest.raises(nt.ArgumentError, match="the prompt has 64 tokens, and the context of 64 must have room"):
         Generation(decoder, [0] * CONTEXT, 1)
+
+
+def test_the_file_that_ships_is_what_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_up_model, "FILE", tmp_path / "model.gguf")
+    shipped = Path(made_up_model.__file__).parent / "data" / "made_up_model.gguf"
+    made_up_model.main()
+    assert (tmp_path / "model.gguf").read_bytes() == shipped.read_bytes()

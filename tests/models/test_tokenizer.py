@@ -150,22 +150,6 @@ def test_what_continues_a_prompt_keeps_its_spaces(metadata: dict[str, Any], text
         assert tokenizer.decode(prompt) + "".join(map(tokenizer.decoded(prompt), rest)) == text
 
 
-def test_a_byte_that_follows_no_character() -> None:
-    """SentencePiece's decoder reads a run of bytes together; earlier text does not change."""
-    tokenizer = Tokenizer(SENTENCE_PIECE)
-    piece = tokenizer.decoded()
-    th = list(PIECES).index("th")
-    assert [piece(token) for token in (th, 3, 4, 3)] == ["th", "", "é", ""]
-    assert piece(th).endswith("th")
-
-
-def test_characters_that_are_no_token_are_bytes() -> None:
-    tokenizer = Tokenizer(SENTENCE_PIECE)
-    tokens = tokenizer.encode("thé")
-    assert tokens[-2:] == [3, 4]
-    assert tokenizer.decode(tokens) == "thé"
-
-
 # --- chats
 
 

@@ -120,16 +120,6 @@ def test_state_from_arrays_files_and_other_dtypes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(tensor.double().numpy(), half.state_dict()[name].double().numpy())
 
 
-def test_what_is_loaded_is_a_copy() -> None:
-    own = torch.nn.Linear(3, 2)
-    ours = nn.Linear(3, 2)
-    ours.load_state_dict(own.state_dict())
-    expected = own.weight.detach().clone()
-    with torch.no_grad():
-        own.weight += 1
-    np.testing.assert_array_equal(ours.weight.numpy(), expected.numpy())
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -254,47 +244,6 @@ def test_a_parameter_of_a_computed_tensor_is_a_leaf(compute: Any, enabled: bool)
     assert parameter.requires_grad_(False).tolist() == (computed.detach() + 1).tolist()
 
 
-def test_a_parameter_leaves_the_tensor_its_value() -> None:
-    """Captured functions also read both tensors by name."""
-    w = nt.ones(2)
-
-    def scaled(x: nt.Tensor) -> nt.Tensor:
-        return x * w
-
-    for requires_grad in (False, True):
-        parameter = nn.Parameter(w, requires_grad)
-        run = nt.jit(scaled)
-        expected = w.tolist()
-        assert run(nt.ones(2)).tolist() == expected
-        with nt.no_grad():
-            parameter.zero_()
-        assert run(nt.ones(2)).tolist() == expected
-        w += 1
-        assert run(nt.ones(2)).tolist() == w.tolist() != expected
-
-
-def test_averages_of_weights() -> None:
-    """Average weights in a copy of the module, as for a teacher model."""
-    results = []
-    for lib in (nt, torch):
-        model = lib.nn.Linear(2, 1)
-        with lib.no_grad():
-            model.weight.fill_(0.5)
-            model.bias.fill_(0.0)
-        average = copy.deepcopy(model).requires_grad_(False)
-        optimizer = lib.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(3):
-            optimizer.zero_grad()
-            (model(lib.ones(1, 2)) - average(lib.ones(1, 2)) - 1).square().sum().backward()
-            optimizer.step()
-            with lib.no_grad():
-                for mean, each in zip(average.parameters(), model.parameters(), strict=True):
-                    mean.mul_(0.9).add_(each, alpha=0.1)
-        results.append([each.tolist() for each in (*model.parameters(), *average.parameters())])
-    for ours, theirs in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
 def test_a_parameter_stays_one() -> None:
     layer = nn.Linear(2, 3)
     with pytest.raises(TypeError, match=r"cannot assign 'Tensor' as parameter 'weight' \(Parameter or None expected\)"):
@@ -379,13 +328,6 @@ def test_a_list_of_parameters() -> None:
         sum((each * each).sum() for each in several).backward()
         assert several[3].grad.tolist() == [2] * 4
         assert "  (0): Parameter containing: [" in repr(several)
-
-
-def test_apply_goes_from_inside_to_outside() -> None:
-    seen: list[str] = []
-    model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU()))
-    assert model.apply(lambda module: seen.append(type(module).__name__)) is model
-    assert seen == ["Linear", "ReLU", "Sequential", "Sequential"]
 
 
 def test_functional_call() -> None:

@@ -38,15 +38,6 @@ def test_products_are_computed_in_the_widest_type(name: str, dtypes: tuple[str, 
     np.testing.assert_array_equal(result.numpy(), expected.numpy())
 
 
-@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
-def test_nothing_is_divided_where_there_is_nothing(name: str) -> None:
-    divisor = torch.tensor([0, 1])
-    expected = getattr(torch.zeros(3, 0, 1, dtype=torch.int64), name)(divisor)
-    assert getattr(nt.zeros(3, 0, 1, dtype=nt.int64), name)(from_torch(divisor)).shape == tuple(expected.shape)
-    with pytest.raises(nt.DivisionError):
-        getattr(nt.ones(3, 1, dtype=nt.int64), name)(from_torch(divisor)).realize()
-
-
 def test_medians_of_nothing() -> None:
     assert torch.zeros(0).median().isnan()
     assert nt.zeros(0).median().isnan()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import ops
 from npu_tensor.functions.register import composite
 from npu_tensor.ops import OPS, op, registry, rules
 
@@ -100,12 +99,3 @@ def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str
     with pytest.raises(ValueError, match=r"is public already|is declared twice|belongs to another op|appears twice"):
         op(kind="map", rule=rules.floating, **declaration)(body)
     assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
-
-
-def test_every_op_that_a_function_of_its_name_wraps_has_another_name_in_python() -> None:
-    for name, declared in OPS.items():
-        public = registry.PUBLIC.get(name)
-        if public is not None and public.function is not declared.record:
-            assert vars(ops)[f"{name}_op"] is declared.record
-        else:
-            assert declared.record in (vars(ops).get(name), vars(ops).get(f"{name}_"))

@@ -63,10 +63,6 @@ def calls(environment: dict[str, str]) -> list[list[str]]:
     return [line.split("|") for line in lines if "-m " in line]
 
 
-def test_bash_can_parse_it() -> None:
-    subprocess.run(["bash", "-n", SCRIPT], check=True)
-
-
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing() -> None:
     assert subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True).stdout == ""
@@ -133,16 +129,6 @@ def test_it_leaves_nothing_behind_but_the_environment(shell: str, options: str, 
     assert after - before - kept_by_the_shell == (set() if options else {"VIRTUAL_ENV", "PEANO_INSTALL_DIR"})
 
 
-@pytest.mark.parametrize(("version", "page"), [("1.4.0", "v1.4.0"), ("1.4.2.dev7+g0123456", "latest-wheels-4")])
-def test_another_version_comes_from_its_own_page(version: str, page: str, fake: dict[str, str]) -> None:
-    (install,) = re.findall(r"pip install (--find.*)", run(f". {SCRIPT} --dry-run --mlir-aie {version}", fake).stdout)
-    releases = "https://github.com/Xilinx/{}/releases/expanded_assets/{}"
-    assert install.split() == [
-        *("--find-links", releases.format("mlir-aie", page), f"mlir_aie=={version}"),
-        *("--find-links", releases.format("llvm-aie", "nightly"), REQUIREMENTS.read_text().splitlines()[-1]),
-    ]
-
-
 def test_the_requirements_name_a_release_and_its_own_page() -> None:
     lines = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
     page, mlir_aie, nightly, peano = lines
@@ -178,22 +164,6 @@ def test_what_fails_ends_the_script_and_not_the_shell(
     assert words in done.stderr
 
 
-def test_an_environment_of_another_python_is_not_taken(fake: dict[str, str]) -> None:
-    assert run(f". {SCRIPT} --dir env", fake).returncode == 0
-    calls(fake)
-    done = run(f". {SCRIPT} --dir env", {**fake, "NUMBER": "3.13"})
-    assert done.returncode == 1
-    assert "env is no environment of Python 3.13" in done.stderr
-    assert calls(fake) == []
-
-
-def test_what_was_interrupted_is_completed(fake: dict[str, str]) -> None:
-    assert run(f". {SCRIPT} --dir env", {**fake, "FAILS": "-m pip install -r"}).returncode == 1
-    calls(fake)
-    assert run(f". {SCRIPT} --dir env", fake).returncode == 0
-    assert [arguments.split()[:3] for _, arguments in calls(fake)] == [["-m", "pip", "install"]] * 2
-
-
 def test_it_works_where_a_wheel_puts_it(fake: dict[str, str]) -> None:
     """Beside no sources, so that the package itself comes from an index."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -208,11 +178,3 @@ def test_it_works_where_a_wheel_puts_it(fake: dict[str, str]) -> None:
     (option, requirements), package = installs
     assert (option, Path(requirements).read_text()) == ("-r", REQUIREMENTS.read_text())
     assert package == ["npu-tensor"]
-
-
-def test_help_names_every_option(fake: dict[str, str]) -> None:
-    done = run(f". {SCRIPT} --help", fake)
-    assert done.returncode == 0
-    assert set(re.findall(r"^ {4}(--[a-z-]+)", done.stdout, re.MULTILINE)) == {
-        *("--python", "--dir", "--mlir-aie", "--dry-run", "--help")
-    }
