@@ -16,40 +16,6 @@ import numpy as np
 
 from npu_tensor.errors import DTypeError
 
-__all__ = [
-    "DTYPES",
-    "QUANTIZED",
-    "Category",
-    "DType",
-    "as_dtype",
-    "bfloat16",
-    "bool_",
-    "default_dtype",
-    "dtypes_table",
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "iq4_nl",
-    "mxfp4",
-    "promote",
-    "promote_pair",
-    "q4_0",
-    "q4_1",
-    "q4_k",
-    "q5_0",
-    "q5_1",
-    "q5_k",
-    "q6_k",
-    "q8_0",
-    "set_default_float",
-    "stored_shape",
-    "uint8",
-]
-
 
 class Category(IntEnum):
     """Categories of dtypes, in ascending order of precedence in promotion."""

@@ -130,6 +130,7 @@ class Linear(Module):
 
 class _Conv(Module):
     places: ClassVar[int]
+    is_transposed: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -150,26 +151,20 @@ class _Conv(Module):
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ArgumentError(f"padding_mode must be zeros, reflect, replicate or circular, not {padding_mode!r}")
         self.padding_mode = padding_mode
-        self._set_weights((out_channels, in_channels), in_channels, out_channels, groups, bias, device, dtype)
+        self._set_weights(in_channels, out_channels, groups, bias, device, dtype)
 
     def _set_sizes(self, **sizes: Sizes) -> None:
         for name, value in sizes.items():
             setattr(self, name, each_place(name, value, self.places))
 
     def _set_weights(
-        self,
-        first: tuple[int, int],
-        in_channels: int,
-        out_channels: int,
-        groups: int,
-        bias: bool,
-        device: Any,
-        dtype: Any,
+        self, in_channels: int, out_channels: int, groups: int, bias: bool, device: Any, dtype: Any
     ) -> None:
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(f"{groups} groups do not divide {in_channels} input and {out_channels} output channels")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.weight = Parameter(zeros(first[0], first[1] // groups, *self.kernel_size, device=device, dtype=dtype))
+        first, second = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
+        self.weight = Parameter(zeros(first, second // groups, *self.kernel_size, device=device, dtype=dtype))
         self.bias = _weights(0.0, (out_channels,), bias, device, dtype)
         self.reset_parameters()
 
@@ -231,6 +226,7 @@ class Conv2d(_Conv):
 
 
 class _ConvTranspose(_Conv):
+    is_transposed = True
     padding_mode = "zeros"
 
     def __init__(
@@ -250,7 +246,7 @@ class _ConvTranspose(_Conv):
         self._set_sizes(kernel_size=kernel_size, stride=stride, dilation=dilation)
         self.padding = each_place("padding", padding, self.places, 0)
         self.output_padding = each_place("output_padding", output_padding, self.places, 0)
-        self._set_weights((in_channels, out_channels), in_channels, out_channels, groups, bias, device, dtype)
+        self._set_weights(in_channels, out_channels, groups, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
         """Apply the transposed convolution."""
@@ -410,13 +406,13 @@ class _BatchNorm(Module):
         self.track_running_stats = track_running_stats
         self.weight = _weights(1.0, (num_features,), affine, device, dtype)
         self.bias = _weights(0.0, (num_features,), affine and bias, device, dtype)
-        self.register_buffer(
-            "running_mean", zeros(num_features, device=device, dtype=dtype) if track_running_stats else None
-        )
-        self.register_buffer(
-            "running_var", ones(num_features, device=device, dtype=dtype) if track_running_stats else None
-        )
-        self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
+        statistics = {
+            "running_mean": zeros(num_features, device=device, dtype=dtype),
+            "running_var": ones(num_features, device=device, dtype=dtype),
+            "num_batches_tracked": tensor(0),
+        }
+        for name, value in statistics.items():
+            self.register_buffer(name, value if track_running_stats else None)
 
     def forward(self, input: Tensor) -> Any:
         """Apply `batch_norm`, in training mode with the statistics of the batch."""

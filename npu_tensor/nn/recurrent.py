@@ -130,6 +130,12 @@ class _Recurrent(Module):
         return ", ".join([str(self.input_size), str(self.hidden_size), *others])
 
 
+def _known(nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+    return nonlinearity
+
+
 class RNN(_Recurrent):
     """Recurrent layer of tanh(W x + b + U h + c), or of relu instead of tanh.
 
@@ -149,9 +155,7 @@ class RNN(_Recurrent):
     gates = 1
 
     def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _known(nonlinearity)
         super().__init__(*args, **kwargs)
 
     def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
@@ -238,9 +242,7 @@ class RNNCell(_Cell):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _known(nonlinearity)
         super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -308,34 +308,19 @@ def _crop(extent: int, before: int, after: int) -> slice:
     return slice(max(-before, 0), extent + min(after, 0))
 
 
-def _reflected(extent: int, before: int, after: int) -> np.ndarray:
-    places: np.ndarray = np.abs(np.arange(-before, extent + after))
-    return places.clip(max=2 * (extent - 1) - places)
-
-
-def _replicated(extent: int, before: int, after: int) -> np.ndarray:
-    return np.arange(-before, extent + after).clip(0, extent - 1)
-
-
-def _circular(extent: int, before: int, after: int) -> np.ndarray:
-    """Wrap around the cropped part; the other modes also read cropped elements, as in PyTorch."""
-    places = np.arange(extent)[_crop(extent, before, after)]
-    return places[np.arange(-max(before, 0), places.size + max(after, 0)) % max(places.size, 1)]
-
-
-_PAD_MODES: dict[str, Any] = {
-    "constant": None,
-    "reflect": _reflected,
-    "replicate": _replicated,
-    "circular": _circular,
-}
-"""Functions that return the source index of each element of a padded dimension, by mode."""
+_PAD_MODES: Final = ("constant", "reflect", "replicate", "circular")
 
 
 def padded_places(mode: str, extent: int, before: int, after: int) -> np.ndarray:
     """Return the source index of each element of a padded dimension, for every mode but "constant"."""
-    places: np.ndarray = _PAD_MODES[mode](extent, before, after)
-    return places
+    places = np.arange(-before, extent + after)
+    if mode == "reflect":
+        return np.abs(places).clip(max=2 * (extent - 1) - np.abs(places))
+    if mode == "replicate":
+        return places.clip(0, extent - 1)
+    # Wrap around the cropped part; the other modes also read cropped elements, as in PyTorch.
+    kept = np.arange(extent)[_crop(extent, before, after)]
+    return kept[np.arange(-max(before, 0), kept.size + max(after, 0)) % max(kept.size, 1)]
 
 
 @op(kind="data", rule=_pad_rule, ggml="PAD", public=False, computes=False)

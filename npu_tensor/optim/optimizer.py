@@ -18,10 +18,11 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError
+from npu_tensor.functions.creation import from_dlpack
+from npu_tensor.functions.register import tensor_of
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.nodes import Node, next_order
 from npu_tensor.graph.tracing import current_watch
-from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "Slots", "State", "check_numbers"]
@@ -311,8 +312,4 @@ def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> 
 
 def _tensor(value: Any) -> Tensor:
     """Convert a tensor of any library, or a number."""
-    if isinstance(value, Tensor):
-        return value
-    if hasattr(value, "__dlpack__"):
-        return registry.PUBLIC["from_dlpack"].function(value)  # type: ignore[misc, no-any-return]
-    return from_array(np.asarray(value))
+    return from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, Tensor) else tensor_of(value)
