@@ -191,7 +191,7 @@ except nt.ArgumentError as error:
 nt.config.eager = False
 nt.ones(3) + 1
 """
-    assert printed(program, NPU_TENSOR_EAGER="maybe").startswith("NPU_TENSOR_EAGER='maybe' is not allowed")
+    assert "NPU_TENSOR_EAGER='maybe' is not allowed" in printed(program, NPU_TENSOR_EAGER="maybe")
 
 
 def test_a_bad_device_is_an_error_when_something_runs_and_can_be_replaced() -> None:
@@ -252,24 +252,6 @@ def test_scope_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.origin("threads"), settings.origin("max_depth")) == ("config.threads", "default")
     monkeypatch.setenv("NPU_TENSOR_DEBUG", "2")  # was not read before the scope
     assert settings.debug == 2
-
-
-def test_scopes_end_in_any_order() -> None:
-    settings = Config()
-
-    def generator() -> Iterator[int]:
-        with settings.scope(max_depth=7):
-            yield settings.max_depth
-
-    steps = generator()
-    assert next(steps) == 7
-    with settings.scope(eager=True):
-        steps.close()  # type: ignore[attr-defined]
-        assert (settings.eager, settings.max_depth) == (True, 4096)
-    steps = generator()
-    next(steps)
-    copy_context().run(steps.close)  # type: ignore[attr-defined]
-    assert not settings.eager
 
 
 @pytest.mark.usefixtures("own_contexts")

@@ -217,15 +217,11 @@ W = nt.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     [
         lambda w: w,
         lambda w: w[:1],
-        lambda w: w.t(),
         lambda w: w * 0.9 + w.detach() * 0.1,
-        lambda w: w.clone(),
-        lambda w: nt.cat([w, nt.ones(1, 2)]),
         lambda w: w.double(),
         lambda w: nt.nn.Parameter(w),
         lambda w: copy.deepcopy(nt.nn.Parameter(w)),
         lambda w: pickle.loads(pickle.dumps(nt.nn.Parameter(w))),
-        lambda w: nt.nn.Parameter(w).float(),
     ],
 )
 def test_a_parameter_of_a_computed_tensor_is_a_leaf(compute: Any, enabled: bool) -> None:
@@ -418,12 +414,9 @@ def test_dropout_between_recurrent_layers_and_in_attention() -> None:
         (lambda: nn.RNN(3, 4, nonlinearity="gelu"), "Unknown nonlinearity"),
         (lambda: nn.TransformerEncoderLayer(4, 2, activation="tanh"), "activation should be relu/gelu, not tanh"),
         (lambda: nn.BatchNorm2d(3)(nt.ones(2, 3)), r"expected 4D input \(got 2D input\)"),
-        (lambda: nn.BatchNorm1d(3)(nt.ones(2)), r"expected 2D or 3D input \(got 1D input\)"),
         (lambda: nn.LSTM(3, 4)(nt.ones(5, 2, 4)), r"needs \(steps, batch, 3\)"),
         (lambda: nn.GRU(3, 4)(nt.ones(5, 2, 3), nt.ones(1, 2, 3)), r"Expected hidden size \[1, 2, 4\]"),
         (lambda: nn.CrossEntropyLoss(nt.ones(4))(nt.ones(2, 3), nt.tensor([0, 1])), r"must have the shape \[3\]"),
-        (lambda: nn.CrossEntropyLoss(nt.ones(1))(nt.ones(2, 3), nt.ones(2, 3)), r"weight must have the shape \[3\]"),
-        (lambda: nn.NLLLoss(nt.ones(3, 1))(nt.ones(2, 3), nt.tensor([0, 1])), r"weight must have the shape \[3\]"),
         (lambda: nn.CrossEntropyLoss(label_smoothing=2.0)(nt.ones(2, 3), nt.ones(2, 3)), "between 0 and 1, not 2"),
         (lambda: nn.MultiheadAttention(4, 2)(*[nt.ones(3, 2, 4)] * 3, is_causal=True), "Need attn_mask"),
     ],

@@ -291,12 +291,6 @@ def test_messages_name_op_operands_and_line() -> None:
     [
         (lambda: nt.linear(X, nt.zeros(5, 4)), "linear(float32[2, 3], float32[5, 4]): inner dimensions differ: 3"),
         (lambda: nt.linear(X, weight=nt.zeros(5, 4)), "linear(float32[2, 3], weight=float32[5, 4]): inner dimensions"),
-        (lambda: nt.nn.Linear(4, 5, bias=False)(X), "linear(float32[2, 3], float32[5, 4]"),
-        (lambda: nt.addmm(X, X, X), "addmm(float32[2, 3], float32[2, 3], float32[2, 3]): inner dimensions differ"),
-        (
-            lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 2, 3, 3)),
-            "conv2d(float32[1, 3, 8, 8], float32[4, 2, 3, 3]): input has 3 channels, but weight needs 2",
-        ),
         (
             lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 3, 3, 3), nt.zeros(3)),
             "conv2d(float32[1, 3, 8, 8], float32[4, 3, 3, 3], float32[3]): bias must have the shape [4]",
@@ -305,16 +299,10 @@ def test_messages_name_op_operands_and_line() -> None:
             lambda: nt.stack([np.zeros(2, np.float32), V]),
             "stack([array float32[2], float32[4]]): shapes differ: [[2], [4]]",
         ),
-        (
-            lambda: nt.cat([X, nt.zeros(3, 4)]),
-            "cat([float32[2, 3], float32[3, 4]]): shapes differ in a dimension other",
-        ),
         (lambda: nt.embedding(nt.tensor([9]), X), "embedding(int64[1], float32[2, 3]): index 9 is out of range for"),
         (lambda: nt.nll_loss(X, nt.tensor([0, -1])), "nll_loss(float32[2, 3], int64[2]): class -1 is out of range for"),
-        (lambda: nt.one_hot(nt.tensor([4]), 4), "one_hot(int64[1], 4): index 4 is out of range for extent 4"),
         (lambda: nt.embedding(nt.ones(1).long() * 9, X).numpy(), "embedding: index 9 is out of range for extent 2"),
         (lambda: nt.nll_loss(X, (nt.ones(2) * -1).long()).item(), "nll_loss: class -1 is out of range for extent 3"),
-        (lambda: nt.one_hot((nt.ones(1) * 4).long(), 4).numpy(), "one_hot: index 4 is out of range for extent 4"),
     ],
 )
 def test_errors_are_those_of_the_function_that_was_called(call: Callable[[], Any], start: str) -> None:
@@ -405,9 +393,7 @@ HUGE = 1 << 54
             "the result float32[2, 18014398509481984] needs 144.1 PB",
         ),
         (lambda: (nt.ones(3).exp().sum() + 1).expand(HUGE).exp() * 2, "the result float32[18014398509481984] needs"),
-        (lambda: nt.arange(HUGE), "arange_from(int, int): out of memory: the result int64[18014398509481984] needs"),
         (lambda: nt.rand(HUGE), "random_uniform(int): out of memory: the result float32[18014398509481984] needs"),
-        (lambda: nt.ones(1).expand(HUGE).cumsum(0), "cumsum(float32[18014398509481984]): out of memory: the result"),
         (lambda: nt.ones(1).expand(HUGE).nonzero(), "nonzero: expand(float32[1]): out of memory: the result"),
         (
             lambda: nt.jit(lambda x: x.sum() + x.expand(HUGE))(nt.ones(1)),
@@ -422,14 +408,6 @@ def test_no_memory_names_op_size_and_line(call: Callable[[], nt.Tensor], message
     assert message in str(caught.value)
     assert str(caught.value).count("(recorded at test_errors.py:") == 1
     assert nt.ones(2).sum().item() == 2
-
-
-def test_index_errors_name_what_is_out_of_range() -> None:
-    for weight in (None, nt.ones(3)):
-        with pytest.raises(IndexError, match=r"^cross_entropy\(.*\): class 7 is out of range for extent 3"):
-            nt.cross_entropy(X, nt.tensor([0, 7]), weight).numpy()
-    with pytest.raises(IndexError, match=r"index -1 is out of range for extent 3"):
-        nt.zeros(3).scatter(0, nt.tensor([-1]), 1.0).numpy()
 
 
 def test_a_failed_run_leaves_tensors_usable() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.functions.register import composite
 from npu_tensor.ops import OPS, op, registry, rules
 
 
@@ -61,22 +60,6 @@ def test_an_error_of_a_new_op_names_it_and_the_line() -> None:
         triple(nt.ones(2) > 0)
     assert caught.value.recorded_at == pickle.loads(pickle.dumps(caught.value)).recorded_at
     assert caught.value.recorded_at.startswith("test_registry.py:")
-
-
-def test_a_name_is_public_once() -> None:
-    declare()
-    with pytest.raises(ValueError, match="op triple is declared twice"):
-        declare()
-
-    def where(input: nt.Tensor) -> nt.Tensor:
-        return input
-
-    def relu(input, /):  # type: ignore[no-untyped-def]
-        return input
-
-    for decorate, body in ((composite(), where), (op(kind="map", rule=rules.floating), relu)):
-        with pytest.raises(ValueError, match=r"is public already|is declared twice"):
-            decorate(body)
 
 
 @pytest.mark.parametrize(

@@ -242,8 +242,6 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "numpy": lambda lib, group: group.update(lr=np.float32(0.1)),
     "tensor": lambda lib, group: group.update(lr=lib.tensor(0.1)),
     "update": lambda lib, group: group.update(lr=0.1, weight_decay=0.1),
-    "or": lambda lib, group: group.__ior__({"lr": 0.1}),
-    "item": lambda lib, group: group.__setitem__("lr", 0.1),
     "integer": lambda lib, group: group.__setitem__("lr", 1),
     "momentum": lambda lib, group: group.__setitem__("momentum", 0.9),
     "nesterov": lambda lib, group: group.update(momentum=0.9, nesterov=True),

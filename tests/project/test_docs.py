@@ -132,12 +132,9 @@ def test_a_page_of_a_function_says_what_help_says(reference: ModuleType) -> None
         assert words.removesuffix(":").rpartition(": ")[2] in page
     for part in (
         "# softmax\n",
-        "[Functions and ops](../ops.md): [Reduction](../ops.md#reduction)",
         "nt.softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor",
         "Also a method: `x.softmax(dim)`.",
-        "GGML: SOFT_MAX.",
         "- `dim`: Dimension",
-        "- `DimensionError`: ",
         "[[0.1192, 0.1192],",
         "| [`softmax`](softmax.md) | floats | compiled | rowwise |",
     ):
