@@ -86,11 +86,9 @@ class _Function(Module):
             self.stride: Any = self.kernel_size
 
     def forward(self, *inputs: Any) -> Any:
-        """Apply the function to the inputs."""
         return self._function(*inputs, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
-        """Return the options for `repr`."""
         names = self.shown.split()
         if getattr(self, "inplace", False) and "inplace" not in names:
             names.append("inplace")

@@ -44,7 +44,6 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def forward(self, input: Any) -> Any:
-        """Return the input."""
         return input
 
 
@@ -62,7 +61,6 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Split the dimension."""
         return input.unflatten(self.dim, self.unflattened_size)
 
 
@@ -83,7 +81,6 @@ class PReLU(Module):
         self.weight = _weights(init, (num_parameters,), True, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `prelu`."""
         return F.prelu(input, self.weight)
 
 
@@ -124,7 +121,6 @@ class Linear(Module):
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `linear`."""
         return F.linear(input, self.weight, self.bias)
 
 
@@ -173,7 +169,6 @@ class _Conv(Module):
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Any:
-        """Convolve the input."""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             total = [gap * (size - 1) for gap, size in zip(self.dilation, self.kernel_size, strict=True)]
@@ -185,7 +180,6 @@ class _Conv(Module):
         return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
-        """Return channels, sizes and the options that differ from their defaults."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         defaults = {"padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
         for name, default in defaults.items():
@@ -249,7 +243,6 @@ class _ConvTranspose(_Conv):
         self._set_weights(in_channels, out_channels, groups, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply the transposed convolution."""
         convolve = getattr(F, f"conv_transpose{self.places}d")
         options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
         return convolve(input, self.weight, self.bias, *options)
@@ -313,7 +306,6 @@ class LayerNorm(Module):
         self.bias = _weights(0.0, self.normalized_shape, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `layer_norm`."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
@@ -343,7 +335,6 @@ class RMSNorm(Module):
         self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `rms_norm`."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
 
@@ -380,7 +371,6 @@ class GroupNorm(Module):
         self.bias = _weights(0.0, (num_channels,), affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `group_norm`."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
@@ -497,7 +487,6 @@ class Embedding(Module):
         return layer
 
     def forward(self, input: Tensor) -> Any:
-        """Look up rows by index."""
         result = F.embedding(input, self.weight, self.padding_idx)
         if self.max_norm is None:
             return result
@@ -510,7 +499,6 @@ class Embedding(Module):
         return result + (scaled - rows)  # The gradient is that of the unscaled rows, as in PyTorch.
 
     def extra_repr(self) -> str:
-        """The sizes."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         shown: list[tuple[str, Any, Any]] = [("padding_idx", self.padding_idx, None), ("max_norm", self.max_norm, None)]
         shown.append(("norm_type", self.norm_type, 2.0))

@@ -203,11 +203,7 @@ floor = _ufunc(np.floor, "Round down to an integer.", rule=rules.numeric, ggml="
 ceil = _ufunc(np.ceil, "Round up to an integer.", rule=rules.numeric, ggml="UNARY_CEIL")
 trunc = _ufunc(np.trunc, "Round toward zero to an integer.", rule=rules.numeric, ggml="UNARY_TRUNC", aliases=("fix",))
 round_op = _ufunc(
-    np.rint,
-    "Round to the nearest integer, halves to even, as torch.round.",
-    name="round_op",
-    rule=rules.numeric,
-    public=False,
+    np.rint, "Round to the nearest integer, halves to even, as torch.round.", "round_op", rules.numeric, public=False
 )
 
 
@@ -232,19 +228,17 @@ def frac(input, /):
 
 
 exp = _ufunc(np.exp, "Raise e to the power of input.", ggml="UNARY_EXP")
+expm1 = _ufunc(np.expm1, "Compute exp(input) - 1, accurate near zero.", ggml="UNARY_EXPM1")
+log = _ufunc(np.log, "Compute the natural logarithm; negative numbers give NaN.", ggml="LOG", domain=(0.01, 10.0))
+log1p = _ufunc(np.log1p, "Compute log(1 + input), accurate near zero.", domain=(-0.9, 10.0))
+log2 = _ufunc(np.log2, "Compute the logarithm to base 2, exact for powers of two.", domain=(0.01, 10.0))
+log10 = _ufunc(np.log10, "Compute the logarithm to base 10, exact for powers of ten.", domain=(0.01, 10.0))
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.exp2)
 def exp2(input, /):
     """Raise 2 to the power of input."""
     return np.power(constant_like(input, 2), input)
-
-
-expm1 = _ufunc(np.expm1, "Compute exp(input) - 1, accurate near zero.", ggml="UNARY_EXPM1")
-log = _ufunc(np.log, "Compute the natural logarithm; negative numbers give NaN.", ggml="LOG", domain=(0.01, 10.0))
-log1p = _ufunc(np.log1p, "Compute log(1 + input), accurate near zero.", domain=(-0.9, 10.0))
-log2 = _ufunc(np.log2, "Compute the logarithm to base 2, exact for powers of two.", domain=(0.01, 10.0))
-log10 = _ufunc(np.log10, "Compute the logarithm to base 10, exact for powers of ten.", domain=(0.01, 10.0))
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.logaddexp)
@@ -264,20 +258,18 @@ def hypot(input, other, /):
     return np.where((a == math.inf) | (b == math.inf), math.inf, longer * np.sqrt(1 + ratio * ratio))
 
 
-# --- trigonometric, hyperbolic, special
+# --- trigonometric functions, hyperbolic tangent, error function
 
 
 sin = _ufunc(np.sin, "Compute the sine of an angle in radians.", ggml="SIN")
 cos = _ufunc(np.cos, "Compute the cosine of an angle in radians.", ggml="COS")
+tanh = _ufunc(np.tanh, "Compute the hyperbolic tangent.", ggml="UNARY_TANH")
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.tan, domain=(-1.5, 1.5))
 def tan(input, /):
     """Compute the tangent of an angle in radians."""
     return np.sin(input) / np.cos(input)
-
-
-tanh = _ufunc(np.tanh, "Compute the hyperbolic tangent.", ggml="UNARY_TANH")
 
 
 @op(kind="map", rule=rules.floating)
@@ -289,67 +281,49 @@ def erf(input, /):
 # --- comparison
 
 
-eq = _ufunc(np.equal, "Compare: input == other.", name="eq", rule=rules.comparison, operators=("eq",))
-ne = _ufunc(
-    np.not_equal,
-    "Compare: input != other.",
-    name="ne",
-    rule=rules.comparison,
-    operators=("ne",),
-    aliases=("not_equal",),
-)
-lt = _ufunc(np.less, "Compare: input < other.", name="lt", rule=rules.comparison, operators=("lt",), aliases=("less",))
-le = _ufunc(
-    np.less_equal,
-    "Compare: input <= other.",
-    name="le",
-    rule=rules.comparison,
-    operators=("le",),
-    aliases=("less_equal",),
-)
-gt = _ufunc(
-    np.greater, "Compare: input > other.", name="gt", rule=rules.comparison, operators=("gt",), aliases=("greater",)
-)
-ge = _ufunc(
-    np.greater_equal,
-    "Compare: input >= other.",
-    name="ge",
-    rule=rules.comparison,
-    operators=("ge",),
-    aliases=("greater_equal",),
-)
+def _comparison(name, function, operator, *aliases):
+    doc = f"Compare: input {operator} other."
+    return _ufunc(function, doc, name, rules.comparison, operators=(name,), aliases=aliases)
+
+
+eq = _comparison("eq", np.equal, "==")
+ne = _comparison("ne", np.not_equal, "!=", "not_equal")
+lt = _comparison("lt", np.less, "<", "less")
+le = _comparison("le", np.less_equal, "<=", "less_equal")
+gt = _comparison("gt", np.greater, ">", "greater")
+ge = _comparison("ge", np.greater_equal, ">=", "greater_equal")
 isnan = _ufunc(np.isnan, "Return True where input is NaN.", rule=rules.predicate)
 isinf = _ufunc(np.isinf, "Return True where input is plus or minus infinity.", rule=rules.predicate)
 isfinite = _ufunc(np.isfinite, "Return True where input is neither infinite nor NaN.", rule=rules.predicate)
+
+
 # --- logic and bits
+
+
+def _bitwise(name, function, operator, doc, **declaration):
+    return _ufunc(function, doc, name, rules.bitwise, operators=(operator,), **declaration)
 
 
 logical_and = _ufunc(np.logical_and, "Return True where both elements are true (not zero).", rule=rules.logical)
 logical_or = _ufunc(np.logical_or, "Return True where either element is true.", rule=rules.logical)
 logical_xor = _ufunc(np.logical_xor, "Return True where exactly one element is true.", rule=rules.logical)
 logical_not = _ufunc(np.logical_not, "Return True where input is false (zero).", rule=rules.logical)
-bitwise_and = _ufunc(np.bitwise_and, "Return the bitwise input & other.", rule=rules.bitwise, operators=("and",))
-bitwise_or = _ufunc(np.bitwise_or, "Return the bitwise input | other.", rule=rules.bitwise, operators=("or",))
-bitwise_xor = _ufunc(np.bitwise_xor, "Return the bitwise input ^ other.", rule=rules.bitwise, operators=("xor",))
-bitwise_not = _ufunc(
-    np.invert, "Return the bitwise complement, ~input.", name="bitwise_not", rule=rules.bitwise, operators=("invert",)
+bitwise_and = _bitwise("bitwise_and", np.bitwise_and, "and", "Return the bitwise input & other.")
+bitwise_or = _bitwise("bitwise_or", np.bitwise_or, "or", "Return the bitwise input | other.")
+bitwise_xor = _bitwise("bitwise_xor", np.bitwise_xor, "xor", "Return the bitwise input ^ other.")
+bitwise_not = _bitwise("bitwise_not", np.invert, "invert", "Return the bitwise complement, ~input.")
+bitwise_left_shift = _bitwise(
+    "bitwise_left_shift", np.left_shift, "lshift", "Shift bits to the left: input << other.", domain=(0, 7)
 )
-bitwise_left_shift = _ufunc(
-    np.left_shift,
-    "Shift bits to the left: input << other.",
-    name="bitwise_left_shift",
-    rule=rules.bitwise,
-    operators=("lshift",),
-    domain=(0, 7),
-)
-bitwise_right_shift = _ufunc(
+bitwise_right_shift = _bitwise(
+    "bitwise_right_shift",
     np.right_shift,
+    "rshift",
     "Shift bits to the right: input >> other. The sign is kept.",
-    name="bitwise_right_shift",
-    rule=rules.bitwise,
-    operators=("rshift",),
     domain=(0, 7),
 )
+
+
 # --- selection and conversion
 
 

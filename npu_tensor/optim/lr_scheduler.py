@@ -119,7 +119,6 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         return [base * function(self.last_epoch) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
@@ -144,7 +143,6 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         is_due = self.last_epoch and self.last_epoch % self.step_size == 0
         return [rate * self.gamma if is_due else rate for rate in self._current()]
 
@@ -165,7 +163,6 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         if self._is_initial:
             return self._current()
         before, now = (1 + math.cos(math.pi * (self.last_epoch - back) / self.T_max) for back in (1, 0))
@@ -204,7 +201,6 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         rise = self.end_factor - self.start_factor
         if self.last_epoch == 0:
             factor = self.start_factor
@@ -354,7 +350,6 @@ class SequentialLR(LRScheduler):
                 each.last_epoch -= 1
 
     def step(self) -> None:
-        """Advance to the next rates."""
         self.last_epoch += 1
         number = bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[number]

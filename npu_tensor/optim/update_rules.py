@@ -106,7 +106,6 @@ class SGD(Optimizer):
         super().__init__(params, {**options, "differentiable": False})
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "momentum", "weight_decay")
         if group["nesterov"] and (not group["momentum"] or group["dampening"]):
             raise ArgumentError("nesterov needs a momentum and no dampening")
@@ -153,7 +152,6 @@ class Adam(Optimizer):
         super().__init__(params, options)
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "eps", "weight_decay")
         if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
             raise ArgumentError(f"betas must be two numbers of at least 0 and less than 1, not {group['betas']}")
@@ -202,5 +200,4 @@ class RMSprop(Optimizer):
         super().__init__(params, {**options, "differentiable": False})
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "alpha", "eps", "weight_decay", "momentum")
