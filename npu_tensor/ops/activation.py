@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.registry import op
+from npu_tensor.ops.registry import Recorder, op
 from npu_tensor.ops.rows import erf as _erf
 
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -166,7 +166,7 @@ def threshold(input, /, threshold: float, value: float):
 # --- gated linear units: activation(input) * gate
 
 
-def _gated(name, activation, ggml, rule=rules.floating):
+def _gated(name, activation, ggml, rule=rules.floating) -> Recorder[...]:
     def body(input, gate, /):
         return activation.op.body(input) * gate
 

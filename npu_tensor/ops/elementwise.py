@@ -10,12 +10,12 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.registry import op
+from npu_tensor.ops.registry import Recorder, op
 from npu_tensor.ops.rows import cast, constant_like
 from npu_tensor.ops.rows import erf as _erf
 
 
-def _ufunc(function, doc, name="", rule=rules.floating, **declaration):
+def _ufunc(function, doc, name="", rule=rules.floating, **declaration) -> Recorder[...]:
     """Declare the op that computes one function of NumPy, whose name it has by default."""
 
     def unary(input, /):
@@ -281,7 +281,7 @@ def erf(input, /):
 # --- comparison
 
 
-def _comparison(name, function, operator, *aliases):
+def _comparison(name, function, operator, *aliases) -> Recorder[...]:
     doc = f"Compare: input {operator} other."
     return _ufunc(function, doc, name, rules.comparison, operators=(name,), aliases=aliases)
 
@@ -300,7 +300,7 @@ isfinite = _ufunc(np.isfinite, "Return True where input is neither infinite nor 
 # --- logic and bits
 
 
-def _bitwise(name, function, operator, doc, **declaration):
+def _bitwise(name, function, operator, doc, **declaration) -> Recorder[...]:
     return _ufunc(function, doc, name, rules.bitwise, operators=(operator,), **declaration)
 
 

@@ -32,7 +32,7 @@ def _bits_rule(x: Spec, dtype: Any) -> Resolution:
     if x.dtype.is_quantized or dtype.is_quantized:
         quantized = x.dtype if x.dtype.is_quantized else dtype
         raise DTypeError(f"{quantized.name} stores blocks, which cannot be read as single elements")
-    shape = x.shape
+    shape: tuple[int, ...] = x.shape
     if x.dtype.itemsize != dtype.itemsize:
         nbytes = shape[-1] * x.dtype.itemsize if shape else x.dtype.itemsize
         if not shape or nbytes % dtype.itemsize:
@@ -109,17 +109,14 @@ def permute(input, /, *dims: int):
 
 @of_tensors()
 def _expand_rule(x: Spec, shape: tuple[Any, ...]) -> Resolution:
-    extents = [*rules.integer_extents(shape)]
-    lead = len(extents) - x.ndim
-    if lead < 0:
-        raise ShapeError(f"expand to {list(extents)} has fewer dimensions than the tensor")
-    for axis, own in enumerate(x.shape, lead):
-        extents[axis] = own if extents[axis] == -1 else extents[axis]
-    if any(extent < 0 for extent in extents) or any(
-        own not in (1, extent) for own, extent in zip(x.shape, extents[lead:], strict=True)
-    ):
-        raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(shape)}")
-    return _view(x, tuple(extents), shape=tuple(extents))
+    wanted = rules.integer_extents(shape)
+    if len(wanted) < x.ndim:
+        raise ShapeError(f"expand to {list(wanted)} has fewer dimensions than the tensor")
+    own = (None,) * (len(wanted) - x.ndim) + x.shape
+    extents = tuple(n if extent == -1 and n is not None else extent for n, extent in zip(own, wanted, strict=True))
+    if any(extent < 0 or n not in (None, 1, extent) for n, extent in zip(own, extents, strict=True)):
+        raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(wanted)}")
+    return _view(x, extents, shape=extents)
 
 
 def _expand_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:

@@ -129,6 +129,16 @@ def test_it_leaves_nothing_behind_but_the_environment(shell: str, options: str, 
     assert after - before - kept_by_the_shell == (set() if options else {"VIRTUAL_ENV", "PEANO_INSTALL_DIR"})
 
 
+@pytest.mark.parametrize(("version", "page"), [("1.4.0", "v1.4.0"), ("1.4.2.dev7+g0123456", "latest-wheels-4")])
+def test_another_version_comes_from_its_own_page(version: str, page: str, fake: dict[str, str]) -> None:
+    (install,) = re.findall(r"pip install (--find.*)", run(f". {SCRIPT} --dry-run --mlir-aie {version}", fake).stdout)
+    releases = "https://github.com/Xilinx/{}/releases/expanded_assets/{}"
+    assert install.split() == [
+        *("--find-links", releases.format("mlir-aie", page), f"mlir_aie=={version}"),
+        *("--find-links", releases.format("llvm-aie", "nightly"), REQUIREMENTS.read_text().splitlines()[-1]),
+    ]
+
+
 def test_the_requirements_name_a_release_and_its_own_page() -> None:
     lines = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
     page, mlir_aie, nightly, peano = lines
