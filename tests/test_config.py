@@ -254,6 +254,24 @@ def test_scope_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.debug == 2
 
 
+def test_scopes_end_in_any_order() -> None:
+    settings = Config()
+
+    def generator() -> Iterator[int]:
+        with settings.scope(max_depth=7):
+            yield settings.max_depth
+
+    steps = generator()
+    assert next(steps) == 7
+    with settings.scope(eager=True):
+        steps.close()  # type: ignore[attr-defined]
+        assert (settings.eager, settings.max_depth) == (True, 4096)
+    steps = generator()
+    next(steps)
+    copy_context().run(steps.close)  # type: ignore[attr-defined]
+    assert not settings.eager
+
+
 @pytest.mark.usefixtures("own_contexts")
 def test_a_scope_is_of_its_context_and_an_assignment_is_of_the_process() -> None:
     settings = Config()

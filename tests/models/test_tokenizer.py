@@ -153,6 +153,13 @@ def test_what_continues_a_prompt_keeps_its_spaces(metadata: dict[str, Any], text
 # --- chats
 
 
+def test_characters_that_are_no_token_are_bytes() -> None:
+    tokenizer = Tokenizer(SENTENCE_PIECE)
+    tokens = tokenizer.encode("thé")
+    assert tokens[-2:] == [3, 4]
+    assert tokenizer.decode(tokens) == "thé"
+
+
 def test_a_chat() -> None:
     text = Tokenizer(METADATA).chat([{"role": "user", "content": "hello"}])
     assert text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"

@@ -120,6 +120,16 @@ def test_state_from_arrays_files_and_other_dtypes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(tensor.double().numpy(), half.state_dict()[name].double().numpy())
 
 
+def test_what_is_loaded_is_a_copy() -> None:
+    own = torch.nn.Linear(3, 2)
+    ours = nn.Linear(3, 2)
+    ours.load_state_dict(own.state_dict())
+    expected = own.weight.detach().clone()
+    with torch.no_grad():
+        own.weight += 1
+    np.testing.assert_array_equal(ours.weight.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -324,6 +334,13 @@ def test_a_list_of_parameters() -> None:
         sum((each * each).sum() for each in several).backward()
         assert several[3].grad.tolist() == [2] * 4
         assert "  (0): Parameter containing: [" in repr(several)
+
+
+def test_apply_goes_from_inside_to_outside() -> None:
+    seen: list[str] = []
+    model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU()))
+    assert model.apply(lambda module: seen.append(type(module).__name__)) is model
+    assert seen == ["Linear", "ReLU", "Sequential", "Sequential"]
 
 
 def test_functional_call() -> None:

@@ -101,6 +101,15 @@ def test_floats_out_of_range_saturate(target: str) -> None:
     assert (x * 1.0).to(target).tolist() == expected
 
 
+@pytest.mark.parametrize("target", ["int8", "int16", "int32", "int64", "uint8"])
+def test_arrays_of_floats_saturate_when_they_become_tensors(target: str) -> None:
+    limits = np.iinfo(target)
+    for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16):
+        array = np.array([math.nan, math.inf, -math.inf, 2.9], kind)
+        assert nt.tensor(array, dtype=target).tolist() == [0, limits.max, limits.min, 2]
+    assert nt.tensor(np.array([3], np.uint16), dtype=target).tolist() == [3]
+
+
 @pytest.mark.parametrize("target", ["int8", "int16", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("value", [0, -1, 127, 128, 255, 256, -255, -256, 2.9, 0.5, 300.5, math.inf, math.nan, 2**40])
 def test_numbers_that_fit_as_in_pytorch(target: str, value: float) -> None:

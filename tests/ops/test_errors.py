@@ -410,6 +410,13 @@ def test_no_memory_names_op_size_and_line(call: Callable[[], nt.Tensor], message
     assert nt.ones(2).sum().item() == 2
 
 
+@pytest.mark.parametrize("create", [nt.tensor, nt.from_numpy, nt.Tensor, lambda array: nt.ones(1) + array])
+def test_no_memory_for_an_array(create: Callable[[Any], nt.Tensor]) -> None:
+    array = np.broadcast_to(np.float32(1), (HUGE,))
+    with pytest.raises(nt.OutOfMemoryError, match=r"out of memory: float32\[\d+\], a copy of an array, needs 72\.1 PB"):
+        create(array)
+
+
 def test_a_failed_run_leaves_tensors_usable() -> None:
     x = nt.tensor([1, 2])
     y = x // nt.tensor([1, 0])

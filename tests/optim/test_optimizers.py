@@ -398,6 +398,20 @@ def test_memory_stays_flat_over_many_captured_steps() -> None:
     assert step.captures == 1
 
 
+def test_memory_stays_flat_without_jit() -> None:
+    parameters = _parameters(nt)
+    step = _step(parameters, nt.optim.SGD(parameters, lr=0.01, momentum=0.9))
+    x, y = map(nt.from_numpy, _data())
+    sizes = []
+    for _ in range(4):
+        for _ in range(50):
+            step(x, y).item()
+        nt.realize(*parameters)
+        gc.collect()
+        sizes.append(nt.memory_stats()["in_use"])
+    assert sizes[1:] == sizes[:1] * 3
+
+
 def test_zero_grad() -> None:
     parameters = _parameters(nt)
     optimizer = nt.optim.SGD(parameters, lr=0.1)
