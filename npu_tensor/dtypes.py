@@ -7,6 +7,7 @@ Subnormals are kept. Promotion follows PyTorch 2.x: Python numbers and zero-dime
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
@@ -14,40 +15,6 @@ import ml_dtypes
 import numpy as np
 
 from npu_tensor.errors import DTypeError
-
-__all__ = [
-    "DTYPES",
-    "QUANTIZED",
-    "Category",
-    "DType",
-    "as_dtype",
-    "bfloat16",
-    "bool_",
-    "default_dtype",
-    "dtypes_table",
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "iq4_nl",
-    "mxfp4",
-    "promote",
-    "promote_pair",
-    "q4_0",
-    "q4_1",
-    "q4_k",
-    "q5_0",
-    "q5_1",
-    "q5_k",
-    "q6_k",
-    "q8_0",
-    "set_default_float",
-    "stored_shape",
-    "uint8",
-]
 
 
 class Category(IntEnum):
@@ -59,6 +26,7 @@ class Category(IntEnum):
     QUANTIZED = 3  # Never promoted: only ops that are declared for it take it.
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DType:
     """An element type. There is one object per type; compare with `is` or `==`.
 
@@ -66,36 +34,23 @@ class DType:
         name: Name, such as "bfloat16".
         short: GGML's name, such as "bf16", which kernel names use.
         numpy: NumPy's dtype.
+        category: Bool, integer, float or quantized.
         ggml_type: Number in GGML's enum ggml_type, or None.
         npu: Support on an NPU, in words.
-        category: Bool, integer, float or quantized.
         register: Name of the type that it is computed in.
         block: Number of elements that are stored together; 1 except for quantized types.
         itemsize: Size of a block in bytes.
     """
 
-    __slots__ = ("block", "category", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
-
-    def __init__(
-        self,
-        name: str,
-        short: str,
-        numpy_type: Any,
-        category: Category,
-        register: str = "",
-        ggml_type: int | None = None,
-        npu: str = "on the CPU, unless it is converted on the way",
-        block: int = 1,
-    ) -> None:
-        self.name: Final = name
-        self.short: Final = short
-        self.numpy: Final[np.dtype[Any]] = np.dtype(numpy_type)
-        self.ggml_type: Final = ggml_type
-        self.npu: Final = npu
-        self.category: Final = category
-        self.register: Final = register or name
-        self.block: Final = block
-        self.itemsize: Final[int] = self.numpy.itemsize
+    name: str
+    short: str
+    numpy: np.dtype[Any]
+    category: Category
+    ggml_type: int | None
+    npu: str
+    register: str
+    block: int
+    itemsize: int
 
     def __repr__(self) -> str:
         return f"npu_tensor.{self.name}"
@@ -128,24 +83,40 @@ class DType:
         return elements // self.block * self.itemsize
 
 
+_CPU: Final = "on the CPU, unless it is converted on the way"
 _NATIVE: Final = "native"
 
-bool_ = DType("bool", "bool", np.bool_, Category.BOOL, npu="as bytes, and as masks of the cores")
-uint8 = DType("uint8", "u8", np.uint8, Category.INTEGER, npu="as bytes, computed as wider integers")
-int8 = DType("int8", "i8", np.int8, Category.INTEGER, ggml_type=24, npu=_NATIVE)
-int16 = DType("int16", "i16", np.int16, Category.INTEGER, ggml_type=25, npu=_NATIVE)
-int32 = DType("int32", "i32", np.int32, Category.INTEGER, ggml_type=26, npu=_NATIVE)
-int64 = DType("int64", "i64", np.int64, Category.INTEGER, ggml_type=27)
-bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, Category.FLOAT, "float32", ggml_type=30, npu=_NATIVE)
-float16 = DType("float16", "f16", np.float16, Category.FLOAT, "float32", ggml_type=1, npu="by conversion to bfloat16")
-float32 = DType("float32", "f32", np.float32, Category.FLOAT, ggml_type=0, npu="emulated, so slower than native types")
-float64 = DType("float64", "f64", np.float64, Category.FLOAT, ggml_type=28)
+
+def _dtype(
+    name: str,
+    short: str,
+    kind: Any,
+    category: Category,
+    ggml_type: int | None = None,
+    npu: str = _CPU,
+    register: str = "",
+    block: int = 1,
+) -> DType:
+    stored = np.dtype(kind)
+    return DType(name, short, stored, category, ggml_type, npu, register or name, block, stored.itemsize)
+
+
+bool_ = _dtype("bool", "bool", np.bool_, Category.BOOL, npu="as bytes, and as masks of the cores")
+uint8 = _dtype("uint8", "u8", np.uint8, Category.INTEGER, npu="as bytes, computed as wider integers")
+int8 = _dtype("int8", "i8", np.int8, Category.INTEGER, 24, _NATIVE)
+int16 = _dtype("int16", "i16", np.int16, Category.INTEGER, 25, _NATIVE)
+int32 = _dtype("int32", "i32", np.int32, Category.INTEGER, 26, _NATIVE)
+int64 = _dtype("int64", "i64", np.int64, Category.INTEGER, 27)
+bfloat16 = _dtype("bfloat16", "bf16", ml_dtypes.bfloat16, Category.FLOAT, 30, _NATIVE, "float32")
+float16 = _dtype("float16", "f16", np.float16, Category.FLOAT, 1, "by conversion to bfloat16", "float32")
+float32 = _dtype("float32", "f32", np.float32, Category.FLOAT, 0, "emulated, so slower than native types")
+float64 = _dtype("float64", "f64", np.float64, Category.FLOAT, 28)
 
 DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
 
 
 def _quantized(name: str, ggml_type: int, block: int, *fields: tuple[Any, ...], npu: str = "on the CPU") -> DType:
-    return DType(name, name, list(fields), Category.QUANTIZED, ggml_type=ggml_type, npu=npu, block=block)
+    return _dtype(name, name, list(fields), Category.QUANTIZED, ggml_type, npu, block=block)
 
 
 _WEIGHTS: Final = "as weights of products"

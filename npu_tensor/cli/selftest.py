@@ -378,7 +378,7 @@ def selftest_command(
     rows: list[CaseRow] = []
     interrupted = False
     with device_errors():
-        machine = about(device)
+        machine = machine_information(device)
         try:
             for row in run_cases(device, names):
                 rows.append(row)

@@ -11,20 +11,6 @@ import numpy as np
 
 from npu_tensor.errors import ArgumentError
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "INTEGERS",
-    "NUMBER",
-    "NUMBERS",
-    "REQUIRED",
-    "STRING",
-    "STRINGS",
-    "TOKEN",
-    "ValueType",
-    "entry",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ValueType:

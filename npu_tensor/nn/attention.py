@@ -180,15 +180,14 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         if activation not in ("relu", "gelu") and not callable(activation):
             raise ArgumentError(f"activation should be relu/gelu, not {activation}")
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device=device, dtype=dtype)
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **options)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **options)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, device=device, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **options)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **options)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **options)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = getattr(F, activation) if isinstance(activation, str) else activation

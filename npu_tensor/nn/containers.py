@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
@@ -12,8 +12,47 @@ from npu_tensor.tensor import Tensor
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
 
+Self = TypeVar("Self", bound="_PartList")
 
-class ModuleList(Module):
+
+class _PartList(Module):
+    """List of modules or parameters, whose names are their numbers."""
+
+    kind: ClassVar[type] = Module
+
+    def append(self: Self, part: Any) -> Self:
+        """Add an item at the end."""
+        self.add_module(str(len(self)), part)
+        return self
+
+    def extend(self: Self, parts: Iterable[Any]) -> Self:
+        """Add items at the end."""
+        for part in parts:
+            self.append(part)
+        return self
+
+    def __iadd__(self: Self, parts: Iterable[Any]) -> Self:
+        return self.extend(parts)
+
+    def __len__(self) -> int:
+        return len(self._own(self.kind))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (part for _, part in self._own(self.kind))
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self: Self, index: slice) -> Self: ...
+    def __getitem__(self, index: Any) -> Any:
+        chosen = list(self)[index]
+        return type(self)(chosen) if isinstance(index, slice) else chosen  # type: ignore[call-arg]
+
+    def __setitem__(self, index: int, part: Any) -> None:
+        setattr(self, self._own(self.kind)[index][0], part)
+
+
+class ModuleList(_PartList):
     """List of modules.
 
     Args:
@@ -28,42 +67,11 @@ class ModuleList(Module):
             delattr(self, name)
         self.extend(modules)
 
-    def extend(self, modules: Iterable[Module]) -> None:
-        """Add modules at the end."""
-        for module in modules:
-            self.append(module)
-
-    def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
-        self.extend(modules)
-        return self
-
-    def append(self, module: Module) -> ModuleList:
-        """Add a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
     def insert(self, index: int, module: Module) -> None:
         """Add a module before another one."""
         modules = list(self)
         modules.insert(index, module)
         self._set(modules)
-
-    def __len__(self) -> int:
-        return len(self._own(Module))
-
-    def __iter__(self) -> Iterator[Any]:
-        return (module for _, module in self._own(Module))
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> ModuleList: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        chosen = list(self)[index]
-        return type(self)(chosen) if isinstance(index, slice) else chosen
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, self._own(Module)[index][0], module)
 
     def __delitem__(self, index: int | slice) -> None:
         modules = list(self)
@@ -94,7 +102,6 @@ class Sequential(ModuleList):
             self.extend(modules)
 
     def forward(self, input: Any) -> Any:
-        """Return the result of the last module."""
         for module in self:
             input = module(input)
         return input
@@ -152,46 +159,25 @@ class ModuleDict(Module):
         del vars(self)[name]
 
 
-class ParameterList(Module):
+class ParameterList(_PartList):
     """List of parameters.
 
     Args:
         values: Parameters, or tensors that become parameters.
     """
 
+    kind = Parameter
+
     def __init__(self, values: Iterable[Tensor] = ()) -> None:
         self.extend(values)
 
-    def append(self, value: Tensor) -> ParameterList:
+    def append(self: Self, value: Tensor) -> Self:
         """Add a parameter at the end."""
         setattr(self, str(len(self)), _parameter(value))
         return self
 
-    def extend(self, values: Iterable[Tensor]) -> ParameterList:
-        """Add parameters at the end."""
-        for value in values:
-            self.append(value)
-        return self
-
-    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
-        return self.extend(values)
-
-    def __len__(self) -> int:
-        return len(self._own(Parameter))
-
-    def __iter__(self) -> Iterator[Any]:
-        return (value for _, value in self._own(Parameter))
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> ParameterList: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        chosen = list(self)[index]
-        return ParameterList(chosen) if isinstance(index, slice) else chosen
-
     def __setitem__(self, index: int, value: Tensor) -> None:
-        setattr(self, self._own(Parameter)[index][0], _parameter(value))
+        super().__setitem__(index, _parameter(value))
 
     def _parts_shown(self) -> Iterable[tuple[str, str]]:
         for name, value in self._own(Parameter):

@@ -79,13 +79,7 @@ def trunc_normal_(
     """Fill a tensor with normal random numbers, truncated to [a, b]."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
     y = rand(tensor.shape, generator=generator, dtype=float64) * (high - low) + low
-    y = y.clamp(-1 + 1e-15, 1 - 1e-15)
-    # The inverse of erf: Winitzki's formula is accurate to 2e-3, and each step of Newton squares the error.
-    logarithm = (-y * y).log1p()
-    half = 2 / (math.pi * 0.147) + logarithm / 2
-    x = y.sign() * ((half * half - logarithm / 0.147).sqrt() - half).sqrt()
-    for _ in range(2):
-        x = x - (x.erf() - y) * (x * x).exp() * (math.sqrt(math.pi) / 2)
+    x = y.clamp(-1 + 1e-15, 1 - 1e-15).erfinv()
     return _write(tensor, (x * (std * math.sqrt(2)) + mean).clamp(a, b))
 
 

@@ -44,7 +44,6 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def forward(self, input: Any) -> Any:
-        """Return the input."""
         return input
 
 
@@ -62,7 +61,6 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Split the dimension."""
         return input.unflatten(self.dim, self.unflattened_size)
 
 
@@ -83,7 +81,6 @@ class PReLU(Module):
         self.weight = _weights(init, (num_parameters,), True, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `prelu`."""
         return F.prelu(input, self.weight)
 
 
@@ -124,12 +121,12 @@ class Linear(Module):
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `linear`."""
         return F.linear(input, self.weight, self.bias)
 
 
 class _Conv(Module):
     places: ClassVar[int]
+    is_transposed: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -150,26 +147,20 @@ class _Conv(Module):
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ArgumentError(f"padding_mode must be zeros, reflect, replicate or circular, not {padding_mode!r}")
         self.padding_mode = padding_mode
-        self._set_weights((out_channels, in_channels), in_channels, out_channels, groups, bias, device, dtype)
+        self._set_weights(in_channels, out_channels, groups, bias, device, dtype)
 
     def _set_sizes(self, **sizes: Sizes) -> None:
         for name, value in sizes.items():
             setattr(self, name, each_place(name, value, self.places))
 
     def _set_weights(
-        self,
-        first: tuple[int, int],
-        in_channels: int,
-        out_channels: int,
-        groups: int,
-        bias: bool,
-        device: Any,
-        dtype: Any,
+        self, in_channels: int, out_channels: int, groups: int, bias: bool, device: Any, dtype: Any
     ) -> None:
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(f"{groups} groups do not divide {in_channels} input and {out_channels} output channels")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.weight = Parameter(zeros(first[0], first[1] // groups, *self.kernel_size, device=device, dtype=dtype))
+        first, second = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
+        self.weight = Parameter(zeros(first, second // groups, *self.kernel_size, device=device, dtype=dtype))
         self.bias = _weights(0.0, (out_channels,), bias, device, dtype)
         self.reset_parameters()
 
@@ -178,7 +169,6 @@ class _Conv(Module):
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Any:
-        """Convolve the input."""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             total = [gap * (size - 1) for gap, size in zip(self.dilation, self.kernel_size, strict=True)]
@@ -190,7 +180,6 @@ class _Conv(Module):
         return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
-        """Return channels, sizes and the options that differ from their defaults."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         defaults = {"padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
         for name, default in defaults.items():
@@ -231,6 +220,7 @@ class Conv2d(_Conv):
 
 
 class _ConvTranspose(_Conv):
+    is_transposed = True
     padding_mode = "zeros"
 
     def __init__(
@@ -250,10 +240,9 @@ class _ConvTranspose(_Conv):
         self._set_sizes(kernel_size=kernel_size, stride=stride, dilation=dilation)
         self.padding = each_place("padding", padding, self.places, 0)
         self.output_padding = each_place("output_padding", output_padding, self.places, 0)
-        self._set_weights((in_channels, out_channels), in_channels, out_channels, groups, bias, device, dtype)
+        self._set_weights(in_channels, out_channels, groups, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply the transposed convolution."""
         convolve = getattr(F, f"conv_transpose{self.places}d")
         options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
         return convolve(input, self.weight, self.bias, *options)
@@ -317,7 +306,6 @@ class LayerNorm(Module):
         self.bias = _weights(0.0, self.normalized_shape, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `layer_norm`."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
@@ -347,7 +335,6 @@ class RMSNorm(Module):
         self.weight = _weights(1.0, self.normalized_shape, elementwise_affine, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `rms_norm`."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
 
@@ -384,7 +371,6 @@ class GroupNorm(Module):
         self.bias = _weights(0.0, (num_channels,), affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Any:
-        """Apply `group_norm`."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
@@ -410,13 +396,13 @@ class _BatchNorm(Module):
         self.track_running_stats = track_running_stats
         self.weight = _weights(1.0, (num_features,), affine, device, dtype)
         self.bias = _weights(0.0, (num_features,), affine and bias, device, dtype)
-        self.register_buffer(
-            "running_mean", zeros(num_features, device=device, dtype=dtype) if track_running_stats else None
-        )
-        self.register_buffer(
-            "running_var", ones(num_features, device=device, dtype=dtype) if track_running_stats else None
-        )
-        self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
+        statistics = {
+            "running_mean": zeros(num_features, device=device, dtype=dtype),
+            "running_var": ones(num_features, device=device, dtype=dtype),
+            "num_batches_tracked": tensor(0),
+        }
+        for name, value in statistics.items():
+            self.register_buffer(name, value if track_running_stats else None)
 
     def forward(self, input: Tensor) -> Any:
         """Apply `batch_norm`, in training mode with the statistics of the batch."""
@@ -501,7 +487,6 @@ class Embedding(Module):
         return layer
 
     def forward(self, input: Tensor) -> Any:
-        """Look up rows by index."""
         result = F.embedding(input, self.weight, self.padding_idx)
         if self.max_norm is None:
             return result
@@ -514,7 +499,6 @@ class Embedding(Module):
         return result + (scaled - rows)  # The gradient is that of the unscaled rows, as in PyTorch.
 
     def extra_repr(self) -> str:
-        """The sizes."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         shown: list[tuple[str, Any, Any]] = [("padding_idx", self.padding_idx, None), ("max_norm", self.max_norm, None)]
         shown.append(("norm_type", self.norm_type, 2.0))

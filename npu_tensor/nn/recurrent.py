@@ -47,15 +47,19 @@ class _Recurrent(Module):
             raise ArgumentError("input_size, hidden_size and num_layers must be greater than zero")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
-        rows = self.gates * hidden_size
         for layer in range(num_layers):
             features = hidden_size * len(self._suffixes()) if layer else input_size
             for suffix in self._suffixes():
-                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, features), "weight_hh": (rows, hidden_size)}
-                shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
-                for name, shape in shapes.items():
-                    setattr(self, f"{name}_l{layer}{suffix}", Parameter(zeros(*shape, device=device, dtype=dtype)))
+                self._add_weights(features, f"_l{layer}{suffix}", device, dtype)
         self.reset_parameters()
+
+    def _add_weights(self, features: int, suffix: str, device: Any, dtype: Any) -> None:
+        rows = self.gates * self.hidden_size
+        shapes = {"weight_ih": (rows, features), "weight_hh": (rows, self.hidden_size)}
+        for name, shape in (*shapes.items(), ("bias_ih", (rows,)), ("bias_hh", (rows,))):
+            wanted = self.bias or name in shapes
+            part = Parameter(zeros(*shape, device=device, dtype=dtype)) if wanted else None
+            setattr(self, name + suffix, part)
 
     def _suffixes(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
@@ -115,7 +119,7 @@ class _Recurrent(Module):
     def _run(self, x: Tensor, place: str, states: State) -> tuple[Tensor, State]:
         """Return the results of a layer in one direction at all steps, and the last states."""
         weight, weight_h = getattr(self, f"weight_ih_{place}"), getattr(self, f"weight_hh_{place}")
-        bias, bias_h = (getattr(self, f"bias_{each}_{place}", None) for each in ("ih", "hh"))
+        bias, bias_h = getattr(self, f"bias_ih_{place}"), getattr(self, f"bias_hh_{place}")
         products = F.linear(x, weight, bias)  # One product for all steps.
         results = []
         for step in range(len(x))[:: -1 if place.endswith("reverse") else 1]:
@@ -124,10 +128,15 @@ class _Recurrent(Module):
         return stack(results[::-1] if place.endswith("reverse") else results), states
 
     def extra_repr(self) -> str:
-        """Return the sizes and the options that differ from their defaults."""
         defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
         others = [f"{name}={value}" for name, each in defaults.items() if (value := getattr(self, name)) != each]
         return ", ".join([str(self.input_size), str(self.hidden_size), *others])
+
+
+def _known(nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+    return nonlinearity
 
 
 class RNN(_Recurrent):
@@ -149,9 +158,7 @@ class RNN(_Recurrent):
     gates = 1
 
     def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _known(nonlinearity)
         super().__init__(*args, **kwargs)
 
     def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
@@ -159,19 +166,7 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory. The states are the results and the cells.
-
-    Args:
-        input_size: Features of the input.
-        hidden_size: Features of the state.
-        num_layers: Number of stacked layers.
-        bias: Add biases.
-        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
-        dropout: Probability of dropout between layers in training.
-        bidirectional: Run each layer in both directions.
-        device: Device of the parameters, as for `zeros`.
-        dtype: Dtype of the parameters.
-    """
+    """Long short-term memory, with the arguments of `RNN`. The states are the results and the cells."""
 
     gates, states = 4, 2
 
@@ -182,19 +177,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units.
-
-    Args:
-        input_size: Features of the input.
-        hidden_size: Features of the state.
-        num_layers: Number of stacked layers.
-        bias: Add biases.
-        batch_first: Inputs are (batch, steps, features) instead of (steps, batch, features).
-        dropout: Probability of dropout between layers in training.
-        bidirectional: Run each layer in both directions.
-        device: Device of the parameters, as for `zeros`.
-        dtype: Dtype of the parameters.
-    """
+    """Gated recurrent units, with the arguments of `RNN`."""
 
     gates = 3
 
@@ -215,11 +198,7 @@ class _Cell(_Recurrent):
         if min(input_size, hidden_size) < 1:
             raise ArgumentError("input_size and hidden_size must be greater than zero")
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = self.gates * hidden_size
-        self.weight_ih = Parameter(zeros(rows, input_size, device=device, dtype=dtype))
-        self.weight_hh = Parameter(zeros(rows, hidden_size, device=device, dtype=dtype))
-        self.bias_ih = Parameter(zeros(rows, device=device, dtype=dtype)) if bias else None
-        self.bias_hh = Parameter(zeros(rows, device=device, dtype=dtype)) if bias else None
+        self._add_weights(input_size, "", device, dtype)
         self.reset_parameters()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
@@ -240,7 +219,6 @@ class _Cell(_Recurrent):
         return after if self.states > 1 else after[0]
 
     def extra_repr(self) -> str:
-        """Return the sizes and the options that differ from their defaults."""
         text = f"{self.input_size}, {self.hidden_size}"
         text += "" if self.bias else f", bias={self.bias}"
         nonlinearity = getattr(self, "nonlinearity", "tanh")
@@ -262,9 +240,7 @@ class RNNCell(_Cell):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _known(nonlinearity)
         super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
 
 

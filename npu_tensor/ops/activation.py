@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.registry import op
+from npu_tensor.ops.registry import Recorder, op
 from npu_tensor.ops.rows import erf as _erf
 
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -166,34 +166,19 @@ def threshold(input, /, threshold: float, value: float):
 # --- gated linear units: activation(input) * gate
 
 
-@op(kind="map", rule=rules.numeric, ggml="GLU_REGLU", public=False)
-def reglu_gate(input, gate, /):
-    """Return relu(input) * gate."""
-    return relu.op.body(input) * gate
+def _gated(name, activation, ggml, rule=rules.floating) -> Recorder[...]:
+    def body(input, gate, /):
+        return activation.op.body(input) * gate
+
+    body.__name__, body.__doc__ = name, f"Return {activation.op.name}(input) * gate."
+    return op(kind="map", rule=rule, ggml=ggml, public=False)(body)
 
 
-@op(kind="map", rule=rules.floating, ggml="GLU_GEGLU", public=False)
-def geglu_gate(input, gate, /):
-    """Return gelu(input) * gate, with the tanh form of gelu."""
-    return gelu_tanh.op.body(input) * gate
-
-
-@op(kind="map", rule=rules.floating, ggml="GLU_GEGLU_ERF", public=False)
-def geglu_erf_gate(input, gate, /):
-    """Return gelu(input) * gate, with the exact gelu."""
-    return gelu_erf.op.body(input) * gate
-
-
-@op(kind="map", rule=rules.floating, ggml="GLU_GEGLU_QUICK", public=False)
-def geglu_quick_gate(input, gate, /):
-    """Return gelu_quick(input) * gate."""
-    return gelu_quick.op.body(input) * gate
-
-
-@op(kind="map", rule=rules.floating, ggml="GLU_SWIGLU", public=False)
-def swiglu_gate(input, gate, /):
-    """Return silu(input) * gate."""
-    return silu.op.body(input) * gate
+reglu_gate = _gated("reglu_gate", relu, "GLU_REGLU", rules.numeric)
+geglu_gate = _gated("geglu_gate", gelu_tanh, "GLU_GEGLU")
+geglu_erf_gate = _gated("geglu_erf_gate", gelu_erf, "GLU_GEGLU_ERF")
+geglu_quick_gate = _gated("geglu_quick_gate", gelu_quick, "GLU_GEGLU_QUICK")
+swiglu_gate = _gated("swiglu_gate", silu, "GLU_SWIGLU")
 
 
 @op(kind="map", rule=rules.floating, ggml="GLU_SWIGLU_OAI", public=False)

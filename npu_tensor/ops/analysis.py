@@ -17,25 +17,6 @@ from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES, Bounds
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
-__all__ = [
-    "ONCE",
-    "PER_ELEMENT",
-    "PER_ROW",
-    "Precision",
-    "Stage",
-    "bounds",
-    "exact_in_bfloat16",
-    "frequencies",
-    "levels",
-    "needed",
-    "nonnegative",
-    "precisions",
-    "reduces",
-    "stages",
-    "takes_steps_on_inexact",
-    "worth_keeping",
-]
-
 
 def needed(program: Program, roots: Iterable[int], known: Collection[int] = ()) -> list[int]:
     """Return the instructions that `roots` depend on, ascending, without the dependencies of those in `known`."""

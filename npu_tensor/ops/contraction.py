@@ -9,35 +9,32 @@ import numpy as np
 from npu_tensor.dtypes import as_dtype, bool_, float32, int8, int16, int32, int64, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import Operand, Resolution
+from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import cast, row_sum
 from npu_tensor.spec import Spec, broadcast_shapes
 
 
-def _matmul_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    a, b = (rules.require_tensor(operand) for operand in operands)
+@rules.of_tensors("all but bool")
+def _matmul_rule(a: Spec, b: Spec, out_dtype: Any) -> Resolution:
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError("needs two dimensions or more")
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"inner dimensions differ: {a.shape[-1]} and {b.shape[-2]}")
-    mixed = a.dtype is float32 and b.dtype.register == "float32" and attributes["out_dtype"] is not None
+    mixed = a.dtype is float32 and b.dtype.register == "float32" and out_dtype is not None
     if a.dtype is not b.dtype and not mixed:
         names = f"{a.dtype.name} and {b.dtype.name}"
         raise DTypeError(f"both operands must have one dtype, not {names}; convert one with .to({a.dtype.name!r})")
     dtype = a.dtype
     if dtype is bool_:
         raise DTypeError("not defined for bool")
-    out = dtype if attributes["out_dtype"] is None else as_dtype(attributes["out_dtype"])
+    out = dtype if out_dtype is None else as_dtype(out_dtype)
     if out.category != dtype.category:
         raise DTypeError(f"out_dtype {out.name} does not fit operands of {dtype.name}")
     # Small integers accumulate in int32, as the NPU and VNNI do; the result is then wrapped to out_dtype.
     register = "int32" if dtype in (int8, int16, uint8, int32) else dtype.register
     shape = (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     return Resolution(Spec.of(shape, out), (register, register), {"out_dtype": out})
-
-
-_matmul_rule.dtypes = "all but bool"  # type: ignore[attr-defined]
 
 
 @op(kind="matmul", rule=_matmul_rule, ggml="MUL_MAT", public=False)
@@ -49,8 +46,8 @@ def contract(input, other, /, out_dtype=None):
     return np.matmul(input, other)
 
 
-def _rope_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, positions, *factors = (rules.require_tensor(operand) for operand in operands)
+@rules.of_tensors()
+def _rope_rule(x: Spec, positions: Spec, *factors: Spec, n_dims: int | None, mode: str, **yarn: Any) -> Resolution:
     if x.ndim < 3:
         raise ShapeError("needs (..., tokens, heads, features)")
     if positions.shape != (x.shape[-3],):
@@ -58,13 +55,13 @@ def _rope_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     rules.index_dtype(positions.dtype)
     if not x.dtype.is_floating_point:
         raise DTypeError(f"takes floats, not {x.dtype.name}")
-    n_dims = attributes["n_dims"] if attributes["n_dims"] is not None else x.shape[-1]
+    n_dims = x.shape[-1] if n_dims is None else n_dims
     if n_dims % 2 or not 0 < n_dims <= x.shape[-1]:
         raise ShapeError(f"n_dims must be even and at most {x.shape[-1]}, not {n_dims}")
-    if attributes["mode"] not in ("normal", "neox"):
-        raise ArgumentError(f"mode must be 'normal' or 'neox', not {attributes['mode']!r}")
+    if mode not in ("normal", "neox"):
+        raise ArgumentError(f"mode must be 'normal' or 'neox', not {mode!r}")
     registers = (x.dtype.register, None, *("float32" for _ in factors))
-    return Resolution(x, registers, {**attributes, "n_dims": n_dims})
+    return Resolution(x, registers, {"n_dims": n_dims, "mode": mode, **yarn})
 
 
 @op(kind="data", rule=_rope_rule, ggml="ROPE", public=False)
@@ -136,12 +133,12 @@ def _yarn_dimension(n_dims: int, n_ctx_orig: int, beta: float, base: float) -> f
     return float(n_dims * np.log(n_ctx_orig / (beta * 2 * np.pi)) / (2 * np.log(base)))
 
 
-def _count_equal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    a, b = (rules.require_tensor(operand) for operand in operands)
+@rules.of_tensors()
+def _count_equal_rule(a: Spec, b: Spec) -> Resolution:
     if a.shape != b.shape:
         raise ShapeError("shapes must be equal")
     register = rules.promoted((a, b)).register
-    return Resolution(Spec.of((), int64), (register, register), attributes, tuple(range(a.ndim)), True)
+    return Resolution(Spec.of((), int64), (register, register), {}, tuple(range(a.ndim)), True)
 
 
 @op(kind="row", rule=_count_equal_rule, ggml="COUNT_EQUAL")

@@ -10,9 +10,24 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.registry import op
+from npu_tensor.ops.registry import Recorder, op
 from npu_tensor.ops.rows import cast, constant_like
 from npu_tensor.ops.rows import erf as _erf
+
+
+def _ufunc(function, doc, name="", rule=rules.floating, **declaration) -> Recorder[...]:
+    """Declare the op that computes one function of NumPy, whose name it has by default."""
+
+    def unary(input, /):
+        return function(input)
+
+    def binary(input, other, /):
+        return function(input, other)
+
+    body = unary if function.nin == 1 else binary
+    body.__name__, body.__doc__ = name or function.__name__, doc
+    return op(kind="map", rule=rule, ufunc=function, **declaration)(body)
+
 
 # --- arithmetic
 
@@ -82,14 +97,16 @@ def abs_(input, /):
     """Return the absolute value; the smallest integer wraps to itself."""
     if input.dtype == "uint8":
         return input
-    return np.maximum(input, -input) if _name(input) in _INTEGERS else abs(input)
+    return abs(input) if _is_float(input) else np.maximum(input, -input)
 
 
-_INTEGERS = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
+def _is_float(value):
+    return str(value.dtype).startswith("float")
 
 
-def _name(value) -> str:
-    return str(value.dtype)
+def _like(value, other):
+    """Convert a value to the type of `other`."""
+    return cast(value, str(other.dtype))
 
 
 @op(kind="map", rule=rules.numeric, ggml="SQR", ufunc=np.square)
@@ -101,7 +118,7 @@ def square(input, /):
 @op(kind="map", rule=rules.numeric, ggml="UNARY_SGN", ufunc=np.sign)
 def sign(input, /):
     """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
-    return cast(input > 0, _name(input)) - cast(input < 0, _name(input))
+    return _like(input > 0, input) - _like(input < 0, input)
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_SGN")
@@ -113,13 +130,10 @@ def sgn(input, /):
 @op(kind="map", rule=rules.numeric, ggml="UNARY_STEP")
 def step(input, /):
     """Return 1 where input > 0, else 0."""
-    return cast(input > 0, _name(input))
+    return _like(input > 0, input)
 
 
-@op(kind="map", rule=rules.floating, ggml="SQRT", ufunc=np.sqrt, domain=(0.0, 4.0))
-def sqrt(input, /):
-    """Compute the square root; negative numbers give NaN."""
-    return np.sqrt(input)
+sqrt = _ufunc(np.sqrt, "Compute the square root; negative numbers give NaN.", ggml="SQRT", domain=(0.0, 4.0))
 
 
 @op(kind="map", rule=rules.floating, domain=(0.1, 4.0))
@@ -185,34 +199,18 @@ def lerp(input, end, weight, /):
 # --- rounding
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_FLOOR", ufunc=np.floor)
-def floor(input, /):
-    """Round down to an integer."""
-    return np.floor(input)
-
-
-@op(kind="map", rule=rules.numeric, ggml="UNARY_CEIL", ufunc=np.ceil)
-def ceil(input, /):
-    """Round up to an integer."""
-    return np.ceil(input)
-
-
-@op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc, aliases=("fix",))
-def trunc(input, /):
-    """Round toward zero to an integer."""
-    return np.trunc(input)
-
-
-@op(kind="map", rule=rules.numeric, ufunc=np.rint, public=False)
-def round_op(input, /):
-    """Round to the nearest integer, halves to even, as torch.round."""
-    return np.rint(input)
+floor = _ufunc(np.floor, "Round down to an integer.", rule=rules.numeric, ggml="UNARY_FLOOR")
+ceil = _ufunc(np.ceil, "Round up to an integer.", rule=rules.numeric, ggml="UNARY_CEIL")
+trunc = _ufunc(np.trunc, "Round toward zero to an integer.", rule=rules.numeric, ggml="UNARY_TRUNC", aliases=("fix",))
+round_op = _ufunc(
+    np.rint, "Round to the nearest integer, halves to even, as torch.round.", "round_op", rules.numeric, public=False
+)
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_ROUND")
 def round_half_away(input, /):
     """Round to the nearest integer, halves away from zero, as GGML's ROUND."""
-    if _name(input) in _INTEGERS:
+    if not _is_float(input):
         return input
     whole = np.trunc(input)
     # Exact: input - whole has no rounding error below 2**52, and above it is zero.
@@ -229,46 +227,18 @@ def frac(input, /):
 # --- exponentials and logarithms
 
 
-@op(kind="map", rule=rules.floating, ggml="UNARY_EXP", ufunc=np.exp)
-def exp(input, /):
-    """Raise e to the power of input."""
-    return np.exp(input)
+exp = _ufunc(np.exp, "Raise e to the power of input.", ggml="UNARY_EXP")
+expm1 = _ufunc(np.expm1, "Compute exp(input) - 1, accurate near zero.", ggml="UNARY_EXPM1")
+log = _ufunc(np.log, "Compute the natural logarithm; negative numbers give NaN.", ggml="LOG", domain=(0.01, 10.0))
+log1p = _ufunc(np.log1p, "Compute log(1 + input), accurate near zero.", domain=(-0.9, 10.0))
+log2 = _ufunc(np.log2, "Compute the logarithm to base 2, exact for powers of two.", domain=(0.01, 10.0))
+log10 = _ufunc(np.log10, "Compute the logarithm to base 10, exact for powers of ten.", domain=(0.01, 10.0))
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.exp2)
 def exp2(input, /):
     """Raise 2 to the power of input."""
     return np.power(constant_like(input, 2), input)
-
-
-@op(kind="map", rule=rules.floating, ggml="UNARY_EXPM1", ufunc=np.expm1)
-def expm1(input, /):
-    """Compute exp(input) - 1, accurate near zero."""
-    return np.expm1(input)
-
-
-@op(kind="map", rule=rules.floating, ggml="LOG", ufunc=np.log, domain=(0.01, 10.0))
-def log(input, /):
-    """Compute the natural logarithm; negative numbers give NaN."""
-    return np.log(input)
-
-
-@op(kind="map", rule=rules.floating, ufunc=np.log1p, domain=(-0.9, 10.0))
-def log1p(input, /):
-    """Compute log(1 + input), accurate near zero."""
-    return np.log1p(input)
-
-
-@op(kind="map", rule=rules.floating, ufunc=np.log2, domain=(0.01, 10.0))
-def log2(input, /):
-    """Compute the logarithm to base 2, exact for powers of two."""
-    return np.log2(input)
-
-
-@op(kind="map", rule=rules.floating, ufunc=np.log10, domain=(0.01, 10.0))
-def log10(input, /):
-    """Compute the logarithm to base 10, exact for powers of ten."""
-    return np.log10(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.logaddexp)
@@ -288,31 +258,18 @@ def hypot(input, other, /):
     return np.where((a == math.inf) | (b == math.inf), math.inf, longer * np.sqrt(1 + ratio * ratio))
 
 
-# --- trigonometric, hyperbolic, special
+# --- trigonometric functions, hyperbolic tangent, error function
 
 
-@op(kind="map", rule=rules.floating, ggml="SIN", ufunc=np.sin)
-def sin(input, /):
-    """Compute the sine of an angle in radians."""
-    return np.sin(input)
-
-
-@op(kind="map", rule=rules.floating, ggml="COS", ufunc=np.cos)
-def cos(input, /):
-    """Compute the cosine of an angle in radians."""
-    return np.cos(input)
+sin = _ufunc(np.sin, "Compute the sine of an angle in radians.", ggml="SIN")
+cos = _ufunc(np.cos, "Compute the cosine of an angle in radians.", ggml="COS")
+tanh = _ufunc(np.tanh, "Compute the hyperbolic tangent.", ggml="UNARY_TANH")
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.tan, domain=(-1.5, 1.5))
 def tan(input, /):
     """Compute the tangent of an angle in radians."""
     return np.sin(input) / np.cos(input)
-
-
-@op(kind="map", rule=rules.floating, ggml="UNARY_TANH", ufunc=np.tanh)
-def tanh(input, /):
-    """Compute the hyperbolic tangent."""
-    return np.tanh(input)
 
 
 @op(kind="map", rule=rules.floating)
@@ -324,121 +281,47 @@ def erf(input, /):
 # --- comparison
 
 
-@op(kind="map", rule=rules.comparison, operators=("eq",), ufunc=np.equal)
-def eq(input, other, /):
-    """Compare: input == other."""
-    return input == other
+def _comparison(name, function, operator, *aliases) -> Recorder[...]:
+    doc = f"Compare: input {operator} other."
+    return _ufunc(function, doc, name, rules.comparison, operators=(name,), aliases=aliases)
 
 
-@op(kind="map", rule=rules.comparison, operators=("ne",), ufunc=np.not_equal, aliases=("not_equal",))
-def ne(input, other, /):
-    """Compare: input != other."""
-    return input != other
-
-
-@op(kind="map", rule=rules.comparison, operators=("lt",), ufunc=np.less, aliases=("less",))
-def lt(input, other, /):
-    """Compare: input < other."""
-    return input < other
-
-
-@op(kind="map", rule=rules.comparison, operators=("le",), ufunc=np.less_equal, aliases=("less_equal",))
-def le(input, other, /):
-    """Compare: input <= other."""
-    return input <= other
-
-
-@op(kind="map", rule=rules.comparison, operators=("gt",), ufunc=np.greater, aliases=("greater",))
-def gt(input, other, /):
-    """Compare: input > other."""
-    return input > other
-
-
-@op(kind="map", rule=rules.comparison, operators=("ge",), ufunc=np.greater_equal, aliases=("greater_equal",))
-def ge(input, other, /):
-    """Compare: input >= other."""
-    return input >= other
-
-
-@op(kind="map", rule=rules.predicate, ufunc=np.isnan)
-def isnan(input, /):
-    """Return True where input is NaN."""
-    return np.isnan(input)
-
-
-@op(kind="map", rule=rules.predicate, ufunc=np.isinf)
-def isinf(input, /):
-    """Return True where input is plus or minus infinity."""
-    return np.isinf(input)
-
-
-@op(kind="map", rule=rules.predicate, ufunc=np.isfinite)
-def isfinite(input, /):
-    """Return True where input is neither infinite nor NaN."""
-    return np.isfinite(input)
+eq = _comparison("eq", np.equal, "==")
+ne = _comparison("ne", np.not_equal, "!=", "not_equal")
+lt = _comparison("lt", np.less, "<", "less")
+le = _comparison("le", np.less_equal, "<=", "less_equal")
+gt = _comparison("gt", np.greater, ">", "greater")
+ge = _comparison("ge", np.greater_equal, ">=", "greater_equal")
+isnan = _ufunc(np.isnan, "Return True where input is NaN.", rule=rules.predicate)
+isinf = _ufunc(np.isinf, "Return True where input is plus or minus infinity.", rule=rules.predicate)
+isfinite = _ufunc(np.isfinite, "Return True where input is neither infinite nor NaN.", rule=rules.predicate)
 
 
 # --- logic and bits
 
 
-@op(kind="map", rule=rules.logical, ufunc=np.logical_and)
-def logical_and(input, other, /):
-    """Return True where both elements are true (not zero)."""
-    return input & other
+def _bitwise(name, function, operator, doc, **declaration) -> Recorder[...]:
+    return _ufunc(function, doc, name, rules.bitwise, operators=(operator,), **declaration)
 
 
-@op(kind="map", rule=rules.logical, ufunc=np.logical_or)
-def logical_or(input, other, /):
-    """Return True where either element is true."""
-    return input | other
-
-
-@op(kind="map", rule=rules.logical, ufunc=np.logical_xor)
-def logical_xor(input, other, /):
-    """Return True where exactly one element is true."""
-    return input ^ other
-
-
-@op(kind="map", rule=rules.logical, ufunc=np.logical_not)
-def logical_not(input, /):
-    """Return True where input is false (zero)."""
-    return ~input
-
-
-@op(kind="map", rule=rules.bitwise, operators=("and",), ufunc=np.bitwise_and)
-def bitwise_and(input, other, /):
-    """Return the bitwise input & other."""
-    return input & other
-
-
-@op(kind="map", rule=rules.bitwise, operators=("or",), ufunc=np.bitwise_or)
-def bitwise_or(input, other, /):
-    """Return the bitwise input | other."""
-    return input | other
-
-
-@op(kind="map", rule=rules.bitwise, operators=("xor",), ufunc=np.bitwise_xor)
-def bitwise_xor(input, other, /):
-    """Return the bitwise input ^ other."""
-    return input ^ other
-
-
-@op(kind="map", rule=rules.bitwise, operators=("invert",), ufunc=np.invert)
-def bitwise_not(input, /):
-    """Return the bitwise complement, ~input."""
-    return ~input
-
-
-@op(kind="map", rule=rules.bitwise, operators=("lshift",), ufunc=np.left_shift, domain=(0, 7))
-def bitwise_left_shift(input, other, /):
-    """Shift bits to the left: input << other."""
-    return input << other
-
-
-@op(kind="map", rule=rules.bitwise, operators=("rshift",), ufunc=np.right_shift, domain=(0, 7))
-def bitwise_right_shift(input, other, /):
-    """Shift bits to the right: input >> other. The sign is kept."""
-    return input >> other
+logical_and = _ufunc(np.logical_and, "Return True where both elements are true (not zero).", rule=rules.logical)
+logical_or = _ufunc(np.logical_or, "Return True where either element is true.", rule=rules.logical)
+logical_xor = _ufunc(np.logical_xor, "Return True where exactly one element is true.", rule=rules.logical)
+logical_not = _ufunc(np.logical_not, "Return True where input is false (zero).", rule=rules.logical)
+bitwise_and = _bitwise("bitwise_and", np.bitwise_and, "and", "Return the bitwise input & other.")
+bitwise_or = _bitwise("bitwise_or", np.bitwise_or, "or", "Return the bitwise input | other.")
+bitwise_xor = _bitwise("bitwise_xor", np.bitwise_xor, "xor", "Return the bitwise input ^ other.")
+bitwise_not = _bitwise("bitwise_not", np.invert, "invert", "Return the bitwise complement, ~input.")
+bitwise_left_shift = _bitwise(
+    "bitwise_left_shift", np.left_shift, "lshift", "Shift bits to the left: input << other.", domain=(0, 7)
+)
+bitwise_right_shift = _bitwise(
+    "bitwise_right_shift",
+    np.right_shift,
+    "rshift",
+    "Shift bits to the right: input >> other. The sign is kept.",
+    domain=(0, 7),
+)
 
 
 # --- selection and conversion

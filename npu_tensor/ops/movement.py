@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,23 +17,30 @@ from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Call, Layout, Operand, Resolution
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.ops.registry import op
-from npu_tensor.ops.rules import dimension, require_tensor
+from npu_tensor.ops.rules import dimension, of_tensors, require_tensor
 from npu_tensor.spec import Spec, broadcast_shapes
+
+Bounds = tuple[tuple[int, int, int], ...]
+"""Start, stop and step in every dimension."""
 
 # --- bits
 
 
-def _bits_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, dtype = require_tensor(operands[0]), as_dtype(attributes["dtype"])
+@of_tensors()
+def _bits_rule(x: Spec, dtype: Any) -> Resolution:
+    dtype = as_dtype(dtype)
     if x.dtype.is_quantized or dtype.is_quantized:
         quantized = x.dtype if x.dtype.is_quantized else dtype
         raise DTypeError(f"{quantized.name} stores blocks, which cannot be read as single elements")
-    if x.dtype.itemsize == dtype.itemsize:
-        return Resolution(Spec.of(x.shape, dtype), (None,), {"dtype": dtype.name})
-    nbytes = x.shape[-1] * x.dtype.itemsize if x.shape else x.dtype.itemsize
-    if not x.shape or nbytes % dtype.itemsize:
-        raise ShapeError(f"{nbytes} bytes along the last dimension of {list(x.shape)} do not divide into {dtype.name}")
-    return Resolution(Spec.of((*x.shape[:-1], nbytes // dtype.itemsize), dtype), (None,), {"dtype": dtype.name})
+    shape: tuple[int, ...] = x.shape
+    if x.dtype.itemsize != dtype.itemsize:
+        nbytes = shape[-1] * x.dtype.itemsize if shape else x.dtype.itemsize
+        if not shape or nbytes % dtype.itemsize:
+            raise ShapeError(
+                f"{nbytes} bytes along the last dimension of {list(shape)} do not divide into {dtype.name}"
+            )
+        shape = (*shape[:-1], nbytes // dtype.itemsize)
+    return Resolution(Spec.of(shape, dtype), (None,), {"dtype": dtype.name})
 
 
 @op(kind="data", rule=_bits_rule, public=False, computes=False)
@@ -60,12 +67,16 @@ def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(extents)
 
 
-def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    shape = _resolve_shape(x, attributes["shape"])
+def _view(x: Spec, shape: tuple[int, ...], /, **attributes: Any) -> Resolution:
+    return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
+
+
+@of_tensors()
+def _reshape_rule(x: Spec, shape: tuple[Any, ...]) -> Resolution:
+    shape = _resolve_shape(x, shape)
     if x.dtype.is_quantized and shape[-1:] != x.shape[-1:]:
         raise ShapeError(f"rows of {x.dtype.name} cannot be split or joined; convert them with dequantize()")
-    return Resolution(Spec.of(shape, x.dtype), (None,), {"shape": shape})
+    return _view(x, shape, shape=shape)
 
 
 def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout | None:
@@ -78,12 +89,12 @@ def reshape(input, /, *shape: int):
     return np.reshape(input, shape)
 
 
-def _permute_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    dims = tuple(dimension(dim, x.ndim) for dim in attributes["dims"])
+@of_tensors()
+def _permute_rule(x: Spec, dims: tuple[int, ...]) -> Resolution:
+    dims = tuple(dimension(dim, x.ndim) for dim in dims)
     if sorted(dims) != list(range(x.ndim)):
         raise ArgumentError(f"permute needs each of the {x.ndim} dimensions once, not {dims}")
-    return Resolution(Spec.of(tuple(x.shape[dim] for dim in dims), x.dtype), (None,), {"dims": dims})
+    return _view(x, tuple(x.shape[dim] for dim in dims), dims=dims)
 
 
 def _permute_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
@@ -96,21 +107,16 @@ def permute(input, /, *dims: int):
     return np.transpose(input, dims)
 
 
-def _expand_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    extents = rules.integer_extents(attributes["shape"])
-    lead = len(extents) - x.ndim
-    if lead < 0:
-        raise ShapeError(f"expand to {list(extents)} has fewer dimensions than the tensor")
-    shape = []
-    for axis, extent in enumerate(extents):
-        own = x.shape[axis - lead] if axis >= lead else None
-        if extent == -1 and own is not None:
-            extent = own
-        if extent < 0 or (own is not None and own not in (1, extent)):
-            raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(extents)}")
-        shape.append(extent)
-    return Resolution(Spec.of(tuple(shape), x.dtype), (None,), {"shape": tuple(shape)})
+@of_tensors()
+def _expand_rule(x: Spec, shape: tuple[Any, ...]) -> Resolution:
+    wanted = rules.integer_extents(shape)
+    if len(wanted) < x.ndim:
+        raise ShapeError(f"expand to {list(wanted)} has fewer dimensions than the tensor")
+    own = (None,) * (len(wanted) - x.ndim) + x.shape
+    extents = tuple(n if extent == -1 and n is not None else extent for n, extent in zip(own, wanted, strict=True))
+    if any(extent < 0 or n not in (None, 1, extent) for n, extent in zip(own, extents, strict=True)):
+        raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(wanted)}")
+    return _view(x, extents, shape=extents)
 
 
 def _expand_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
@@ -131,11 +137,9 @@ def expand(input, /, *shape: int):
     return np.broadcast_to(input, shape)
 
 
-def _slice_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    bounds = attributes["bounds"]
-    shape = tuple(len(range(*bound)) for bound in bounds)
-    return Resolution(Spec.of(shape, x.dtype), (None,), {"bounds": bounds})
+@of_tensors()
+def _slice_rule(x: Spec, bounds: Bounds) -> Resolution:
+    return _view(x, tuple(len(range(*bound)) for bound in bounds), bounds=bounds)
 
 
 def _slice_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
@@ -153,16 +157,15 @@ def slice_(input, /, bounds):
     return input[_slices(bounds)]
 
 
-def _select_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, index = require_tensor(operands[0]), attributes["index"]
+@of_tensors()
+def _select_rule(x: Spec, dim: int, index: int) -> Resolution:
     if not x.ndim:
         raise DimensionError("a zero-dimensional tensor has no slices")
-    dim = dimension(attributes["dim"], x.ndim)
+    dim = dimension(dim, x.ndim)
     extent = x.shape[dim]
     if not -extent <= index < extent:
         raise DimensionError(f"index {index} is out of range for dimension {dim} of extent {extent}")
-    shape = (*x.shape[:dim], *x.shape[dim + 1 :])
-    return Resolution(Spec.of(shape, x.dtype), (None,), {"dim": dim, "index": index % extent})
+    return _view(x, (*x.shape[:dim], *x.shape[dim + 1 :]), dim=dim, index=index % extent)
 
 
 def _select_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
@@ -180,15 +183,14 @@ def select(input, /, dim: int, index: int):
     return input[(*[slice(None)] * dim, index)]
 
 
-def _diagonal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    first, second = dimension(attributes["dim1"], x.ndim), dimension(attributes["dim2"], x.ndim)
+@of_tensors()
+def _diagonal_rule(x: Spec, offset: int, dim1: int, dim2: int) -> Resolution:
+    first, second = dimension(dim1, x.ndim), dimension(dim2, x.ndim)
     if first == second:
         raise ArgumentError(f"dim1 and dim2 must differ, both are {first}")
-    offset = attributes["offset"]
     length = max(0, min(x.shape[first] + min(offset, 0), x.shape[second] - max(offset, 0)))
     others = (extent for axis, extent in enumerate(x.shape) if axis not in (first, second))
-    return Resolution(Spec.of((*others, length), x.dtype), (None,), {"offset": offset, "dim1": first, "dim2": second})
+    return _view(x, (*others, length), offset=offset, dim1=first, dim2=second)
 
 
 def _diagonal_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
@@ -205,11 +207,10 @@ def diagonal(input, /, offset: int = 0, dim1: int = 0, dim2: int = 1):
     return np.diagonal(input, offset, dim1, dim2)
 
 
-def _windows_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    dim = attributes["dim"]
-    shape = (*x.shape[:dim], attributes["count"], *x.shape[dim + 1 :], attributes["size"])
-    return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
+@of_tensors()
+def _windows_rule(x: Spec, dim: int, count: int, size: int, **steps: int) -> Resolution:
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+    return _view(x, shape, dim=dim, count=count, size=size, **steps)
 
 
 def _windows_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
@@ -230,7 +231,8 @@ def windows(input, /, dim: int, count: int, size: int, step: int, gap: int):
 
 
 def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, value = require_tensor(operands[0]), require_tensor(operands[1])
+    x, value, _ = operands  # The offset may be a number.
+    x, value = require_tensor(x), require_tensor(value)
     if x.dtype is not value.dtype or len(attributes["strides"]) != value.ndim:
         raise ArgumentError("needs a value of the same dtype, and a stride for each of its dimensions")
     return Resolution(x, (None, None, None), attributes)
@@ -257,24 +259,21 @@ def write_strided(input, value, offset, /, strides: tuple[int, ...], add: bool =
     return input
 
 
-def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    tensors = [require_tensor(operand) for operand in operands]
+@of_tensors()
+def _concat_rule(*tensors: Spec, dim: int) -> Resolution:
     if not tensors:
         raise ArgumentError("needs at least one tensor")
-    dim = dimension(attributes["dim"], tensors[0].ndim)
-    first = tensors[0].shape
+    first, dtype = tensors[0].shape, tensors[0].dtype
+    dim = dimension(dim, len(first))
     if not first:
         raise ShapeError("zero-dimensional tensors cannot be concatenated; use stack")
-    for tensor in tensors[1:]:
-        if len(tensor.shape) != len(first) or any(
-            a != b for axis, (a, b) in enumerate(zip(first, tensor.shape, strict=True)) if axis != dim
-        ):
-            raise ShapeError(f"shapes differ in a dimension other than {dim}")
-    total = sum(tensor.shape[dim] for tensor in tensors)
-    if any(tensor.dtype is not tensors[0].dtype for tensor in tensors):
+    around = first[:dim], first[dim + 1 :]
+    if any(each.ndim != len(first) or (each.shape[:dim], each.shape[dim + 1 :]) != around for each in tensors):
+        raise ShapeError(f"shapes differ in a dimension other than {dim}")
+    if any(each.dtype is not dtype for each in tensors):
         raise DTypeError("all tensors must have one dtype")
-    shape = (*first[:dim], total, *first[dim + 1 :])
-    return Resolution(Spec.of(shape, tensors[0].dtype), (None,) * len(tensors), {"dim": dim})
+    shape = (*around[0], sum(each.shape[dim] for each in tensors), *around[1])
+    return Resolution(Spec.of(shape, dtype), (None,) * len(tensors), {"dim": dim})
 
 
 @op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False, computes=False)
@@ -283,13 +282,11 @@ def concat_op(*tensors, dim: int = 0):
     return np.concatenate(tensors, axis=dim)
 
 
-def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    widths = attributes["widths"]
+@of_tensors()
+def _pad_rule(x: Spec, widths: tuple[tuple[int, int], ...], mode: str, value: float) -> Resolution:
     shape = tuple(extent + before + after for extent, (before, after) in zip(x.shape, widths, strict=True))
     if any(extent < 0 for extent in shape):
         raise ShapeError(f"padding {widths} of {list(x.shape)} leaves a negative extent")
-    mode = attributes["mode"]
     if mode not in _PAD_MODES:
         raise ArgumentError(f"mode must be one of {', '.join(_PAD_MODES)}, not {mode!r}")
     for extent, width in zip(x.shape, widths, strict=True):
@@ -300,7 +297,7 @@ def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
         limit = limits.get(mode)
         if limit is not None and max(width) > limit:
             raise ShapeError(f"{mode} padding {width} is wider than the dimension of extent {extent} allows")
-    return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
+    return _view(x, shape, widths=widths, mode=mode, value=value)
 
 
 def _crop(extent: int, before: int, after: int) -> slice:
@@ -308,34 +305,19 @@ def _crop(extent: int, before: int, after: int) -> slice:
     return slice(max(-before, 0), extent + min(after, 0))
 
 
-def _reflected(extent: int, before: int, after: int) -> np.ndarray:
-    places: np.ndarray = np.abs(np.arange(-before, extent + after))
-    return places.clip(max=2 * (extent - 1) - places)
-
-
-def _replicated(extent: int, before: int, after: int) -> np.ndarray:
-    return np.arange(-before, extent + after).clip(0, extent - 1)
-
-
-def _circular(extent: int, before: int, after: int) -> np.ndarray:
-    """Wrap around the cropped part; the other modes also read cropped elements, as in PyTorch."""
-    places = np.arange(extent)[_crop(extent, before, after)]
-    return places[np.arange(-max(before, 0), places.size + max(after, 0)) % max(places.size, 1)]
-
-
-_PAD_MODES: dict[str, Any] = {
-    "constant": None,
-    "reflect": _reflected,
-    "replicate": _replicated,
-    "circular": _circular,
-}
-"""Functions that return the source index of each element of a padded dimension, by mode."""
+_PAD_MODES: Final = ("constant", "reflect", "replicate", "circular")
 
 
 def padded_places(mode: str, extent: int, before: int, after: int) -> np.ndarray:
     """Return the source index of each element of a padded dimension, for every mode but "constant"."""
-    places: np.ndarray = _PAD_MODES[mode](extent, before, after)
-    return places
+    places = np.arange(-before, extent + after)
+    if mode == "reflect":
+        return np.abs(places).clip(max=2 * (extent - 1) - np.abs(places))
+    if mode == "replicate":
+        return places.clip(0, extent - 1)
+    # Wrap around the cropped part; the other modes also read cropped elements, as in PyTorch.
+    kept = np.arange(extent)[_crop(extent, before, after)]
+    return kept[np.arange(-max(before, 0), kept.size + max(after, 0)) % max(kept.size, 1)]
 
 
 @op(kind="data", rule=_pad_rule, ggml="PAD", public=False, computes=False)
@@ -351,11 +333,11 @@ def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
     return input
 
 
-def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
+@of_tensors()
+def _triangle_rule(x: Spec, diagonal: int) -> Resolution:
     if x.ndim < 2:
         raise ShapeError("needs at least two dimensions")
-    return Resolution(x, (None,), attributes)
+    return Resolution(x, (None,), {"diagonal": diagonal})
 
 
 @op(kind="data", rule=_triangle_rule, ggml="TRI", computes=False, in_place=True)
@@ -370,10 +352,9 @@ def triu(input, /, diagonal: int = 0):
     return np.triu(input, diagonal)
 
 
-def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    dim = dimension(attributes["dim"], x.ndim)
-    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), {**attributes, "dim": dim})
+@of_tensors()
+def _argsort_rule(x: Spec, dim: int, **options: bool) -> Resolution:
+    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), {"dim": dimension(dim, x.ndim), **options})
 
 
 @op(kind="data", rule=_argsort_rule, ggml="ARGSORT")
@@ -388,13 +369,13 @@ def argsort(input, /, dim: int = -1, descending: bool = False, stable: bool = Fa
     return np.flip(input.shape[dim] - 1 - backward, dim)
 
 
-def _top_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
-    dim, k = dimension(attributes["dim"], x.ndim), attributes["k"]
+@of_tensors()
+def _top_rule(x: Spec, k: int, dim: int, largest: bool) -> Resolution:
+    dim = dimension(dim, x.ndim)
     if not 0 <= k <= (x.shape[dim] if x.ndim else 1):
         raise DimensionError(f"k = {k} is out of range for dimension {dim} of {x}")
     shape = (*x.shape[:dim], k, *x.shape[dim + 1 :]) if x.ndim else ()
-    return Resolution(Spec.of(shape, int64), (x.dtype.register,), {**attributes, "dim": dim})
+    return Resolution(Spec.of(shape, int64), (x.dtype.register,), {"k": k, "dim": dim, "largest": largest})
 
 
 @op(kind="data", rule=_top_rule, ggml="TOP_K", public=False)
@@ -412,11 +393,10 @@ def top_indices(input, /, k: int, dim: int, largest: bool):
     return np.moveaxis(values, -1, dim)
 
 
-def _search_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    require_tensor(operands[0])
-    values = require_tensor(operands[1])
-    register = rules.promoted(operands).register
-    return Resolution(Spec.of(values.shape, int64), (register, register), attributes)
+@of_tensors()
+def _search_rule(sequence: Spec, values: Spec, right: bool) -> Resolution:
+    register = rules.promoted((sequence, values)).register
+    return Resolution(Spec.of(values.shape, int64), (register, register), {"right": right})
 
 
 @op(kind="data", rule=_search_rule, public=False)
@@ -434,15 +414,15 @@ def search_places(sequence, values, /, right: bool = False):
 # --- indexing by tensors
 
 
-def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, index = require_tensor(operands[0]), require_tensor(operands[1])
+@of_tensors()
+def _gather_rule(x: Spec, index: Spec, dim: int, **names: str) -> Resolution:
     rules.index_dtype(index.dtype)
-    dim = dimension(attributes["dim"], x.ndim)
+    dim = dimension(dim, x.ndim)
     if index.ndim != x.ndim:
         raise ShapeError("index must have as many dimensions as input")
     if any(i > e for axis, (i, e) in enumerate(zip(index.shape, x.shape, strict=True)) if axis != dim):
         raise ShapeError(f"index is larger than input in a dimension other than {dim}")
-    return Resolution(Spec.of(index.shape, x.dtype), (None, None), {**attributes, "dim": dim})
+    return Resolution(Spec.of(index.shape, x.dtype), (None, None), {"dim": dim, **names})
 
 
 def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: int = 0) -> None:
@@ -466,14 +446,14 @@ def gather_along(input, index, /, dim: int, name: str = "index", caller: str = "
     return np.take_along_axis(input[crop], index.astype(np.int64), axis=dim)
 
 
-def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, index = require_tensor(operands[0]), require_tensor(operands[1])
+@of_tensors()
+def _take_rule(x: Spec, index: Spec, dim: int, **names: str) -> Resolution:
     rules.index_dtype(index.dtype)
-    dim = dimension(attributes["dim"], x.ndim)
+    dim = dimension(dim, x.ndim)
     if x.dtype.is_quantized and dim == x.ndim - 1:
         raise DimensionError(f"single elements cannot be taken from the blocks of {x.dtype.name}")
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
-    return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
+    return Resolution(Spec.of(shape, x.dtype), (None, None), {"dim": dim, **names})
 
 
 @op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False, quantized=True, indices=_index_along)
@@ -486,13 +466,12 @@ def take_op(input, index, /, dim: int, name: str = "index", caller: str = ""):
     return np.take(input, index, axis=dim)
 
 
-def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, *indices = (require_tensor(operand) for operand in operands)
+@of_tensors()
+def _index_rule(x: Spec, *indices: Spec) -> Resolution:
     for index in indices:
         rules.index_dtype(index.dtype)
     shape = broadcast_shapes(*(index.shape for index in indices))
-    rest = x.shape[len(indices) :]
-    return Resolution(Spec.of((*shape, *rest), x.dtype), (None,) * len(operands), {})
+    return Resolution(Spec.of((*shape, *x.shape[len(indices) :]), x.dtype), (None, *(None for _ in indices)), {})
 
 
 def _leading_indices(call: Call) -> Iterator[tuple[int, int, int]]:
@@ -509,15 +488,17 @@ def take_points(*tensors):
     return input[tuple(indices)]
 
 
-def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, value, *indices = (require_tensor(operand) for operand in operands)
-    bounds, dims = attributes["bounds"], attributes["dims"]
+@of_tensors()
+def _put_rule(
+    x: Spec, value: Spec, *indices: Spec, bounds: Bounds, dims: tuple[int, ...], wrap: bool, reduce: str
+) -> Resolution:
     places = broadcast_shapes(*(index.shape for index in indices))
     rest = (len(range(*bound)) for axis, bound in enumerate(bounds) if axis not in dims)
     expected = (*places, *rest)
     if len(indices) != len(dims) or value.shape != expected:
         raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
-    register = x.dtype.register if attributes["reduce"] else None
+    register = x.dtype.register if reduce else None
+    attributes = {"bounds": bounds, "dims": dims, "wrap": wrap, "reduce": reduce}
     return Resolution(x, (register, register, *(None for _ in indices)), attributes)
 
 
@@ -530,7 +511,7 @@ def _put_indices(call: Call) -> Iterator[tuple[int, int, int]]:
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True, indices=_put_indices)
 def put_op(
     *tensors,
-    bounds: tuple[tuple[int, int, int], ...],
+    bounds: Bounds,
     dims: tuple[int, ...],
     wrap: bool = True,
     reduce: str = "",
@@ -559,7 +540,7 @@ def put_op(
     return input
 
 
-def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
+def _slices(bounds: Bounds) -> tuple[slice, ...]:
     """Convert resolved bounds to slices; a stop before the first element becomes None."""
     return tuple(slice(start, stop if stop >= 0 else None, step) for start, stop, step in bounds)
 

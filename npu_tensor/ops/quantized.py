@@ -14,9 +14,9 @@ import numpy as np
 
 from npu_tensor.dtypes import DType, as_dtype, bfloat16, float32, q4_0, q4_1, q5_0, q5_1, q8_0
 from npu_tensor.errors import DTypeError, ShapeError
-from npu_tensor.ops.declare import Operand, Resolution
+from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
-from npu_tensor.ops.rules import require_tensor
+from npu_tensor.ops.rules import of_tensors
 from npu_tensor.spec import Spec
 
 __all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "dequantize", "linear_quantized", "quantize"]
@@ -178,14 +178,11 @@ _QUANTIZERS: Final[dict[DType, Callable[[Array], Array]]] = {
 # --- ops
 
 
-def _dequantize_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = require_tensor(operands[0])
+@of_tensors("quantized")
+def _dequantize_rule(x: Spec) -> Resolution:
     if not x.dtype.is_quantized:
         raise DTypeError(f"takes a quantized tensor, not one of {x.dtype.name}")
-    return Resolution(Spec.of(x.shape, float32), (None,), attributes)
-
-
-_dequantize_rule.dtypes = "quantized"  # type: ignore[attr-defined]
+    return Resolution(Spec.of(x.shape, float32), (None,), {})
 
 
 @op(kind="data", rule=_dequantize_rule, quantized=True)
@@ -199,17 +196,15 @@ def dequantize(input, /):
     return _DECODERS[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)
 
 
-def _quantize_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, dtype = require_tensor(operands[0]), as_dtype(attributes["dtype"])
+@of_tensors("floats")
+def _quantize_rule(x: Spec, dtype: Any) -> Resolution:
+    dtype = as_dtype(dtype)
     if dtype not in _QUANTIZERS:
         names = ", ".join(each.name for each in _QUANTIZERS)
         raise DTypeError(f"makes {names}, not {dtype.name}")
     if not x.dtype.is_floating_point:
         raise DTypeError(f"takes floats, not {x.dtype.name}")
-    return Resolution(Spec.of(x.shape, dtype), ("float32",), {**attributes, "dtype": dtype})
-
-
-_quantize_rule.dtypes = "floats"  # type: ignore[attr-defined]
+    return Resolution(Spec.of(x.shape, dtype), ("float32",), {"dtype": dtype})
 
 
 @op(kind="data", rule=_quantize_rule, quantized=True)
@@ -224,18 +219,15 @@ def quantize(input, /, dtype):
     return _QUANTIZERS[dtype](input.reshape(-1, 32)).reshape(*lead, features // 32)
 
 
-def _linear_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, weight = (require_tensor(operand) for operand in operands)
+@of_tensors("float32 or bfloat16, and quantized")
+def _linear_rule(x: Spec, weight: Spec, exact: bool) -> Resolution:
     if not weight.dtype.is_quantized or x.dtype not in (float32, bfloat16):
         raise DTypeError(f"takes float32 or bfloat16 and quantized weights, not {x.dtype.name} and {weight.dtype.name}")
     if not x.ndim or weight.ndim != 2:
         raise ShapeError("needs input (..., features) and weight (out features, features)")
     if x.shape[-1] != weight.shape[1]:
         raise ShapeError(f"inner dimensions differ: {x.shape[-1]} and {weight.shape[1]}")
-    return Resolution(Spec.of((*x.shape[:-1], weight.shape[0]), x.dtype), ("float32", None), attributes)
-
-
-_linear_rule.dtypes = "float32 or bfloat16, and quantized"  # type: ignore[attr-defined]
+    return Resolution(Spec.of((*x.shape[:-1], weight.shape[0]), x.dtype), ("float32", None), {"exact": exact})
 
 
 @op(kind="data", rule=_linear_rule, public=False, quantized=True)

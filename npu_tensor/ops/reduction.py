@@ -1,12 +1,16 @@
-"""Reductions and row-wise ops. In a body the last axis is the row (see rows.py)."""
+"""Reductions, row-wise ops and scans. In the body of a row op the last axis is the row (see rows.py)."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from npu_tensor.dtypes import as_dtype, int64
+from npu_tensor.errors import DTypeError
 from npu_tensor.ops import rules
+from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import (
     cast,
@@ -19,6 +23,7 @@ from npu_tensor.ops.rows import (
     row_prod,
     row_sum,
 )
+from npu_tensor.spec import Spec
 
 
 @op(kind="row", rule=rules.reduction("sum"), ggml="SUM_ROWS, SUM")
@@ -136,3 +141,58 @@ def rms_norm_rows(input, /, dim, eps: float = 1e-5):
 def l2_norm(input, /, dim=-1, eps: float = 1e-12):
     """Return input / max(sqrt(sum(input^2)), eps) over dim."""
     return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))
+
+
+# --- scans: running sums, products and extremes along a dimension, computed by NumPy
+
+
+@rules.of_tensors()
+def _scan_rule(x: Spec, dim: int, dtype: Any) -> Resolution:
+    if dtype is None:
+        dtype = x.dtype if x.dtype.is_floating_point else int64
+    dtype = as_dtype(dtype)
+    attributes = {"dim": rules.dimension(dim, x.ndim), "dtype": dtype}
+    return Resolution(Spec.of(x.shape, dtype), (dtype.register,), attributes)
+
+
+@op(kind="data", rule=_scan_rule, ggml="CUMSUM", in_place=True)
+def cumsum(input, /, dim: int, *, dtype=None):
+    """Compute the running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+    wide = np.float64 if input.dtype.kind == "f" else input.dtype
+    return np.cumsum(input, axis=dim, dtype=wide) if input.ndim else np.array(input)
+
+
+@op(kind="data", rule=_scan_rule, in_place=True)
+def cumprod(input, /, dim: int, *, dtype=None):
+    """Compute the running product along dim; integers give int64."""
+    return np.cumprod(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
+
+
+@rules.of_tensors()
+def _float_scan_rule(x: Spec, dim: int) -> Resolution:
+    if not x.dtype.is_floating_point:
+        raise DTypeError(f"takes floats, not {x.dtype.name}")
+    return Resolution(x, (x.dtype.register,), {"dim": rules.dimension(dim, x.ndim)})
+
+
+@op(kind="data", rule=_float_scan_rule)
+def logcumsumexp(input, /, dim: int):
+    """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
+    return np.logaddexp.accumulate(input.astype(np.float64), axis=dim) if input.ndim else np.array(input)
+
+
+@rules.of_tensors()
+def _places_rule(x: Spec, dim: int, largest: bool) -> Resolution:
+    attributes = {"dim": rules.dimension(dim, x.ndim), "largest": largest}
+    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), attributes)
+
+
+@op(kind="data", rule=_places_rule, public=False)
+def running_extreme(input, /, dim: int, largest: bool):
+    """Return the index of the running maximum (or minimum) along dim: the latest of equal ones; NaN wins."""
+    if not input.size or not input.ndim:
+        return np.zeros(input.shape, np.int64)
+    extreme = (np.maximum if largest else np.minimum).accumulate(input, axis=dim)
+    places = np.arange(input.shape[dim]).reshape(-1, *(1 for _ in range(input.ndim - dim - 1)))
+    reached = (input == extreme) | (input != input)
+    return np.maximum.accumulate(np.where(reached, places, 0), axis=dim)

@@ -14,20 +14,6 @@ import numpy as np
 from npu_tensor.ops.expression import Symbol
 from npu_tensor.ops.primitives import PRIMITIVES
 
-__all__ = [
-    "cast",
-    "constant_like",
-    "erf",
-    "row_argmax",
-    "row_argmin",
-    "row_length",
-    "row_max",
-    "row_mean",
-    "row_min",
-    "row_prod",
-    "row_sum",
-]
-
 
 def _primitive(name: str) -> Callable[[Any], Any]:
     function = PRIMITIVES[name].function
@@ -71,3 +57,8 @@ def constant_like(x: Any, value: float) -> Any:
     if isinstance(x, Symbol):
         return x.builder.constant(value, x.dtype)
     return x.dtype.type(value)
+
+
+def is_negative(x: Any) -> Any:
+    """Return True where the sign is minus, also for -0."""
+    return (x < 0) | (1 / x < 0)

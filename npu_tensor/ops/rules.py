@@ -1,7 +1,7 @@
 """Shape and dtype rules, each shared by many ops. Derived tests check them against NumPy and PyTorch.
 
 A rule takes the operands (specs or number types) and the attributes by name, and returns a Resolution or raises.
-`rule.dtypes` is the text that the op table prints.
+`rule.dtypes` is the text that the op table prints; rules without it take all dtypes.
 """
 
 from __future__ import annotations
@@ -14,30 +14,6 @@ from npu_tensor.dtypes import DType, as_dtype, bool_, default_dtype, float32, in
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops.declare import Operand, Resolution, Rule
 from npu_tensor.spec import Spec, broadcast_shapes
-
-__all__ = [
-    "arithmetic",
-    "bitwise",
-    "broadcast_of",
-    "comparison",
-    "conversion",
-    "creation",
-    "dimension",
-    "dimensions",
-    "dtype_of",
-    "floating",
-    "integer_extents",
-    "limits",
-    "logical",
-    "numeric",
-    "predicate",
-    "reduction",
-    "require_tensor",
-    "rowwise",
-    "select",
-    "sequence",
-    "unpacked",
-]
 
 Attributes = dict[str, Any]
 
@@ -128,7 +104,6 @@ def _require_whole_alpha(dtype: DType, attributes: Attributes) -> None:
         raise ArgumentError(f"alpha must be an integer for operands of {dtype.name}, not {alpha}")
 
 
-@_dtypes("all")
 def arithmetic(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve to the promoted dtype."""
     dtype = promoted(operands)
@@ -167,20 +142,17 @@ def floating(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
     return _map(operands, dtype, dtype.register, attributes)
 
 
-@_dtypes("all")
 def comparison(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve to bool, compared in the promoted dtype."""
     return _map(operands, bool_, promoted(operands).register, attributes)
 
 
-@_dtypes("all")
 def predicate(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve to bool for a property of floats; integers are converted to float32."""
     dtype = promoted(operands)
     return _map(operands, bool_, dtype.register if dtype.is_floating_point else "float32", attributes)
 
 
-@_dtypes("all")
 def logical(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve to bool, from truth values."""
     return _map(operands, bool_, "bool", attributes)
@@ -195,7 +167,6 @@ def bitwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
     return _map(operands, dtype, dtype.register, attributes)
 
 
-@_dtypes("all")
 def select(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve a bool condition and two values to the promoted dtype of the values."""
     condition, *values = operands
@@ -205,7 +176,6 @@ def select(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     return Resolution(Spec.of(broadcast_of(operands), dtype), ("bool", dtype.register, dtype.register), attributes)
 
 
-@_dtypes("all")
 def conversion(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve to the attribute `dtype` and the same shape."""
     (operand,) = operands
@@ -215,7 +185,6 @@ def conversion(operands: tuple[Operand, ...], attributes: Attributes) -> Resolut
     )
 
 
-@_dtypes("all")
 def creation(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve to the attributes `shape` and `dtype`, with numbers as operands."""
     dtype = as_dtype(attributes["dtype"])
@@ -223,7 +192,6 @@ def creation(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
     return Resolution(spec, (dtype.register,) * len(operands), {**attributes, "dtype": dtype})
 
 
-@_dtypes("all")
 def sequence(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Resolve as `creation`, with unconverted numbers: a step of 0.1 must not be rounded before it is multiplied."""
     return replace(creation(operands, attributes), registers=(None,) * len(operands))
@@ -234,6 +202,19 @@ def require_tensor(operand: Operand) -> Spec:
     if not isinstance(operand, Spec):
         raise DTypeError(f"takes a tensor, not a Python {operand.__name__}")
     return operand
+
+
+def of_tensors(dtypes: str = "all") -> Callable[[Callable[..., Resolution]], Rule]:
+    """Turn a function of the specs of all operands and of the attributes by name into a rule that refuses numbers."""
+
+    def decorate(function: Callable[..., Resolution]) -> Rule:
+        @_dtypes(dtypes)
+        def rule(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+            return function(*map(require_tensor, operands), **attributes)
+
+        return rule
+
+    return decorate
 
 
 def reduction(result: str) -> Rule:

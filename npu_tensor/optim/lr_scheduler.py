@@ -27,7 +27,7 @@ __all__ = [
 class LRScheduler:
     """Base of schedules, which set the learning rate of every group now and after each `step`.
 
-    A subclass defines `get_lr`.
+    A subclass defines `get_lr`, and has arguments of its own between those of the base.
 
     Args:
         optimizer: Optimizer whose learning rates are set.
@@ -103,9 +103,7 @@ class LambdaLR(LRScheduler):
     """Schedule that multiplies the initial rate by a function of the number of steps.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         lr_lambda: Function of the number of steps, or one function per group.
-        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(
@@ -121,7 +119,6 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         return [base * function(self.last_epoch) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,10 +134,8 @@ class StepLR(LRScheduler):
     """Schedule that multiplies the rate by `gamma` after every `step_size` steps.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         step_size: Steps between changes.
         gamma: Factor of each change.
-        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
@@ -148,7 +143,6 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         is_due = self.last_epoch and self.last_epoch % self.step_size == 0
         return [rate * self.gamma if is_due else rate for rate in self._current()]
 
@@ -160,10 +154,8 @@ class CosineAnnealingLR(LRScheduler):
     """Schedule along a cosine from the initial rate to a minimum, and back.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         T_max: Steps to the minimum.
         eta_min: Minimum rate.
-        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -171,7 +163,6 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         if self._is_initial:
             return self._current()
         before, now = (1 + math.cos(math.pi * (self.last_epoch - back) / self.T_max) for back in (1, 0))
@@ -191,11 +182,9 @@ class LinearLR(LRScheduler):
     """Schedule that changes the factor of the initial rate linearly, for a warm-up.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         start_factor: First factor, above 0 and at most 1.
         end_factor: Last factor, from 0 to 1.
         total_iters: Steps from the first to the last factor.
-        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(
@@ -212,7 +201,6 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:
-        """Compute the learning rates of the groups after `last_epoch` steps."""
         rise = self.end_factor - self.start_factor
         if self.last_epoch == 0:
             factor = self.start_factor
@@ -232,7 +220,6 @@ class OneCycleLR(LRScheduler):
     The rate rises from max_lr / div_factor to max_lr, and falls to its initial value divided by final_div_factor.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         max_lr: Maximum rate, or one per group.
         total_steps: Number of steps; None means epochs * steps_per_epoch.
         epochs: Number of epochs.
@@ -245,7 +232,6 @@ class OneCycleLR(LRScheduler):
         div_factor: Maximum rate divided by the initial rate.
         final_div_factor: Initial rate divided by the last rate.
         three_phase: Fall to the initial rate in as many steps as the rise, and then to the last rate.
-        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(
@@ -330,10 +316,8 @@ class SequentialLR(LRScheduler):
     """Sequence of schedules.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         schedulers: Schedules in order.
         milestones: Number of steps before each schedule but the first.
-        last_epoch: Steps so far; -1 starts a new schedule.
     """
 
     def __init__(
@@ -366,7 +350,6 @@ class SequentialLR(LRScheduler):
                 each.last_epoch -= 1
 
     def step(self) -> None:
-        """Advance to the next rates."""
         self.last_epoch += 1
         number = bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[number]
@@ -391,7 +374,6 @@ class ReduceLROnPlateau(LRScheduler):
     """Schedule that multiplies the rate by a factor if a metric has not improved for some steps.
 
     Args:
-        optimizer: Optimizer whose learning rates are set.
         mode: "min" if smaller metrics are better, or "max".
         factor: Factor of each change, below 1.
         patience: Steps without improvement before a change.

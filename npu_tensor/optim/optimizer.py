@@ -18,13 +18,14 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError
+from npu_tensor.functions.creation import from_dlpack
+from npu_tensor.functions.register import tensor_of
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.nodes import Node, next_order
 from npu_tensor.graph.tracing import current_watch
-from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "State", "check_numbers"]
+__all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "Slots", "State", "check_numbers"]
 
 State = dict[str, Any]
 """Values that an optimizer keeps for a parameter, by name."""
@@ -32,7 +33,7 @@ State = dict[str, Any]
 ParamGroup = dict[str, Any]
 """Parameters, under "params", and their options."""
 
-Rule = Callable[[Tensor, Tensor, State, "Options"], tuple[Tensor, State]]
+Rule = Callable[[Tensor, Tensor, "Slots", "Options"], tuple[Tensor, State]]
 """Function of a parameter, its gradient, its state and its options: the new parameter and the new state."""
 
 
@@ -91,10 +92,30 @@ class Options:
         return self._numbers[key]
 
 
+class Slots:
+    """State of a parameter for its rule. A tensor that the rule reads for the first time is zero."""
+
+    def __init__(self, state: State, parameter: Tensor) -> None:
+        self._state, self._parameter = state, parameter
+        # A step without dampening, and PyTorch, leave a momentum buffer without a count.
+        self._is_started = "momentum_buffer" in state
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._state:
+            start = next_order()
+            # PyTorch counts steps in float32.
+            created = ops.fill(float(self._is_started), (), float32) if name == "step" else _zeros(self._parameter)
+            if (watch := current_watch()) is not None:  # During a capture, it counts as created before the call.
+                watch.outside_since(start, created._node)
+                watch.made.discard(created)
+            self._state[name] = created
+        return self._state[name]  # type: ignore[no-any-return]
+
+
 class Optimizer:
     """Base of optimizers, which change parameters in place by their gradients.
 
-    A subclass either defines `rule` and `state_names`, or overrides `step` as in PyTorch and uses `state` freely.
+    A subclass either defines `rule`, or overrides `step` as in PyTorch and uses `state` freely.
 
     Args:
         params: Leaves that require gradients, or dicts with "params" and options of their own.
@@ -132,10 +153,6 @@ class Optimizer:
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state, _options={})
-
-    def state_names(self, options: Options) -> Iterable[str]:
-        """Return the names of the tensors that the rule keeps for a parameter."""
-        return ()
 
     def check(self, group: ParamGroup) -> None:
         """Raise ArgumentError for invalid options."""
@@ -192,10 +209,8 @@ class Optimizer:
                     key = index, parameter.dtype
                     if key not in self._options:
                         self._options[key] = Options(self, *key)
-                    options = self._options[key]
                     state = self.state.setdefault(parameter, {})
-                    _add_missing(state, self.state_names(options), parameter)
-                    changed, new = rule(parameter, gradient, state, options)
+                    changed, new = rule(parameter, gradient, Slots(state, parameter), self._options[key])
                     parameter._assign(changed)
                     for name, value in new.items():
                         state[name].copy_(value)  # If the value fails, the state keeps its former value.
@@ -276,20 +291,6 @@ def _zeros(parameter: Tensor) -> Tensor:
     return zeros
 
 
-def _add_missing(state: State, names: Iterable[str], parameter: Tensor) -> None:
-    """Initialize the state of a parameter. During a capture, it counts as created before the call."""
-    # A step without dampening, and PyTorch, leave a momentum buffer without a count.
-    is_started = "momentum_buffer" in state
-    for name in names:
-        if name not in state:
-            start = next_order()
-            # PyTorch counts steps in float32.
-            state[name] = ops.fill(float(is_started), (), float32) if name == "step" else _zeros(parameter)
-            if (watch := current_watch()) is not None:
-                watch.outside_since(start, state[name]._node)
-                watch.made.discard(state[name])
-
-
 def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> None:
     """Load the state of a parameter. Tensors stay the same objects, because captured steps write to them."""
     for name, kept in own.items():
@@ -312,8 +313,4 @@ def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> 
 
 def _tensor(value: Any) -> Tensor:
     """Convert a tensor of any library, or a number."""
-    if isinstance(value, Tensor):
-        return value
-    if hasattr(value, "__dlpack__"):
-        return registry.PUBLIC["from_dlpack"].function(value)  # type: ignore[misc, no-any-return]
-    return from_array(np.asarray(value))
+    return from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, Tensor) else tensor_of(value)

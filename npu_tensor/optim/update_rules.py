@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
-from npu_tensor.optim.optimizer import Optimizer, Options, ParamGroup, State, check_numbers
+from npu_tensor.optim.optimizer import Optimizer, Options, ParamGroup, Slots, State, check_numbers
 from npu_tensor.tensor import Tensor
 
 __all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
@@ -21,7 +21,7 @@ def _decayed(parameter: Tensor, gradient: Tensor, options: Options) -> Tensor:
     return gradient + parameter * options.number("weight_decay") if options["weight_decay"] else gradient
 
 
-def _sgd(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+def _sgd(parameter: Tensor, gradient: Tensor, state: Slots, options: Options) -> tuple[Tensor, State]:
     gradient, new = _decayed(parameter, gradient, options), State()
     if options["momentum"]:
         momentum = options.number("momentum")
@@ -36,18 +36,11 @@ def _sgd(parameter: Tensor, gradient: Tensor, state: State, options: Options) ->
     return parameter - gradient * options.number("lr"), new
 
 
-def _adam(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+def _adam(parameter: Tensor, gradient: Tensor, state: Slots, options: Options) -> tuple[Tensor, State]:
     if options["decoupled_weight_decay"]:
-        return _adamw(parameter, gradient, state, options)
-    return _adam_step(parameter, _decayed(parameter, gradient, options), state, options)
-
-
-def _adamw(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
-    kept = 1 - options.number("lr") * options.number("weight_decay")
-    return _adam_step(parameter * kept, gradient, state, options)
-
-
-def _adam_step(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+        parameter = parameter * (1 - options.number("lr") * options.number("weight_decay"))
+    else:
+        gradient = _decayed(parameter, gradient, options)
     step = state["step"] + 1
     first, second = (options.number("betas", position) for position in range(2))
     first_rest, second_rest = (options.number("betas", position, complement=True) for position in range(2))
@@ -62,7 +55,7 @@ def _adam_step(parameter: Tensor, gradient: Tensor, state: State, options: Optio
     return parameter - update * rate, new
 
 
-def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, options: Options) -> tuple[Tensor, State]:
+def _rmsprop(parameter: Tensor, gradient: Tensor, state: Slots, options: Options) -> tuple[Tensor, State]:
     gradient, alpha = _decayed(parameter, gradient, options), options.number("alpha")
     rest = options.number("alpha", complement=True)
     square = state["square_avg"] * alpha
@@ -113,16 +106,9 @@ class SGD(Optimizer):
         super().__init__(params, {**options, "differentiable": False})
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "momentum", "weight_decay")
         if group["nesterov"] and (not group["momentum"] or group["dampening"]):
             raise ArgumentError("nesterov needs a momentum and no dampening")
-
-    def state_names(self, options: Options) -> Iterable[str]:
-        """Return the names of the tensors that the rule keeps for a parameter."""
-        if not options["momentum"]:
-            return ()
-        return ("momentum_buffer", "step") if options["dampening"] else ("momentum_buffer",)
 
 
 class Adam(Optimizer):
@@ -166,20 +152,14 @@ class Adam(Optimizer):
         super().__init__(params, options)
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "eps", "weight_decay")
         if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
             raise ArgumentError(f"betas must be two numbers of at least 0 and less than 1, not {group['betas']}")
-
-    def state_names(self, options: Options) -> Iterable[str]:
-        """Return the names of the tensors that the rule keeps for a parameter."""
-        return ("step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay, 0.01 by default, as in PyTorch. The arguments are those of `Adam`."""
 
-    rule = _adamw
     decay = 1e-2
     is_decoupled = True
 
@@ -220,10 +200,4 @@ class RMSprop(Optimizer):
         super().__init__(params, {**options, "differentiable": False})
 
     def check(self, group: ParamGroup) -> None:
-        """Raise ArgumentError for invalid options."""
         check_numbers(group, "lr", "alpha", "eps", "weight_decay", "momentum")
-
-    def state_names(self, options: Options) -> Iterable[str]:
-        """Return the names of the tensors that the rule keeps for a parameter."""
-        names = ["step", "square_avg", *(["momentum_buffer"] if options["momentum"] else [])]
-        return names + (["grad_avg"] if options["centered"] else [])

@@ -160,7 +160,3 @@ def test_how_it_is_stored(path: Path) -> None:
             assert cell.outputs == [], cell.id
             assert cell.execution_count is None, cell.id
     assert not re.search(r"(?:/home|/root|/tmp|/Users|/work)/|[A-Z]:\\\\", text)
-
-
-def test_there_are_seven() -> None:
-    assert [path.stem[:3] for path in NOTEBOOKS] == ["01_", "02_", "03_", "04_", "05_", "06_", "07_"]

@@ -9,7 +9,7 @@ from numpy_decoder import logits
 
 import npu_tensor as nt
 from npu_tensor.examples import made_up_model
-from npu_tensor.models import ARCHITECTURES, Decoder, DecoderConfig, Generation
+from npu_tensor.models import Decoder, DecoderConfig, Generation
 from npu_tensor.models import decoder as decoder_module
 
 CONTEXT = 64
@@ -89,10 +89,6 @@ def test_matrices_of_16_bits(dtype: nt.DType, tmp_path: Path) -> None:
     np.testing.assert_allclose(steps(decoder, TEXT, (5, 4)), expected[[4, 8]], rtol=1e-4, atol=1e-4)
 
 
-def test_all_architectures_are_tested() -> None:
-    assert {architecture for architecture, *_ in VARIANTS.values()} == set(ARCHITECTURES)
-
-
 def test_factors_of_frequencies_as_in_llama_3(tmp_path: Path) -> None:
     metadata, weights = saved(tmp_path / "model.gguf", "llama", factors=True)
     decoder = Decoder.of(nt.load_gguf(tmp_path / "model.gguf"), CONTEXT, nt.float32)
@@ -115,16 +111,11 @@ def test_quantized_weights_and_a_cache_of_16_bits(tmp_path: Path) -> None:
     [
         ({"general.architecture": "mamba"}, "the architecture is 'mamba'; supported are llama, qwen2, qwen3"),
         ({"general.architecture": None}, "the file has no general.architecture"),
-        ({"general.architecture": ["llama"]}, "general.architecture must be a string, not ['llama']"),
         ({"llama.block_count": None}, "the file has no llama.block_count"),
         ({"llama.block_count": 1 << 40}, "the file has no matrix blk.1099511627775.ffn_down.weight"),
-        ({"llama.attention.head_count": 0}, "llama.attention.head_count must be a positive integer, not 0"),
         ({"llama.attention.head_count_kv": np.array([2, 2])}, "head_count_kv must be a positive integer, not array"),
         ({"llama.attention.head_count": 4.0}, "llama.attention.head_count must be a positive integer, not 4.0"),
-        ({"llama.block_count": True}, "llama.block_count must be a positive integer, not True"),
-        ({"llama.embedding_length": "64"}, "llama.embedding_length must be a positive integer, not '64'"),
         ({"llama.rope.freq_base": float("inf")}, "llama.rope.freq_base must be a positive number, not inf"),
-        ({"llama.rope.scaling.type": 2}, "llama.rope.scaling.type must be a string, not 2"),
         ({"llama.block_count": 1}, 'Unexpected key(s) in state_dict: "blk.1.attn_norm.weight"'),
         ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'; supported are none"),
         ({"llama.feed_forward_length": 64}, "size mismatch for blk.0.ffn_gate.weight"),
@@ -154,13 +145,6 @@ def test_the_context_is_at_most_that_of_the_model() -> None:
     assert Decoder.of(file, CONTEXT).context == CONTEXT
     with pytest.raises(nt.ArgumentError, match="the context must have room for a token, not 0"):
         Decoder.of(file, 0)
-
-
-def test_the_file_that_ships_is_what_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_up_model, "FILE", tmp_path / "model.gguf")
-    shipped = Path(made_up_model.__file__).parent / "data" / "made_up_model.gguf"
-    made_up_model.main()
-    assert (tmp_path / "model.gguf").read_bytes() == shipped.read_bytes()
 
 
 # --- generation
@@ -220,3 +204,10 @@ def test_prompts_that_cannot_be_continued(model: tuple[dict[str, Any], dict[str,
         Generation(decoder, [], 1)
     with pytest.raises(nt.ArgumentError, match="the prompt has 64 tokens, and the context of 64 must have room"):
         Generation(decoder, [0] * CONTEXT, 1)
+
+
+def test_the_file_that_ships_is_what_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_up_model, "FILE", tmp_path / "model.gguf")
+    shipped = Path(made_up_model.__file__).parent / "data" / "made_up_model.gguf"
+    made_up_model.main()
+    assert (tmp_path / "model.gguf").read_bytes() == shipped.read_bytes()

@@ -93,7 +93,6 @@ def test_a_text_without_tokens_is_zero(directory: Path) -> None:
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"vocab_size": None}, "the file has no vocab_size"),
         ({"vocab_size": "20"}, "vocab_size must be a positive integer, not '20'"),
-        ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
         ({"num_attention_heads": 5}, "hidden_size 32 is not divisible by num_attention_heads 5"),
         ({"layer_norm_eps": [1]}, "layer_norm_eps must be a positive number, not [1]"),
     ],

@@ -150,13 +150,7 @@ def test_what_continues_a_prompt_keeps_its_spaces(metadata: dict[str, Any], text
         assert tokenizer.decode(prompt) + "".join(map(tokenizer.decoded(prompt), rest)) == text
 
 
-def test_a_byte_that_follows_no_character() -> None:
-    """SentencePiece's decoder reads a run of bytes together; earlier text does not change."""
-    tokenizer = Tokenizer(SENTENCE_PIECE)
-    piece = tokenizer.decoded()
-    th = list(PIECES).index("th")
-    assert [piece(token) for token in (th, 3, 4, 3)] == ["th", "", "é", ""]
-    assert piece(th).endswith("th")
+# --- chats
 
 
 def test_characters_that_are_no_token_are_bytes() -> None:
@@ -164,9 +158,6 @@ def test_characters_that_are_no_token_are_bytes() -> None:
     tokens = tokenizer.encode("thé")
     assert tokens[-2:] == [3, 4]
     assert tokenizer.decode(tokens) == "thé"
-
-
-# --- chats
 
 
 def test_a_chat() -> None:
@@ -189,7 +180,6 @@ CALL = {"name": "run", "arguments": {"code": "if a < b && c > 'é'", "a": [1, No
         ),
         ("{{ messages[1].call | tojson }}", json.dumps(CALL, ensure_ascii=False)),
         ("{{ messages[1].call | tojson(ensure_ascii=True) }}", json.dumps(CALL)),
-        ("{{ messages[1].call | tojson(indent=4) }}", json.dumps(CALL, ensure_ascii=False, indent=4)),
         (
             "{{ messages[1].call | tojson(separators=(',', ':'), sort_keys=true) }}",
             '{"arguments":{"a":[1,null],"code":"if a < b && c > \'é\'"},"name":"run"}',
@@ -209,7 +199,6 @@ def test_templates_are_rendered_as_by_transformers(template: str, expected: str)
     [
         ("{% generation %}", "the chat template of the file fails"),
         ("{{ raise_exception('only users speak') }}", "only users speak"),
-        ("{% for %}", "the chat template of the file fails"),
         ("{{ messages.clear() }}", "the chat template of the file fails"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),
         ("{{ 1 / 0 }}", "division"),
@@ -234,15 +223,11 @@ def without(*keys: str) -> dict[str, Any]:
         (without("ggml.tokens"), "no tokenizer.ggml.tokens"),
         (METADATA | {"tokenizer.ggml.merges": ["no pair"]}, "the tokenizer in the file is damaged"),
         (METADATA | {"tokenizer.ggml.model": "rwkv"}, "'rwkv'; supported are gpt2 and llama"),
-        (METADATA | {"tokenizer.ggml.model": ["gpt2"]}, r"model must be a string, not \['gpt2'\]"),
         (METADATA | {"tokenizer.ggml.tokens": [1, 2]}, r"tokens must be a list of strings, not \[1, 2\]"),
         (METADATA | {"tokenizer.ggml.tokens": [*made_up_model.TOKENS, "\udcff"]}, "is damaged"),
         (METADATA | {"tokenizer.ggml.token_type": ["a"]}, "token_type must be an array of integers, not"),
         (METADATA | {"tokenizer.ggml.eos_token_id": "2"}, "eos_token_id must be the number of a token, not '2'"),
         (METADATA | {"tokenizer.ggml.add_bos_token": 1}, "add_bos_token must be true or false, not 1"),
-        (METADATA | {"tokenizer.ggml.pre": 3}, "pre must be a string, not 3"),
-        (METADATA | {"tokenizer.chat_template": True}, "chat_template must be a string, not True"),
-        (SENTENCE_PIECE | {"tokenizer.ggml.scores": ["a"]}, "scores must be an array of numbers, not"),
         (SENTENCE_PIECE | {"tokenizer.ggml.scores": np.zeros(2)}, "is damaged"),
         (SENTENCE_PIECE | {"tokenizer.ggml.unknown_token_id": 1.5}, "must be the number of a token, not 1.5"),
         (METADATA | {"tokenizer.ggml.pre": "dbrx"}, "'dbrx'; supported are gpt-2, smollm, llama-bpe, qwen2"),

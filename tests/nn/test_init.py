@@ -60,13 +60,6 @@ def test_orthogonal(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-5)
 
 
-def test_constants() -> None:
-    assert nn.init.constant_(nt.empty(2), 3.5).tolist() == [3.5, 3.5]
-    assert nn.init.ones_(nt.empty(2)).tolist() == [1, 1]
-    assert nn.init.zeros_(nt.ones(2)).tolist() == [0, 0]
-    assert nn.init.eye_(nt.empty(2, 3)).tolist() == torch.nn.init.eye_(torch.empty(2, 3)).tolist()
-
-
 @pytest.mark.parametrize("name", ["linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"])
 def test_gains(name: str) -> None:
     assert nn.init.calculate_gain(name) == pytest.approx(torch.nn.init.calculate_gain(name))
@@ -149,3 +142,10 @@ def test_parameters_to_vector() -> None:
     layer = nn.Linear(2, 3)
     expected = np.concatenate([layer.weight.numpy().reshape(-1), layer.bias.numpy()])
     np.testing.assert_array_equal(nn.utils.parameters_to_vector(layer.parameters()).numpy(), expected)
+
+
+def test_constants() -> None:
+    assert nn.init.constant_(nt.empty(2), 3.5).tolist() == [3.5, 3.5]
+    assert nn.init.ones_(nt.empty(2)).tolist() == [1, 1]
+    assert nn.init.zeros_(nt.ones(2)).tolist() == [0, 0]
+    assert nn.init.eye_(nt.empty(2, 3)).tolist() == torch.nn.init.eye_(torch.empty(2, 3)).tolist()

@@ -190,30 +190,6 @@ def test_numpy_understands_dtypes(dtype: DType) -> None:
     assert np.zeros(2, nt.zeros(2, dtype=dtype).dtype).dtype == native  # type: ignore[call-overload]
 
 
-def test_a_tensor_is_not_a_dtype() -> None:
-    with pytest.raises(nt.DTypeError, match="is not a dtype of npu_tensor"):
-        nt.ones(2).to(dtype=nt.zeros(1))
-
-
-def test_libraries_that_wrap_results_of_numpy() -> None:
-    """Imitate pandas, which adds the arrays of its columns and wraps the result by its dtype."""
-
-    class Column:
-        def __init__(self, values: Any, dtype: Any) -> None:
-            self.values = np.array(values, dtype=np.dtype(dtype))
-
-        def __add__(self, other: Any) -> Any:
-            total = self.values + other
-            return Column(total, total.dtype)
-
-        __radd__ = __add__
-
-    x = nt.tensor([1, 2, 3])
-    for total in (Column([1.0, 2.0, 3.0], "f8") + x, x + Column([1.0, 2.0, 3.0], "f8")):
-        assert total.values.dtype == np.float64
-        assert total.values.tolist() == [2.0, 4.0, 6.0]
-
-
 def test_columns_of_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     column, array, x = pandas.Series([1.0, 2.0, 3.0]), np.array([3, 2, 1]), nt.tensor([3, 2, 1])

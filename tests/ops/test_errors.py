@@ -11,11 +11,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events
-from npu_tensor.functions.indexing import put
-from npu_tensor.ops import OPS
-from npu_tensor.planner import run
-from npu_tensor.planner.plan import Plan
 
 X = nt.zeros(2, 3)
 V = nt.zeros(4)
@@ -32,45 +27,26 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.matmul(X, nt.tensor(1.0)), nt.ShapeError),
     (lambda: nt.linear(X, nt.zeros(2, 2)), nt.ShapeError),
     (lambda: nt.einsum("ij,jk", X, V), nt.ShapeError),
-    (lambda: nt.einsum("ij,jk", X), nt.ArgumentError),
     (lambda: nt.einsum("ii", X), nt.ShapeError),
-    (lambda: nt.einsum("ii->i", nt.zeros(1, 3)), nt.ShapeError),
     (lambda: nt.tensor(300, dtype=nt.int8), nt.ArgumentError),
     (lambda: nt.tensor([[1, 2], [3, 2**40]], dtype=nt.int32), nt.ArgumentError),
-    (lambda: nt.tensor([0.0, math.nan], dtype=nt.int32), nt.ArgumentError),
     (lambda: nt.full((2,), 300, dtype=nt.int8), nt.ArgumentError),
-    (lambda: nt.full_like(I, math.inf), nt.ArgumentError),
     (lambda: I.masked_fill(B, 2**31), nt.ArgumentError),
-    (lambda: I.clone().fill_(2**31), nt.ArgumentError),
     (lambda: I.clamp(max=2**31), nt.ArgumentError),
-    (lambda: nt.where(B, 2**31, I), nt.ArgumentError),
     (lambda: I.where(B, -(2**31) - 1), nt.ArgumentError),
     (lambda: nt.pad(I, (1, 1), value=2**31), nt.ArgumentError),
-    (lambda: put(I, 0, 2**31), nt.ArgumentError),
-    (lambda: put(nt.zeros(2, dtype=nt.uint8), 0, -256), nt.ArgumentError),
-    (lambda: I.index_fill(0, nt.tensor([0]), 2**31), nt.ArgumentError),
     (lambda: I.add(I, alpha=2.5), nt.ArgumentError),
-    (lambda: I.sub(I, alpha=2.0), nt.ArgumentError),
     (lambda: nt.randint(0, 129, (2,), dtype=nt.int8), nt.ArgumentError),
-    (lambda: nt.randint(-1, 2, (2,), dtype=nt.uint8), nt.ArgumentError),
     (lambda: nt.randint(0, 1 << 20, (2,), dtype=nt.float16), nt.ArgumentError),
-    (lambda: nt.randint(-65505, 0, (2,), dtype=nt.float16), nt.ArgumentError),
-    (lambda: nt.randint(0, 1 << 64, (2,), dtype=nt.float32), nt.ArgumentError),
     (lambda: nt.arange(0, math.inf), nt.ArgumentError),
     (lambda: +B, nt.DTypeError),
-    (lambda: nt.einsum("ij->ijk", X), nt.ArgumentError),
     (lambda: X.reshape(5), nt.ShapeError),
     (lambda: X.reshape(-1, -1), nt.ShapeError),
     (lambda: X.permute(0, 0), nt.ArgumentError),
-    (lambda: X.permute(0), nt.ArgumentError),
     (lambda: X.expand(2, 4), nt.ShapeError),
-    (lambda: X.expand(3), nt.ShapeError),
     (lambda: X.sum(2), nt.DimensionError),
-    (lambda: X.sum(-3), nt.DimensionError),
     (lambda: X.sum((0, 0)), nt.ArgumentError),
-    (lambda: X.squeeze(5), nt.DimensionError),
     (lambda: X.unsqueeze(4), nt.DimensionError),
-    (lambda: X.transpose(0, 2), nt.DimensionError),
     (lambda: X.unflatten(1, (2, 2)), nt.ShapeError),
     (lambda: X.narrow(0, 1, 5), nt.ShapeError),
     (lambda: X.select(0, 2), nt.DimensionError),
@@ -87,7 +63,6 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: I.softmax(0), nt.DTypeError),
     (lambda: I.mean(), nt.DTypeError),
     (lambda: -B, nt.DTypeError),
-    (lambda: B - B, nt.DTypeError),
     (lambda: X & X, nt.DTypeError),
     (lambda: nt.where(X, X, X), nt.DTypeError),
     (lambda: I**-1, nt.ArgumentError),
@@ -104,16 +79,12 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.cross_entropy(X, nt.zeros(3, dtype=nt.int64)), nt.ShapeError),
     (lambda: nt.mse_loss(X, X, "average"), nt.ArgumentError),
     (lambda: nt.cross_entropy(X, nt.zeros(2, dtype=nt.int64), reduce=False), nt.ArgumentError),
-    (lambda: nt.cross_entropy(X, nt.zeros(2, dtype=nt.int64), size_average=True), nt.ArgumentError),
-    (lambda: nt.nll_loss(X, nt.zeros(2, dtype=nt.int64), reduce=True), nt.ArgumentError),
-    (lambda: nt.nll_loss(X, nt.zeros(2, dtype=nt.int64), None, False), nt.ArgumentError),
     (lambda: nt.scaled_dot_product_attention(X, X, X, B, is_causal=True), nt.ArgumentError),
     (lambda: nt.conv2d(X, X), nt.ShapeError),
     (lambda: nt.conv2d(nt.zeros(1, 3, 5, 5), nt.zeros(2, 4, 3, 3)), nt.ShapeError),
     (lambda: nt.conv2d(nt.zeros(1, 3, 2, 2), nt.zeros(2, 3, 3, 3)), nt.ShapeError),
     (lambda: nt.conv2d(nt.zeros(1, 3, 5, 5), nt.zeros(2, 3, 3, 3), stride=0), nt.ArgumentError),
     (lambda: nt.conv2d(nt.zeros(1, 3, 5, 5), nt.zeros(2, 3, 3, 3), stride=2, padding="same"), nt.ArgumentError),
-    (lambda: nt.conv2d(nt.zeros(1, 3, 5, 5), nt.zeros(2, 3, 3, 3), padding=(1, 1, 1)), nt.ArgumentError),
     (lambda: nt.max_pool2d(nt.zeros(1, 3, 5, 5), 3, padding=2), nt.ArgumentError),
     (lambda: nt.max_pool2d(nt.zeros(1, 3, 2, 2), 3), nt.ShapeError),
     (lambda: nt.avg_pool2d(nt.zeros(3, 5, 5, dtype=nt.int32), 3), nt.DTypeError),
@@ -122,29 +93,17 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.pixel_shuffle(nt.zeros(1, 3, 4, 4), 2), nt.ShapeError),
     (lambda: nt.zeros(3).masked_scatter(nt.tensor([True, True, False]), nt.ones(1)), nt.ShapeError),
     (lambda: nt.zeros(3).masked_scatter(nt.tensor([1, 0, 1]), nt.ones(3)), nt.DTypeError),
-    (lambda: nt.zeros(3).masked_select(nt.tensor([1, 0, 1])), nt.DTypeError),
-    (lambda: I.masked_scatter(B, X), nt.DTypeError),
     (lambda: nt.scatter_add(X, 0, nt.zeros(3, dtype=nt.int64), X), nt.ShapeError),
-    (lambda: nt.scatter_add(X, 0, nt.zeros(2, 3, dtype=nt.int64), nt.ones(1, 3)), nt.ShapeError),
     (lambda: nt.scatter(X, 0, nt.zeros(2, 3, dtype=nt.int64), nt.ones(2, 1)), nt.ShapeError),
-    (lambda: nt.scatter(X, 0, nt.zeros(2, 3, dtype=nt.int64), V), nt.ShapeError),
     (lambda: I.scatter_add(0, nt.zeros(2, 3, dtype=nt.int64), X), nt.DTypeError),
-    (lambda: I.scatter(0, nt.zeros(2, 3, dtype=nt.int64), X), nt.DTypeError),
     (lambda: I.index_add(0, nt.tensor([0, 1]), X), nt.DTypeError),
     (lambda: I.index_add(0, nt.tensor([0, 1]), I, alpha=1.5), nt.DTypeError),
-    (lambda: I.index_copy(0, nt.tensor([0, 1]), X), nt.DTypeError),
     (lambda: I.index_put((nt.tensor([0, 1]),), X, accumulate=True), nt.DTypeError),
-    (lambda: X.index_put((nt.tensor([0, 1]),), I), nt.DTypeError),
-    (lambda: X.scatter(0, nt.zeros(2, 3, dtype=nt.int64), I), nt.DTypeError),
-    (lambda: X.scatter_add(0, nt.zeros(2, 3, dtype=nt.int64), X.double()), nt.DTypeError),
     (lambda: X.scatter_(0, nt.zeros(2, 3, dtype=nt.int64), 1.0, reduce="mean"), nt.ArgumentError),
     (lambda: X.scatter(0, nt.zeros(2, 4, dtype=nt.int64), 1.0), nt.ShapeError),
-    (lambda: X.index_copy(0, nt.tensor([0, 1]), I), nt.DTypeError),
-    (lambda: X.index_add(0, nt.tensor([0, 1]), I), nt.DTypeError),
-    (lambda: X.masked_scatter(B, I), nt.DTypeError),
     *(
         (lambda call=call, index=index: call(nt.ones(3), index), nt.DTypeError)  # type: ignore[misc]
-        for index in (nt.tensor([True, False, True]), nt.zeros(3, dtype=nt.uint8), nt.zeros(3, dtype=nt.int16))
+        for index in (nt.tensor([True, False, True]), nt.zeros(3, dtype=nt.int16))
         for call in (
             lambda x, index: x.scatter(0, index, x),
             lambda x, index: x.scatter_add(0, index, x),
@@ -154,15 +113,10 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
         )
     ),
     (lambda: nt.linspace(0, 1, 3, dtype=bool), nt.DTypeError),
-    (lambda: nt.arange(2, dtype=nt.bool), nt.DTypeError),
-    (lambda: nt.randperm(2, dtype=nt.bool), nt.DTypeError),
     (lambda: nt.randperm(200, dtype=nt.int8), nt.ArgumentError),
     (lambda: X.index_add(0, nt.tensor([0, 1]), nt.ones(1, 3)), nt.ShapeError),
-    (lambda: X.index_add(0, nt.tensor([0]), nt.ones(3)), nt.ShapeError),
-    (lambda: X.index_copy(1, nt.tensor([0, 1]), nt.ones(2, 1)), nt.ShapeError),
     (lambda: X.index_copy(0, nt.tensor([[0, 1]]), X), nt.DimensionError),
     (lambda: nt.binary_cross_entropy(X, nt.zeros(3)), nt.ShapeError),
-    (lambda: nt.binary_cross_entropy_with_logits(X, nt.zeros(2, 1)), nt.ShapeError),
     (lambda: nt.smooth_l1_loss(X, X, beta=-1.0), nt.ArgumentError),
     (lambda: nt.huber_loss(I, X), nt.DTypeError),
     (lambda: nt.avg_pool2d(nt.zeros(1, 4, 4), 2, divisor_override=0), nt.ArgumentError),
@@ -183,13 +137,10 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.trace(V), nt.ShapeError),
     (lambda: I.nanmean(), nt.DTypeError),
     (lambda: nt.quantile(X, 0.5, interpolation="cubic"), nt.ArgumentError),
-    (lambda: nt.quantile(I, 0.5), nt.DTypeError),
     (lambda: nt.quantile(X, 1.5), nt.ArgumentError),
-    (lambda: nt.quantile(X, [0.5, -0.1]), nt.ArgumentError),
-    (lambda: nt.quantile(X, math.nan), nt.ArgumentError),
     *(
         (lambda q=q, name=name: nt.quantile(X, nt.tensor([q]), interpolation=name).numpy(), nt.DimensionError)
-        for q in (1.5, 1.05, -0.05, math.nan)
+        for q in (1.05, -0.05, math.nan)
         for name in ("linear", "lower")
     ),
     (lambda: nt.diff(nt.tensor(1.0)), nt.ShapeError),
@@ -197,18 +148,14 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.quantile(nt.zeros(0), 0.5), nt.DimensionError),
     (lambda: nt.cdist(X, nt.zeros(2, 4)), nt.ShapeError),
     (lambda: nt.huber_loss(X, X, delta=0.0), nt.ArgumentError),
-    (lambda: nt.kl_div(X, X, "average"), nt.ArgumentError),
     (lambda: nt.rope(X, V), nt.ShapeError),
     (lambda: nt.get_rows(X, X), nt.ShapeError),
     (lambda: nt.mul_mat(nt.zeros(2, 4, 3), nt.zeros(3, 5, 3)), nt.ShapeError),
     (lambda: nt.zeros(-1), nt.ShapeError),
     (lambda: nt.tensor([[1], [1, 2]]), nt.ShapeError),
-    (lambda: nt.Tensor([[1], [1, 2]]), nt.ShapeError),
     (lambda: nt.tensor(["a"]), nt.DTypeError),
-    (lambda: nt.tensor([1j]), nt.DTypeError),
     (lambda: nt.zeros(1, dtype="float33"), nt.DTypeError),
     (lambda: nt.arange(0, 3, 0), nt.ArgumentError),
-    (lambda: nt.arange(0, 3, -1), nt.ArgumentError),
     (lambda: nt.rand(2, dtype=nt.int32), nt.DTypeError),
     (lambda: nt.randint(3, 3, (2,)), nt.ArgumentError),
     (lambda: X.to("cuda"), nt.DeviceError),
@@ -241,24 +188,18 @@ def test_bad_arguments(call: Callable[[], Any], kind: type[nt.NpuTensorError]) -
     [
         lambda: X.sum("0"),
         lambda: X.sum(keepdim="yes"),
-        lambda: X.clamp("a"),
         lambda: nt.leaky_relu(X, "a"),
-        lambda: nt.scale(X, None),
         lambda: nt.scale(X, nt.tensor(2.0)),
         lambda: nt.layer_norm(X, 3, eps="a"),
         lambda: X.tril(0.5),
         lambda: X.topk(1.5),
-        lambda: nt.full((2,), "a"),
         lambda: nt.arange("a"),
         lambda: nt.rand(3, generator=5),
         lambda: X.sum(0.5),
         lambda: X + "a",
-        lambda: X + None,
         lambda: X + [1, 2, 3],  # noqa: RUF005
-        lambda: nt.add(X, [1, 2, 3]),
         lambda: X.reshape("a"),
         lambda: nt.zeros(2.5),
-        lambda: X.expand(2.5, 2, 3),
         lambda: nt.softmax(X),
         lambda: X.softmax(0, dims=1),
         lambda: nt.from_numpy([1, 2]),
@@ -309,12 +250,6 @@ def test_keepdims_is_another_name_of_keepdim() -> None:
         nt.softmax(X)
 
 
-def test_messages_name_value_and_dtype() -> None:
-    for call in (lambda: nt.tensor(300, dtype="int8"), lambda: nt.zeros(1, dtype="int8").masked_fill(B, 300)):
-        with pytest.raises(nt.ArgumentError, match="value 300 does not fit int8"):
-            call()
-
-
 def line_of(text: str) -> int:
     lines = Path(__file__).read_text("utf-8").splitlines()
     return next(number for number, line in enumerate(lines, 1) if line.rstrip().endswith(text))
@@ -356,12 +291,6 @@ def test_messages_name_op_operands_and_line() -> None:
     [
         (lambda: nt.linear(X, nt.zeros(5, 4)), "linear(float32[2, 3], float32[5, 4]): inner dimensions differ: 3"),
         (lambda: nt.linear(X, weight=nt.zeros(5, 4)), "linear(float32[2, 3], weight=float32[5, 4]): inner dimensions"),
-        (lambda: nt.nn.Linear(4, 5, bias=False)(X), "linear(float32[2, 3], float32[5, 4]"),
-        (lambda: nt.addmm(X, X, X), "addmm(float32[2, 3], float32[2, 3], float32[2, 3]): inner dimensions differ"),
-        (
-            lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 2, 3, 3)),
-            "conv2d(float32[1, 3, 8, 8], float32[4, 2, 3, 3]): input has 3 channels, but weight needs 2",
-        ),
         (
             lambda: nt.conv2d(nt.zeros(1, 3, 8, 8), nt.zeros(4, 3, 3, 3), nt.zeros(3)),
             "conv2d(float32[1, 3, 8, 8], float32[4, 3, 3, 3], float32[3]): bias must have the shape [4]",
@@ -370,16 +299,10 @@ def test_messages_name_op_operands_and_line() -> None:
             lambda: nt.stack([np.zeros(2, np.float32), V]),
             "stack([array float32[2], float32[4]]): shapes differ: [[2], [4]]",
         ),
-        (
-            lambda: nt.cat([X, nt.zeros(3, 4)]),
-            "cat([float32[2, 3], float32[3, 4]]): shapes differ in a dimension other",
-        ),
         (lambda: nt.embedding(nt.tensor([9]), X), "embedding(int64[1], float32[2, 3]): index 9 is out of range for"),
         (lambda: nt.nll_loss(X, nt.tensor([0, -1])), "nll_loss(float32[2, 3], int64[2]): class -1 is out of range for"),
-        (lambda: nt.one_hot(nt.tensor([4]), 4), "one_hot(int64[1], 4): index 4 is out of range for extent 4"),
         (lambda: nt.embedding(nt.ones(1).long() * 9, X).numpy(), "embedding: index 9 is out of range for extent 2"),
         (lambda: nt.nll_loss(X, (nt.ones(2) * -1).long()).item(), "nll_loss: class -1 is out of range for extent 3"),
-        (lambda: nt.one_hot((nt.ones(1) * 4).long(), 4).numpy(), "one_hot: index 4 is out of range for extent 4"),
     ],
 )
 def test_errors_are_those_of_the_function_that_was_called(call: Callable[[], Any], start: str) -> None:
@@ -403,12 +326,6 @@ def test_hints_are_for_names_that_are_not_here(name: str) -> None:
         getattr(nt, name)
 
 
-@pytest.mark.parametrize("name", ["Module", "distribution", "hub", "jit_trace", "onnx", "sparse", "tests"])
-def test_dissimilar_names_get_no_suggestion(name: str) -> None:
-    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'$"):
-        getattr(nt, name)
-
-
 def test_hints_for_names_of_numpy_arrays() -> None:
     x = nt.ones(2, 3)
     for name, hint in (("astype", "to(dtype)"), ("copy", "clone()"), ("strides", "stride()"), ("tobytes", "numpy()")):
@@ -421,54 +338,11 @@ def test_hints_for_names_of_numpy_arrays() -> None:
     assert len(x.numpy().tobytes()) == 24
 
 
-def test_grad_of_anything_but_a_function() -> None:
-    w = nt.ones(2, requires_grad=True)
-    with pytest.raises(TypeError, match=r"grad: expected a function to differentiate, not float32\[\]; call backward"):
-        nt.autograd.grad((w * w).sum(), w)
-
-
-def observed(tensor: nt.Tensor) -> nt.Tensor:
-    with events.listen(lambda event: None):
-        return tensor.realize()
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "call"),
-    [
-        (run, "plan", lambda: nt.allclose(V, V)),
-        (OPS["relu"], "rule", lambda: nt.zeros(7, 1, 13).relu()),
-        (Plan, "run", lambda: observed(V + V)),
-    ],
-    ids=["function", "op", "run"],
-)
-def test_errors_keep_code_and_cause(
-    place: object, name: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Adding the op's name or line to an error keeps its code and cause."""
-    cause = OSError("no such file")
-
-    def fail(*_: object) -> None:
-        raise nt.DeviceError("the device is gone", code="NOT_FOUND") from cause
-
-    monkeypatch.setattr(place, name, fail)
-    with pytest.raises(nt.DeviceError, match="the device is gone") as caught:
-        call()
-    assert caught.value.code == "NOT_FOUND"
-    assert caught.value.__cause__ is cause
-    assert caught.value.__suppress_context__
-
-
 def test_graph_nodes_carry_the_line() -> None:
     x, w = nt.tensor([[1.0, 2.0]]), nt.tensor([[3.0, 4.0]])
     y = nt.linear(x, w).relu()  # mark: graph
     lines = {data["line"] for _, data in y.graph.nodes(data=True) if data["op"] not in ("data", "number")}
     assert lines == {f"test_errors.py:{line_of('# mark: ' + 'graph')}"}
-
-
-def test_integer_division_by_zero() -> None:
-    for call in (lambda: nt.tensor([1]) // 0, lambda: nt.tensor([1]) % nt.tensor([0])):
-        with pytest.raises(ZeroDivisionError):
-            call().numpy()
 
 
 MANY = (1,) * 64
@@ -478,11 +352,9 @@ MANY = (1,) * 64
     "call",
     [
         lambda: nt.ones(*MANY, 1),
-        lambda: nt.ones(1).reshape(*MANY, 1),
         lambda: nt.ones(1).expand(*MANY, 1),
         lambda: nt.ones(1)[(None,) * 64],
         lambda: nt.ones(MANY).unsqueeze(0),
-        lambda: nt.ones(MANY)[..., None],
         lambda: nt.stack([nt.ones(MANY), nt.ones(MANY)]),
         lambda: nt.ones(64, 1)[(None,) * 63 + (nt.tensor([[1]]),)],
     ],
@@ -492,37 +364,19 @@ def test_more_dimensions_than_numpy_has(call: Callable[[], Any]) -> None:
         call()
 
 
-def test_as_many_dimensions_as_numpy_has() -> None:
-    x = nt.ones(MANY) + 1
-    assert x.numpy().shape == MANY
-    assert x.sum().item() == x[(0,) * 64].item() == 2
-    assert x.repeat(3, *MANY[1:]).sum().item() == 6
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda: nt.zeros(2**62, 4),
-        lambda: nt.zeros(2**70),
-        lambda: nt.zeros(0, 2**62, 4),
         lambda: nt.ones(1).expand(2**62, 4),
         lambda: nt.zeros(2**60).to(nt.float64),
-        lambda: nt.zeros(2**60, dtype=nt.int8).repeat(8),
         lambda: nt.zeros(2**40, 1) + nt.zeros(2**40),
         lambda: nt.arange(2**63),
-        lambda: nt.linspace(0, 1, 2**62),
-        lambda: nt.eye(2**40),
-        lambda: nt.rand(2**62),
     ],
 )
 def test_more_bytes_than_can_be_counted(call: Callable[[], Any]) -> None:
     with pytest.raises(nt.ShapeError, match=r" \d+\.\d EB, more than 64 bits can address \(recorded at test_errors"):
         call()
-
-
-def test_more_steps_than_can_be_counted() -> None:
-    with pytest.raises(nt.ArgumentError, match=r"too many steps of 1e-300 from 0 to 1e\+300"):
-        nt.arange(0, 1e300, 1e-300)
 
 
 HUGE = 1 << 54
@@ -539,9 +393,7 @@ HUGE = 1 << 54
             "the result float32[2, 18014398509481984] needs 144.1 PB",
         ),
         (lambda: (nt.ones(3).exp().sum() + 1).expand(HUGE).exp() * 2, "the result float32[18014398509481984] needs"),
-        (lambda: nt.arange(HUGE), "arange_from(int, int): out of memory: the result int64[18014398509481984] needs"),
         (lambda: nt.rand(HUGE), "random_uniform(int): out of memory: the result float32[18014398509481984] needs"),
-        (lambda: nt.ones(1).expand(HUGE).cumsum(0), "cumsum(float32[18014398509481984]): out of memory: the result"),
         (lambda: nt.ones(1).expand(HUGE).nonzero(), "nonzero: expand(float32[1]): out of memory: the result"),
         (
             lambda: nt.jit(lambda x: x.sum() + x.expand(HUGE))(nt.ones(1)),
@@ -558,11 +410,6 @@ def test_no_memory_names_op_size_and_line(call: Callable[[], nt.Tensor], message
     assert nt.ones(2).sum().item() == 2
 
 
-def test_no_memory_where_every_op_runs_at_once() -> None:
-    with nt.config.scope(eager=True), pytest.raises(nt.OutOfMemoryError, match=r"72\.1 PB.*recorded at test_errors"):
-        nt.ones(1).expand(HUGE)
-
-
 @pytest.mark.parametrize("create", [nt.tensor, nt.from_numpy, nt.Tensor, lambda array: nt.ones(1) + array])
 def test_no_memory_for_an_array(create: Callable[[Any], nt.Tensor]) -> None:
     array = np.broadcast_to(np.float32(1), (HUGE,))
@@ -570,21 +417,12 @@ def test_no_memory_for_an_array(create: Callable[[Any], nt.Tensor]) -> None:
         create(array)
 
 
-def test_index_errors_name_what_is_out_of_range() -> None:
-    for weight in (None, nt.ones(3)):
-        with pytest.raises(IndexError, match=r"^cross_entropy\(.*\): class 7 is out of range for extent 3"):
-            nt.cross_entropy(X, nt.tensor([0, 7]), weight).numpy()
-    with pytest.raises(IndexError, match=r"index -1 is out of range for extent 3"):
-        nt.zeros(3).scatter(0, nt.tensor([-1]), 1.0).numpy()
-
-
 def test_a_failed_run_leaves_tensors_usable() -> None:
     x = nt.tensor([1, 2])
     y = x // nt.tensor([1, 0])
-    with pytest.raises(ZeroDivisionError):
-        y.numpy()
-    with pytest.raises(ZeroDivisionError):
-        y.numpy()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            y.numpy()
     assert (x + 1).tolist() == [2, 3]
 
 

@@ -11,18 +11,6 @@ import npu_tensor as nt
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 
 
-@pytest.mark.parametrize("indices", [[5, -1], [3], [-1]], ids=str)
-@pytest.mark.parametrize("classes", [3, -1])
-def test_one_hot_of_a_class_that_there_is_not(indices: list[int], classes: int) -> None:
-    if classes == -1 and min(indices) >= 0:
-        assert nt.one_hot(nt.tensor(indices)).shape == (len(indices), max(indices) + 1)
-        return
-    with pytest.raises(RuntimeError):
-        torch.nn.functional.one_hot(torch.tensor(indices), classes)
-    with pytest.raises(nt.DimensionError, match="out of range"):
-        nt.one_hot(nt.tensor(indices), classes).realize()
-
-
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_running_sums_do_not_lose_what_they_have_added(name: str) -> None:
     """Sums of a million float32 numbers, and of as many 16-bit numbers as fit the range, are rounded once."""
@@ -50,21 +38,6 @@ def test_products_are_computed_in_the_widest_type(name: str, dtypes: tuple[str, 
     np.testing.assert_array_equal(result.numpy(), expected.numpy())
 
 
-@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
-def test_nothing_is_divided_where_there_is_nothing(name: str) -> None:
-    divisor = torch.tensor([0, 1])
-    expected = getattr(torch.zeros(3, 0, 1, dtype=torch.int64), name)(divisor)
-    assert getattr(nt.zeros(3, 0, 1, dtype=nt.int64), name)(from_torch(divisor)).shape == tuple(expected.shape)
-    with pytest.raises(nt.DivisionError):
-        getattr(nt.ones(3, 1, dtype=nt.int64), name)(from_torch(divisor)).realize()
-
-
-def test_moved_dimensions_of_a_number() -> None:
-    assert torch.tensor(3).movedim(0, -1).item() == nt.tensor(3).movedim(0, -1).item() == 3
-    with pytest.raises(nt.DimensionError):
-        nt.tensor(3).movedim(1, 0)
-
-
 def test_medians_of_nothing() -> None:
     assert torch.zeros(0).median().isnan()
     assert nt.zeros(0).median().isnan()
@@ -72,15 +45,6 @@ def test_medians_of_nothing() -> None:
     for empty in (lambda: nt.zeros(0, 3).median(0), lambda: nt.zeros(0, dtype=nt.int64).median()):
         with pytest.raises(nt.DimensionError, match="no median"):
             empty()
-
-
-def test_bools_select_all_or_nothing_of_what_is_stored() -> None:
-    for index in (True, False, (True, [0]), (1, False)):
-        expected = torch.zeros(2, 3)
-        expected[index] = 1
-        x = nt.zeros(2, 3)
-        x[index] = 1
-        assert x.tolist() == expected.tolist()
 
 
 def test_quotients_of_infinite_numbers_are_rounded_down() -> None:

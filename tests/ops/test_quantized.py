@@ -113,15 +113,6 @@ def test_the_gradient_of_an_input(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(x.grad.numpy(), gradient @ GOLDEN["q4_1/numbers"], rtol=1e-4, atol=1e-5)
 
 
-def test_the_gradient_of_an_input_in_bfloat16() -> None:
-    x = nt.from_numpy(np.random.default_rng(5).standard_normal((3, 512), np.float32)).to(nt.bfloat16).requires_grad_()
-    F.linear(x, golden(nt.q4_1)).sum().backward()
-    assert x.grad is not None
-    assert x.grad.dtype is nt.bfloat16
-    expected = GOLDEN["q4_1/numbers"].sum(0)
-    np.testing.assert_allclose(x.grad.float().numpy(), np.tile(expected, (3, 1)), rtol=2**-7, atol=2**-7)
-
-
 @each_type
 @pytest.mark.covers("take")
 def test_rows_by_index(dtype: DType) -> None:

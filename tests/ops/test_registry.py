@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import ops
-from npu_tensor.functions.register import composite
 from npu_tensor.ops import OPS, op, registry, rules
 
 
@@ -64,22 +62,6 @@ def test_an_error_of_a_new_op_names_it_and_the_line() -> None:
     assert caught.value.recorded_at.startswith("test_registry.py:")
 
 
-def test_a_name_is_public_once() -> None:
-    declare()
-    with pytest.raises(ValueError, match="op triple is declared twice"):
-        declare()
-
-    def where(input: nt.Tensor) -> nt.Tensor:
-        return input
-
-    def relu(input, /):  # type: ignore[no-untyped-def]
-        return input
-
-    for decorate, body in ((composite(), where), (op(kind="map", rule=rules.floating), relu)):
-        with pytest.raises(ValueError, match=r"is public already|is declared twice"):
-            decorate(body)
-
-
 @pytest.mark.parametrize(
     ("name", "declaration"),
     [
@@ -100,22 +82,3 @@ def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str
     with pytest.raises(ValueError, match=r"is public already|is declared twice|belongs to another op|appears twice"):
         op(kind="map", rule=rules.floating, **declaration)(body)
     assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
-
-
-def test_a_file_that_declares_a_function_is_the_users() -> None:
-    @composite()
-    def quadruple(input: nt.Tensor) -> nt.Tensor:
-        return input * 4
-
-    row = nt.explain(nt.ones(2).quadruple())[-1]  # type: ignore[attr-defined]
-    line = inspect.getsourcelines(test_a_file_that_declares_a_function_is_the_users)[1] + 3
-    assert row.line == f"test_registry.py:{line}"
-
-
-def test_every_op_that_a_function_of_its_name_wraps_has_another_name_in_python() -> None:
-    for name, declared in OPS.items():
-        public = registry.PUBLIC.get(name)
-        if public is not None and public.function is not declared.record:
-            assert vars(ops)[f"{name}_op"] is declared.record
-        else:
-            assert declared.record in (vars(ops).get(name), vars(ops).get(f"{name}_"))

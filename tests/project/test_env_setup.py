@@ -63,10 +63,6 @@ def calls(environment: dict[str, str]) -> list[list[str]]:
     return [line.split("|") for line in lines if "-m " in line]
 
 
-def test_bash_can_parse_it() -> None:
-    subprocess.run(["bash", "-n", SCRIPT], check=True)
-
-
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing() -> None:
     assert subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True).stdout == ""
@@ -158,14 +154,11 @@ def test_the_requirements_name_a_release_and_its_own_page() -> None:
     ("options", "settings", "words"),
     [
         ("--frobnicate", {}, "unknown option --frobnicate"),
-        ("--dir", {}, "--dir needs a value"),
         ("--mlir-aie ''", {}, "--mlir-aie needs a value"),
         ("--python no-such-python", {}, "no-such-python does not run"),
         ("--dir new", {"NUMBER": "3.10"}, "3.11 or newer is needed"),
         ("--dir occupied", {}, "is no environment of Python 3.12"),
-        ("--dir new", {"FAILS": "-m venv"}, ""),
         ("--dir new", {"FAILS": "-m pip install -r"}, ""),
-        ("--dir new", {"FAILS": "-m pip install --editable"}, ""),
         ("--dir new", {"FAILS": "import aie.iron"}, "cannot be imported"),
     ],
 )
@@ -176,22 +169,6 @@ def test_what_fails_ends_the_script_and_not_the_shell(
     done = run(f"set -u; . {SCRIPT} {options}; echo the shell goes on after $?", {**fake, **settings}, shell)
     assert done.stdout.splitlines()[-1] == "the shell goes on after 1"
     assert words in done.stderr
-
-
-def test_an_environment_of_another_python_is_not_taken(fake: dict[str, str]) -> None:
-    assert run(f". {SCRIPT} --dir env", fake).returncode == 0
-    calls(fake)
-    done = run(f". {SCRIPT} --dir env", {**fake, "NUMBER": "3.13"})
-    assert done.returncode == 1
-    assert "env is no environment of Python 3.13" in done.stderr
-    assert calls(fake) == []
-
-
-def test_what_was_interrupted_is_completed(fake: dict[str, str]) -> None:
-    assert run(f". {SCRIPT} --dir env", {**fake, "FAILS": "-m pip install -r"}).returncode == 1
-    calls(fake)
-    assert run(f". {SCRIPT} --dir env", fake).returncode == 0
-    assert [arguments.split()[:3] for _, arguments in calls(fake)] == [["-m", "pip", "install"]] * 2
 
 
 def test_it_works_where_a_wheel_puts_it(fake: dict[str, str]) -> None:
@@ -208,11 +185,3 @@ def test_it_works_where_a_wheel_puts_it(fake: dict[str, str]) -> None:
     (option, requirements), package = installs
     assert (option, Path(requirements).read_text()) == ("-r", REQUIREMENTS.read_text())
     assert package == ["npu-tensor"]
-
-
-def test_help_names_every_option(fake: dict[str, str]) -> None:
-    done = run(f". {SCRIPT} --help", fake)
-    assert done.returncode == 0
-    assert set(re.findall(r"^ {4}(--[a-z-]+)", done.stdout, re.MULTILINE)) == {
-        *("--python", "--dir", "--mlir-aie", "--dry-run", "--help")
-    }
