@@ -18,9 +18,9 @@ from npu_tensor.graph.structure import Structure, digraph, pending_ops, structur
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
+from npu_tensor.planner.device_choice import overhead
 from npu_tensor.planner.measures import MEASURES, Declined
 from npu_tensor.planner.parts import parts
-from npu_tensor.planner.placing import overhead
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
