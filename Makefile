@@ -61,7 +61,7 @@ types: $(VENV)/.installed-test
 # The ops with the NumPy reference, and those that need a compiled kernel per op; each in one process, so that the tests
 # are collected once.
 reference: $(VENV)/.installed-test
-	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q -m "not slow" tests/ops tests/functions
+	NPU_TENSOR_CPU_FEATURES=numpy $(BIN)/python -m pytest -q -m "not slow" tests/ops tests/functions
 
 compiled: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -m "not slow" -k "not derived or edge or row_shapes or any_" \
@@ -86,7 +86,7 @@ fast: oracle
 suite: oracle
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 	@echo 'the ops again: NumPy reference only, then the oldest instruction set'
-	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) $(AGAIN)
+	NPU_TENSOR_CPU_FEATURES=numpy $(BIN)/python -m pytest -q $(PYTEST_ARGS) $(AGAIN)
 	@# Another instruction set needs other code; its optimisation by LLVM is tested above, and in tests/runtime/cpu.
 	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q -o usefixtures=less_optimised $(PYTEST_ARGS) $(AGAIN)
 

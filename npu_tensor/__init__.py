@@ -159,7 +159,6 @@ __all__ = [
 
 for _setting, _module in {
     "debug": "npu_tensor.observe.debugging",
-    "log": "npu_tensor.observe.logs",
     "record": _LOADED_LATE["record_kernels"],
 }.items():
     config.follow(_setting, _partial(_follow, _setting, _module))

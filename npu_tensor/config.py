@@ -148,12 +148,6 @@ def _compilers(value: str) -> str:
     return "off" if words and "iron" not in words else "wait"
 
 
-def _directory_name(value: Any) -> str:
-    if not re.fullmatch(r"[\w.+-]*", value, re.ASCII):
-        raise ValueError
-    return str(value)
-
-
 KINDS: Final = {
     bool: Kind(_truth, "1, true, yes or on, or 0, false, no, off or nothing"),
     int: integer(0),
@@ -224,7 +218,8 @@ class Config:
     )
     fallback: Fallback = _setting(
         "allow",
-        "what happens when the CPU has to run what the device refuses: allow silently, warn, or raise an error",
+        "what happens when the CPU has to run what the device refuses: allow silently, warn, or raise an error; with "
+        "error, a kernel that fails on an NPU raises LaunchError instead of running on the CPU",
         one_of(Fallback),
         GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
     )
@@ -233,11 +228,8 @@ class Config:
         "printed to stderr; 1: plans, builds, contexts, 2: every kernel that runs, 3: where each op of a new plan runs "
         "and why, 4: generated code, 5: what compilers say",
         integer(0, 5),
-    )
-    log: bool = _setting(
-        False,
-        'log all events with the logger "npu_tensor", to stderr where logging is not set up',
-        GGML_HSA_ENABLE_LOG=GGML_SWITCH,
+        GGML_HSA_JIT_VERBOSE=GgmlSwitch(5, 0),
+        GGML_HSA_ENABLE_LOG=GgmlSwitch(2, 0),
     )
     threads: int = _setting(
         0,
@@ -247,8 +239,9 @@ class Config:
     max_depth: int = _setting(
         4096, "ops that may be recorded in a chain before its beginning is run; bounds memory in loops", integer(1)
     )
-    cpu_features: str = _setting("", "lower the instruction set of the CPU device: avx2, sse2, or -feature,-feature")
-    cpu_compile: bool = _setting(True, "0: every op runs its NumPy reference")
+    cpu_features: str = _setting(
+        "", "lower the instruction set of the CPU device: avx2, sse2, -feature,-feature, or numpy for NumPy only"
+    )
     pool_bytes: int = _setting(1 << 30, "free memory kept for reuse, in bytes")
 
     kernel_dirs: tuple[Path, ...] = _setting(
@@ -280,24 +273,12 @@ class Config:
         GGML_HSA_JIT_COMPILE=GgmlSwitch("wait", "off"),
         GGML_HSA_JIT_COMPILER_ORDER=Kind(_compilers, "iron and triton, separated by a comma"),
     )
-    jit_verbose: bool = _setting(
-        False,
-        "print the commands of each compilation, its time and where the files are",
-        GGML_HSA_JIT_VERBOSE=GGML_SWITCH,
-    )
-    force_recompile: bool = _setting(False, "compile every kernel once per process, also those in the cache")
     build_seconds: int = _setting(600, "time limit of one compilation", integer(1))
-    build_jobs: int = _setting(0, "compilations at once; 0 = one per core")
     record: str = _setting(
         "", "file that gets a configuration for `npu-tensor gen-kernels` of all kernels that the program needed"
     )
     arch: str = _setting(
         "", "the array to compile for where none is asked: aie2, aie2p, or a name such as npu1 or Strix"
-    )
-    toolchain_version: str = _setting(
-        "",
-        "what stands for the versions of mlir-aie and Peano in keys and in the cache; default: those installed",
-        Kind(_directory_name, "letters, digits and . _ + -"),
     )
     kernel_format: KernelFormat = _setting(
         "xclbin",
@@ -306,13 +287,9 @@ class Config:
         one_of(KernelFormat),
     )
 
-    strict: bool = _setting(False, "raise LaunchError where a kernel fails on an NPU, instead of finishing on the CPU")
     self_check: bool = _setting(
         True,
         "compare the first result of every kernel on an NPU with the CPU's, once per kernel, XRT, driver and firmware",
-    )
-    launch_seconds: int = _setting(
-        10, "how long the program waits for a launch on an NPU; the driver itself ends launches after 2 s", integer(1)
     )
     launch_milliseconds: int = _setting(
         500, "most predicted time of all kernels of a launch on an NPU; 0 = each kernel is a launch", integer(0)
@@ -331,25 +308,15 @@ class Config:
         ROCR_VISIBLE_DEVICES=VISIBLE_DEVICES,
     )
     xrt_path: tuple[Path, ...] = _setting(
-        (), "where XRT's library is looked for first, and pyxrt if this Python cannot import it", XILINX_XRT=PATHS
-    )
-    libhsa_path: tuple[Path, ...] = _setting(
         (),
-        "where libhsa-runtime64, which only `npu-tensor doctor` reports, is looked for first",
-        IREE_HAL_AMDGPU_LIBHSA_PATH=PATHS,
-        ROCM_PATH=PATHS,
+        "where XRT's library and libhsa-runtime64 are looked for first, and pyxrt if this Python cannot import it",
+        XILINX_XRT=PATHS,
     )
     policy: Policy = _setting(
         "auto",
         "what placement minimizes: latency, cpu_time or energy; always = the device takes every kernel that it can "
         "build; auto = latency, or always if all devices are simulated",
         one_of(Policy),
-    )
-    max_contexts: int = _setting(0, "hardware contexts kept open; 0 = 6 or 16 by array. The driver may allow fewer")
-    kernel_targets: tuple[str, ...] = _setting(
-        (),
-        "arrays for which `npu-tensor gen-kernels` makes kernels; nothing = all",
-        words_like("aie2|aie2p", "aie2 or aie2p"),
     )
 
     def __init__(self) -> None:

@@ -117,7 +117,7 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
 @pytest.fixture
 def reference() -> Iterator[None]:
     """Compute with NumPy, for tests with many cases that do not test compiled kernels."""
-    with config.scope(cpu_compile=False):
+    with config.scope(cpu_features="numpy"):
         selection.reset()
         yield
     selection.reset()

@@ -1,17 +1,15 @@
 """Logged events, and the planner's fallback when a device refuses an op."""
 
 import dataclasses
-import logging
 import warnings
 from collections.abc import Iterator
 
 import pytest
-from running import heard, in_thread, python
+from running import heard, in_thread
 
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.observe import logs
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
 
@@ -22,7 +20,6 @@ def _no_plans() -> Iterator[None]:
     selection.reset()
     yield
     selection.reset()
-    assert logs._listener not in events.listeners
 
 
 def test_a_plan_built_comes_with_the_plan() -> None:
@@ -33,35 +30,6 @@ def test_a_plan_built_comes_with_the_plan() -> None:
     assert [placed.task.ops[-1] for placed in built.plan.placed] == ["add"]
     assert "plan=" not in repr(built)
     assert built == dataclasses.replace(built, plan=None)
-
-
-def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    before = list(events.listeners)
-    (nt.ones(6) + 1).realize()
-    assert caplog.records == []
-    assert events.listeners == before
-    with config.scope(log=True):
-        (nt.ones(7) + 1).realize()
-        (nt.ones(8) + 1).realize()
-        words = [record.getMessage().partition("(")[0] for record in caplog.records]
-        assert words == ["PlanBuilt", "KernelRan", "PlanRan"] * 2
-    assert {(record.name, record.levelno) for record in caplog.records} == {("npu_tensor", logging.DEBUG)}
-    assert events.listeners == before
-    (nt.ones(9) + 1).realize()
-    (nt.ones(8) + 1).realize()
-    assert len(caplog.records) == 6
-    with config.scope(log=True):  # Runs of existing plans are logged, too.
-        (nt.ones(9) + 1).realize()
-    assert [record.getMessage().partition("(")[0] for record in caplog.records[6:]] == ["KernelRan", "PlanRan"]
-
-
-@pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "GGML_HSA_ENABLE_LOG"])
-def test_the_log_goes_to_stderr(variable: str) -> None:
-    program = "import npu_tensor as nt; (nt.ones(3) + 1).realize()"
-    for text, expected in (("1", ["CodeGenerated", "PlanBuilt", "KernelRan", "PlanRan"]), ("0", [])):
-        done = python("-W", "error", "-c", program, **{variable: text})
-        assert [*dict.fromkeys(line.partition("(")[0] for line in done.stderr.splitlines())] == expected
-        assert done.stdout == ""
 
 
 # --- fallback: by default, a simulated NPU leaves float32 to the CPU

@@ -45,7 +45,7 @@ def _log_to_stderr(verbose: bool) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        with warnings.catch_warnings(), config.scope(**({"jit_verbose": True} if verbose else {})):
+        with warnings.catch_warnings(), config.scope(**({"debug": 5} if verbose else {})):
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)
             yield
@@ -87,7 +87,7 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
     "--target-device",
     multiple=True,
     callback=_arch,
-    help="Only kernels for this array: aie2, npu2, Strix and so on; default: NPU_TENSOR_KERNEL_TARGETS, or all.",
+    help="Only kernels for this array: aie2, npu2, Strix and so on; default: all.",
 )
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Builds at once; 0 or nothing: all cores.")
 @click.option(
@@ -139,7 +139,6 @@ def gen_kernels(
         raise click.UsageError("Missing argument 'CONFIG'." if config_file is None else "Give CONFIG or --config.")
     config_file = config_file or config_option
     assert config_file is not None
-    arch = arch or tuple(map(arch_of, config.kernel_targets))
     if output_dir is None and not (only_list or dry_run):
         raise click.UsageError("Missing option '--output-dir'.")
     with _log_to_stderr(verbose):

@@ -64,7 +64,7 @@ def _system() -> dict[str, str]:
 
         from npu_tensor.runtime.cpu.target import host_target
 
-        target = host_target(config.cpu_features)
+        target = host_target("" if config.cpu_features == "numpy" else config.cpu_features)
         rows |= {
             "LLVM": ".".join(map(str, llvm_version_info)),
             "processor": target.cpu,

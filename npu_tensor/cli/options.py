@@ -72,26 +72,21 @@ def _joined(uris: tuple[str, ...]) -> str:
 
 
 def search_path_options(command: Command) -> Command:
-    """Add `--xrt-search-path` and `--libhsa-search-path`, which precede `config.xrt_path` and `config.libhsa_path`."""
-    for setting, what, names in (
-        ("libhsa_path", "libhsa-runtime64", ("--libhsa-search-path", "--amdgpu_libhsa_search_path")),
-        ("xrt_path", "XRT and pyxrt", ("--xrt-search-path",)),
-    ):
-        command = click.option(
-            *names,
-            setting,
-            metavar="PATH",
-            type=click.Path(path_type=Path),
-            multiple=True,
-            expose_value=False,
-            is_eager=True,  # before other options, which may search for devices
-            callback=_set,
-            help=f"File or directory where {what} is looked for first. Repeatable.",
-        )(command)
-    return command
+    """Add `--xrt-search-path`, whose paths precede `config.xrt_path`, with the names of the seeds as aliases."""
+    return click.option(
+        "--xrt-search-path",
+        "--libhsa-search-path",
+        "--amdgpu_libhsa_search_path",
+        metavar="PATH",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        expose_value=False,
+        is_eager=True,  # before other options, which may search for devices
+        callback=_precede,
+        help="File or directory where XRT, pyxrt and libhsa-runtime64 are looked for first. Repeatable.",
+    )(command)
 
 
-def _set(_context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> None:
+def _precede(_context: click.Context, _option: click.Parameter, paths: tuple[Path, ...]) -> None:
     if paths:
-        name = str(option.name)
-        setattr(config, name, (*paths, *getattr(config, name)))
+        config.xrt_path = (*paths, *config.xrt_path)

@@ -22,7 +22,7 @@ __all__ = ["config_command", "print_settings", "setting_rows"]
 
 
 def _check_cpu_features() -> None:
-    if not config.cpu_features:
+    if config.cpu_features in ("", "numpy"):
         return  # Only LLVM can check other values, and it takes long to load.
     with suppress(ImportError):  # Without llvmlite, the CPU device compiles nothing.
         from npu_tensor.runtime.cpu.target import host_target

@@ -296,7 +296,7 @@ def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProc
     return python("-m", "npu_tensor", *arguments, exit_code=None, **environment)
 
 
-@pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "NPU_TENSOR_THREADS", "NPU_TENSOR_CPU_FEATURES"])
+@pytest.mark.parametrize("variable", ["NPU_TENSOR_DEBUG", "NPU_TENSOR_THREADS", "NPU_TENSOR_CPU_FEATURES"])
 def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(variable: str, tmp_path: Path) -> None:
     bad = {variable: "maybe", "COLUMNS": "200", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
     for command, code in (("config", 1), ("info", 0)):

@@ -35,7 +35,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    for variable in ("NPU_TENSOR_XRT_PATH", "XILINX_XRT", "NPU_TENSOR_LIBHSA_PATH", "ROCM_PATH"):
+    for variable in ("NPU_TENSOR_XRT_PATH", "XILINX_XRT", "ROCM_PATH"):
         monkeypatch.delenv(variable, raising=False)
     config.reset()
     with config.scope(cache_path=str(tmp_path / "cache")):

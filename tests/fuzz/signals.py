@@ -124,7 +124,7 @@ else:
 def draw(seed: int) -> tuple[str, bool, dict[str, str]]:
     """Return the program of this seed, a flag that is True if it must report success, and its environment."""
     random = Random(seed)
-    environment = {"NPU_TENSOR_CPU_COMPILE": random.choice("011")}
+    environment = {"NPU_TENSOR_CPU_FEATURES": random.choice(["", "", "numpy"])}
     if seed % 2:
         return INTERRUPTED.format(seed=seed, moment=random.choice([1e-4, 1e-3, 1e-2])), True, environment
     place = random.choice(["atexit", "finalize", "generator", "cycle", "SIGTERM", "finalizer"])

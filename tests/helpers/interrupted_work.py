@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 from npu_faults import Fault
@@ -23,10 +24,10 @@ from npu_values import BF16, normal
 from running import Interrupter
 
 import npu_tensor as nt
-from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import npu_engine
+from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
 
 ALL: Final = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
@@ -140,7 +141,7 @@ PREPARE: Final[dict[str, Callable[[Work], None]]] = {
 @contextmanager
 def ready(npu: Any, engines: Engines, settle: Callable[[], None]) -> Iterator[Work]:
     """Work that has run. Fails if something is left over at the end."""
-    with warnings.catch_warnings(), config.scope(max_contexts=2):
+    with warnings.catch_warnings(), patch.dict(MOST_CONTEXTS, aie2=2, aie2p=2):
         warnings.filterwarnings("ignore", "(?s).* failed on ", RuntimeWarning)
         work = Work(npu, engines, settle)
         had = work.used()

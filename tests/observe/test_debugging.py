@@ -130,6 +130,6 @@ def test_code_for_the_processor_is_printed_when_it_is_compiled(capsys: pytest.Ca
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_what_compilers_say(level: int, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with config.scope(debug=level, jit_verbose=False):
+    with config.scope(debug=level):
         run(["echo", "warning: unused"], tmp_path, tmp_path / "build.log", 10)
     assert ("warning: unused\n" in capsys.readouterr().err) is (level == 5)

@@ -12,7 +12,7 @@ from npu_tensor.planner import selection
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """The CPU device as it is, with the lowest instruction set, and the NumPy reference."""
     level = request.param
-    settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
+    settings = {"cpu_features": level if level != "host" else ""}
     with config.scope(**settings):
         selection.reset()
         yield level

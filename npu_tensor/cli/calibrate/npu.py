@@ -58,7 +58,7 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
     """
     rounds, n, side = (5, 1 << 18, 256) if quick else (30, 1 << 23, 1024)
     prior = npu_rates(device.target.array.device)
-    with config.scope(strict=True):  # prevents fallback to the CPU
+    with config.scope(fallback="error"):  # prevents fallback to the CPU
         _, _, small = kernel(device, _ones(1024).relu())
         _, _, other = kernel(device, _ones(1024) + _ones(1024))
         _, stream, large = kernel(device, _ones(n) + _ones(n))
@@ -77,7 +77,7 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         core_rate=core_rate,
     )
     measured = _with_host(measured, device, n, quick)
-    with config.scope(strict=True):
+    with config.scope(fallback="error"):
         return _with_launches(measured, device, rounds)
 
 

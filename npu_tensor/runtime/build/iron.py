@@ -54,9 +54,9 @@ class IronBackend:
         return toolchain if isinstance(toolchain, str) else None
 
     def toolchain(self) -> str:
-        """Return the versions of mlir-aie and Peano, or `NPU_TENSOR_TOOLCHAIN_VERSION`; "none" without a toolchain."""
+        """Return the versions of mlir-aie and Peano; "none" without a toolchain."""
         toolchain = mlir_aie.find()
-        return config.toolchain_version or ("none" if isinstance(toolchain, str) else toolchain.name)
+        return "none" if isinstance(toolchain, str) else toolchain.name
 
     def unit(self, design: Design | ArrayProgram) -> Unit:
         """Return the configuration; for an ELF the design or program, as it holds the sequence."""
@@ -96,9 +96,9 @@ class IronBackend:
         work = directory / "build"
         work.mkdir()
         (work / DESIGN).write_bytes(pickle.dumps(design))
-        command = [sys.executable, "-m", WORKER, str(work), format]
+        command = [sys.executable, "-m", WORKER, str(work), format, toolchain.name, *(["force"] if force else [])]
         try:
-            run(command, work, directory / "build.log", seconds, _environment(toolchain, work, force))
+            run(command, work, directory / "build.log", seconds, _environment(toolchain, work))
         except BuildError as error:
             if not (work / REASON).is_file():
                 raise
@@ -125,7 +125,7 @@ def kernel_format(design: Design | ArrayProgram) -> Format:
     return "elf"
 
 
-def _environment(toolchain: mlir_aie.Toolchain, work: Path, force: bool) -> dict[str, str]:
+def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:
     """Return the environment variables of the build process."""
     environment = {
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
@@ -133,9 +133,8 @@ def _environment(toolchain: mlir_aie.Toolchain, work: Path, force: bool) -> dict
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NPU_CACHE_HOME": str(work / "cache"),
         "NPU_TENSOR_CACHE_DIR": str(store.root),
-        "NPU_TENSOR_TOOLCHAIN_VERSION": config.toolchain_version or toolchain.name,
     }
-    return environment | ({"NPU_TENSOR_FORCE_RECOMPILE": "1"} if force or config.force_recompile else {})
+    return environment
 
 
 @cache

@@ -21,15 +21,15 @@ import pickle
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design, HostBuffer, ObjectType
@@ -77,18 +77,29 @@ FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
 """Suffixes of the files of a kernel, by its format."""
 
 
-def build(directory: Path, format: Format) -> None:
-    """Build the design or program in `directory`. Raises BuildError, and any error of mlir-aie during resolution."""
+def build(directory: Path, format: Format, toolchain: str, force: bool = False) -> None:
+    """Build the design or program in `directory`.
+
+    Args:
+        directory: Directory of the design, which receives the files.
+        format: Format of the kernel.
+        toolchain: Name of the toolchain, for the cache of compiled sources.
+        force: True to compile sources that are in the cache.
+
+    Raises:
+        BuildError: The build failed. mlir-aie raises other errors during resolution.
+    """
+    compile_source = partial(_compile, toolchain=toolchain, force=force)
     unit: Design | ArrayProgram = pickle.loads((directory / DESIGN).read_bytes())
     mlir_aie.require_interface()
     options: Sequence[str] = ()
     if isinstance(unit, ArrayProgram):
         designs = iron_launch.parts(unit)
-        several = [_prepare(design, directory, f"_{number}") for number, design in enumerate(designs)]
+        several = [_prepare(design, directory, f"_{number}", compile_source) for number, design in enumerate(designs)]
         module: Any = iron_launch.module(unit, [str(lowered.module()) for lowered in several])
         options = iron_launch.OPTIONS
     else:
-        lowered = _prepare(_with_spare_buffers(unit) if format == "xclbin" else unit, directory, "")
+        lowered = _prepare(_with_spare_buffers(unit) if format == "xclbin" else unit, directory, "", compile_source)
         module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
@@ -118,7 +129,7 @@ def _with_spare_buffers(design: Design) -> Design:
     return replace(design, host_buffers=(*design.host_buffers, *spare))
 
 
-def _prepare(design: Design, directory: Path, number: str) -> Any:
+def _prepare(design: Design, directory: Path, number: str, compile_source: Callable[..., None]) -> Any:
     """Write the IRON program of a design and the objects that its cores link. Return the program, as a module."""
     path = directory / f"{KERNEL}{number}{PROGRAM}"
     path.write_text(program(design), "utf-8")
@@ -128,13 +139,13 @@ def _prepare(design: Design, directory: Path, number: str) -> Any:
         source = directory / name
         if not source.exists():
             source.write_text(text, "utf-8")
-            _compile(source, design.arch, getattr(lowered, "FLAGS", {}).get(name, ()))
+            compile_source(source, design.arch, getattr(lowered, "FLAGS", {}).get(name, ()))
         depths |= stack.call_depths(source.with_suffix(".o"))
     stack.check_stacks(design, depths)
     return lowered
 
 
-def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
+def _compile(source: Path, arch: str, flags: Sequence[str], toolchain: str, force: bool) -> None:
     """Make the object file next to a source, and the compiler's figures of its stack, or take them from the cache."""
     text = source.read_text("utf-8")
     made_from = {
@@ -143,7 +154,7 @@ def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
         "flags": [*stack.FLAGS, *flags],
         "headers": headers.digests(text, [HEADERS]),
         "source": text,
-        "toolchain": config.toolchain_version,
+        "toolchain": toolchain,
     }
 
     def build(directory: Path) -> dict[str, Path]:
@@ -153,9 +164,7 @@ def _compile(source: Path, arch: str, flags: Sequence[str]) -> None:
         return {path.suffix: path for path in map(copy.with_suffix, COMPILED) if path.exists()}
 
     # The same source has another name in a program.
-    stored, _ = store.get_or_build(
-        f"{arch}-{config.toolchain_version}", OBJECT, kernel_key(made_from), build, made_from
-    )
+    stored, _ = store.get_or_build(f"{arch}-{toolchain}", OBJECT, kernel_key(made_from), build, made_from, force)
     for suffix, path in stored.files.items():
         shutil.copyfile(path, source.with_suffix(suffix))
 
@@ -170,13 +179,13 @@ def _execute(path: Path) -> Any:
     return module
 
 
-def main(directory: Path, format: Format) -> int:
+def main(directory: Path, format: Format, toolchain: str, force: bool) -> int:
     """Build the unit, and write the reason of a failure to REASON. Return the exit code."""
     # mlir-aie logs the commands that it runs and their output.
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("aie").setLevel(logging.DEBUG)
     try:
-        build(directory, format)
+        build(directory, format, toolchain, force)
     except Exception as error:
         traceback.print_exc()
         reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
@@ -186,4 +195,5 @@ def main(directory: Path, format: Format) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), cast(Format, sys.argv[2])))
+    _, path, kind, name, *options = sys.argv
+    sys.exit(main(Path(path).resolve(), cast(Format, kind), name, "force" in options))

@@ -87,10 +87,10 @@ class _BuildThreads(ThreadPoolExecutor):
 def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Yield threads for builds, which wait for processes. An exception in the block kills the processes.
 
-    There are as many as `jobs`, or as `config.build_jobs` if that is 0, or as the process has cores if both are 0.
+    There are as many as `jobs`, or as the process has cores if that is 0.
     """
     group = ProcessGroup()
-    pool = _BuildThreads(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
+    pool = _BuildThreads(jobs or available_cores(), "npu_tensor build", group.enter)
     try:
         yield pool
     except BaseException:
@@ -156,7 +156,7 @@ def run(
             raise
         finally:
             group.running.discard(process)
-    if config.jit_verbose or config.debug >= 5:
+    if config.debug >= 5:
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
         message = _tail(log, before).rstrip()

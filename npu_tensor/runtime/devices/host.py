@@ -39,7 +39,7 @@ def _host_devices() -> tuple[HostDevice, ...]:
     from npu_tensor.runtime.reference import ReferenceDevice
 
     devices: list[HostDevice] = []
-    if config.cpu_compile:
+    if config.cpu_features != "numpy":
         try:
             import_whole("npu_tensor.runtime.cpu.cpu_device")  # which imports llvmlite
             from npu_tensor.runtime.cpu.cpu_device import CpuDevice

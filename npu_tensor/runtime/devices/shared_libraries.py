@@ -68,19 +68,23 @@ class RuntimeLibrary(NamedTuple):
     Attributes:
         names: File names, the preferred one first.
         symbols: Symbols that it must have; otherwise it is another library, or too old.
-        search_paths: Places of the program, before those of the setting.
+        variables: Environment variables of related programs that hold further places.
+        search_paths: Places of the program, before those of `config.xrt_path`.
     """
 
     purpose: str
     names: tuple[str, ...]
     symbols: tuple[str, ...]
-    setting: str
+    variables: tuple[str, ...] = ()
     search_paths: tuple[Path, ...] = ()
 
     def places(self) -> Iterator[tuple[str, Path]]:
         """Return the places that the program and the settings name, with their sources."""
         yield from (("search path", path) for path in self.search_paths)
-        yield from ((config.origin(self.setting), path) for path in getattr(config, self.setting))
+        yield from ((config.origin("xrt_path"), path) for path in config.xrt_path)
+        for variable in self.variables:
+            named = os.environ.get(variable, "").split(os.pathsep)
+            yield from ((variable, Path(path)) for path in named if path)
 
     def find(self) -> LoadedLibrary:
         """Load the first usable file of: `places`, the directories on PATH, the system's loader.
@@ -152,7 +156,6 @@ XRT: Final = RuntimeLibrary(
     "XRT's library",
     ("libxrt_coreutil.so.2", "libxrt_coreutil.so"),
     ("xrtDeviceOpen", "xrtBOAlloc", "xrtRunStart"),  # xrt_device.h, xrt_bo.h and xrt_kernel.h of XRT
-    "xrt_path",
 )
 
 HSA: Final = RuntimeLibrary(
@@ -160,5 +163,5 @@ HSA: Final = RuntimeLibrary(
     ("libhsa-runtime64.so.1", "libhsa-runtime64.so"),
     # hsa.h and hsa_ext_amd.h: functions for programs on an NPU. Symbols do not reveal if this version supports NPUs.
     ("hsa_init", "hsa_iterate_agents", "hsa_queue_create", "hsa_amd_agent_iterate_memory_pools"),
-    "libhsa_path",
+    ("IREE_HAL_AMDGPU_LIBHSA_PATH", "ROCM_PATH"),
 )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from npu_tensor import events
-from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.runtime.npu.driver import Context, DriverError, NpuProgram
 
@@ -42,7 +41,7 @@ class Contexts:
         if context is not None:
             self._loaded.move_to_end(program.binary)
             return context
-        while len(self._loaded) >= (config.max_contexts or MOST_CONTEXTS[engine.arch]):
+        while len(self._loaded) >= MOST_CONTEXTS[engine.arch]:
             self._evict()
         while context is None:
             try:

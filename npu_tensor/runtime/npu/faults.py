@@ -27,7 +27,7 @@ launch that hangs waits as long as this.
 
 def is_strict() -> bool:
     """Return True if a fault raises an error instead of moving the work to the CPU."""
-    return config.strict or config.fallback == "error"
+    return config.fallback == "error"
 
 
 class Health:

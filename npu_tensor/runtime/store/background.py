@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.forks import in_child
-from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Build:
 
 
 class Builds:
-    """The builds of this process, each key once; `config.build_jobs` at a time.
+    """The builds of this process, each key once, and one per core at a time.
 
     Attributes:
         finished: Number of builds that have ended. When it changes, new plans may be better than existing ones.
@@ -100,7 +99,7 @@ class Builds:
             if known is not None:
                 return known
             self._group = self._group or ProcessGroup()
-            self._slots = self._slots or threading.Semaphore(config.build_jobs or available_cores())
+            self._slots = self._slots or threading.Semaphore(available_cores())
             build = Build()
             work = partial(copy_context().run, self._run, build, make, self._group, self._slots)
             # Daemons: at the end of the program Python joins all other threads before it calls `end`.

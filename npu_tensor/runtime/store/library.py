@@ -199,7 +199,7 @@ class KernelLibrary:
 
         place = folder(request.design.array.arch, self.backend)
         artifact, new = store.get_or_build(place, request.design.name, key, build, described, force)
-        if new and config.jit_verbose:
+        if new and config.debug >= 5:
             print(f"{request.name}: {', '.join(map(str, artifact.files.values()))}", file=sys.stderr)
         return artifact._replace(origin="built") if new else artifact
 

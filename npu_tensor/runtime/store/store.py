@@ -83,7 +83,6 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root
-        self._renewed: set[str] = set()
         self._failures: dict[tuple[Path, str], str] = {}
 
     @property
@@ -143,7 +142,6 @@ class Store:
             _not_kept(root, error)
             directory = process_directory() / folder
             description, _ = write_entry(directory, stem, contents, fields)
-        self._renewed.add(key)
         return _artifact(directory, stem, description)
 
     def get_or_build(
@@ -157,7 +155,7 @@ class Store:
         if artifact is not None:
             return artifact, False
         failure = self._failures.get((self.root, key))
-        if failure is not None and not force and not config.force_recompile:
+        if failure is not None and not force:
             raise BuildError(failure)
         try:
             root = self._root_for_new()
@@ -178,8 +176,6 @@ class Store:
 
     def _load(self, root: Path, folder: str, name: str, key: str, is_locked: bool = False) -> Artifact | None:
         """Return a verified entry of one directory, or None. Raises Damage."""
-        if config.force_recompile and key not in self._renewed:
-            return None
         directory, stem = root / folder, file_stem(name, key)
         entry = read_entry(directory, stem) if is_locked else read_shared_entry(root, folder, stem)
         if entry is None or (entry[0]["name"], entry[0]["key"]) != (name, key):

@@ -95,7 +95,7 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
 
     selected = select(uri)
     reason = no_kernels(selected[0].arch, library().backend)
-    if reason is not None and (config.strict or config.fallback == "error"):
+    if reason is not None and config.fallback == "error":
         raise DeviceError(f"{uri.text}: {reason}", "NOT_FOUND")
     members = []
     for npu in selected:

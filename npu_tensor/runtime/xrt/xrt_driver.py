@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from npu_tensor.config import config
 from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.xrt import bindings, xrt_submission
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
@@ -20,15 +19,13 @@ HOST_MEMORY: Final = 0
 class XrtDriver:
     """See `driver.Driver`."""
 
+    launch_seconds: float = 10.0
+    """Time limit of a launch. The driver itself ends launches after 2 s."""
+
     def __init__(self, index: int) -> None:
         self.index = index
         self._pyxrt: Any = None
         self._device: Any = None
-
-    @property
-    def launch_seconds(self) -> float:
-        """Time limit from the settings, in seconds."""
-        return config.launch_seconds
 
     def open(self) -> None:
         """See `driver.Driver`."""

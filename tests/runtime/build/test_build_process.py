@@ -104,7 +104,7 @@ def test_the_time_limit_ends_the_command_and_its_children(tmp_path: Path) -> Non
 
 
 def test_verbose_prints_command_output_and_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with config.scope(jit_verbose=True):
+    with config.scope(debug=5):
         run(python("print('hello from the compiler')"), tmp_path, tmp_path / "build.log", 60)
     shown = capfd.readouterr().err
     assert shown.startswith(f"$ {sys.executable} -c")

@@ -60,7 +60,7 @@ def negate(
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """mlir-aie, Peano and xclbinutil are installed, and the cache is empty; where their wheels lie."""
     place = install(monkeypatch, tmp_path)
-    with config.scope(cache_path=str(tmp_path / "cache"), force_recompile=False):
+    with config.scope(cache_path=str(tmp_path / "cache")):
         yield place
 
 
@@ -91,8 +91,7 @@ def test_without_mlir_aie(tmp_path: Path) -> None:
     assert reason.startswith("no compiler: No module named 'aie'")
     assert "scripts/env_setup.sh" in reason
     assert failure(tmp_path / "work") == reason
-    with config.scope(toolchain_version=""):
-        assert IronBackend().toolchain() == "none"
+    assert IronBackend().toolchain() == "none"
     json.dumps(ingredients_of(negate()))
 
 
@@ -111,14 +110,11 @@ def test_without_peano(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_versions_name_the_toolchain(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = IronBackend()
-    with config.scope(toolchain_version=""):
-        assert backend.missing() is None
-        assert backend.toolchain() == f"mlir_aie{VERSION}-llvm_aie{PEANO}"
-        other = executable(tmp_path / "own" / "bin" / "clang++", SAYS).parents[1]
-        monkeypatch.setenv("PEANO_INSTALL_DIR", str(other))
-        assert backend.toolchain() == f"mlir_aie{VERSION}-llvm_aie21.0.0+0123456789ab"
-    with config.scope(toolchain_version="made-elsewhere"):
-        assert backend.toolchain() == "made-elsewhere"
+    assert backend.missing() is None
+    assert backend.toolchain() == f"mlir_aie{VERSION}-llvm_aie{PEANO}"
+    other = executable(tmp_path / "own" / "bin" / "clang++", SAYS).parents[1]
+    monkeypatch.setenv("PEANO_INSTALL_DIR", str(other))
+    assert backend.toolchain() == f"mlir_aie{VERSION}-llvm_aie21.0.0+0123456789ab"
 
 
 def test_a_source_build_is_known_by_its_commit(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +131,7 @@ def test_a_source_build_is_known_by_its_commit(site: Path, tmp_path: Path, monke
     shutil.rmtree(site / f"mlir_aie-{VERSION}.dist-info")
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.delenv("PEANO_INSTALL_DIR")
-    with config.scope(toolchain_version=""):
-        assert IronBackend().toolchain() == f"mlir_aie{'ab' * 6}-llvm_aie{PEANO}"
+    assert IronBackend().toolchain() == f"mlir_aie{'ab' * 6}-llvm_aie{PEANO}"
 
 
 def test_ingredients_are_flags_and_headers_of_each_source() -> None:

@@ -166,7 +166,7 @@ def test_a_module_that_is_written_in_another_way(old: str) -> None:
 def _toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """mlir-aie and Peano are installed, and the cache is empty."""
     install(monkeypatch, tmp_path)
-    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit="wait", force_recompile=False):
+    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit="wait"):
         yield
     assert "aie" not in sys.modules
 

@@ -59,17 +59,14 @@ def test_programs_that_name_an_npu_in_the_environment_run_without_it(variable: s
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize("setting", [{"strict": True}, {"fallback": "error"}])
-def test_an_npu_without_kernels_is_refused_in_strict_mode(
-    setting: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_npu_without_kernels_is_refused_in_strict_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
     monkeypatch.setattr(IronBackend, "toolchain", lambda _: "none")
     monkeypatch.setattr(kernel_directory, "BUILTIN", tmp_path / "builtin")
     (tmp_path / "builtin/aie2").mkdir(parents=True)
     (tmp_path / "builtin/aie2" / "kernel.json").touch()
     with (
-        config.scope(kernel_dirs=(), jit=True, cache_path=str(tmp_path), **setting),
+        config.scope(kernel_dirs=(), jit=True, cache_path=str(tmp_path), fallback="error"),
         pytest.raises(nt.DeviceError) as raised,
     ):
         nt.set_default_device("npu://0000:c6:00.1")

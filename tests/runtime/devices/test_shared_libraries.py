@@ -17,7 +17,7 @@ from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
 VARIABLES = [
     (XRT, "NPU_TENSOR_XRT_PATH"),
     (XRT, "XILINX_XRT"),
-    (HSA, "NPU_TENSOR_LIBHSA_PATH"),
+    (HSA, "NPU_TENSOR_XRT_PATH"),
     (HSA, "IREE_HAL_AMDGPU_LIBHSA_PATH"),
     (HSA, "ROCM_PATH"),
 ]

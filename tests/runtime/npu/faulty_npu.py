@@ -25,7 +25,6 @@ from weakref import WeakSet, ref
 from npu_faults import Fault, Faults
 from npu_memory import Memory
 
-from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.npu.driver import DriverError, NpuProgram, RunRequest
@@ -152,7 +151,7 @@ class FaultyDriver(SimulatedDriver):
     @property
     def launch_seconds(self) -> float:  # type: ignore[override]
         """Time limit of the settings."""
-        return config.launch_seconds
+        return 1.0
 
     def open(self) -> None:
         """See `driver.Driver`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from faulty_npu import FaultyNpu
 from npu_values import joined
 from running import heard, needs_compiler
 
-from npu_tensor.config import config
 from npu_tensor.events import ContextClosed, ContextOpened
+from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 
 pytestmark = needs_compiler
 
@@ -80,7 +81,7 @@ def test_as_many_contexts_are_kept_as_the_driver_allows(npu: FaultyNpu, limit: i
 def test_contexts_go_only_when_what_runs_in_them_has_ended(npu: FaultyNpu) -> None:
     npu.polls = 3
     npu.context_limit = 2  # One that goes only later would be one too many.
-    with config.scope(max_contexts=2):
+    with patch.dict(MOST_CONTEXTS, aie2=2, aie2p=2):
         pairs = [joined(number % 5, seed=number) for number in range(15)]
         for result, _ in pairs:
             result.realize(wait=False)

@@ -237,26 +237,21 @@ def test_a_kernel_that_fails_three_times_is_left_to_the_cpu(npu: FaultyNpu, cloc
     assert npu.launches == before + 1
 
 
-# --- strict
-
-SETTINGS: dict[str, dict[str, Any]] = {"strict": {"strict": True}, "fallback": {"fallback": "error"}}
+# --- without fallback
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "setting"),
-    [
-        *itertools.product(CAUSES, ["several contexts", "asynchronous"], ["strict"]),
-        (Fault.ERROR, "one kernel", "fallback"),
-    ],
+    ("fault", "name"),
+    [*itertools.product(CAUSES, ["several contexts", "asynchronous"]), (Fault.ERROR, "one kernel")],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_strict(npu: FaultyNpu, clock: Clock, setting: str, fault: Fault, name: str) -> None:
+def test_without_fallback(npu: FaultyNpu, clock: Clock, fault: Fault, name: str) -> None:
     """The error names kernel and cause, no wrong result is returned, and the process continues."""
     work, count = WORK[name]
     right(work, 0)
     for position in range(count):
         npu.inject(fault, after=position)
-        with config.scope(**SETTINGS[setting]), pytest.raises(LaunchError) as raised:
+        with config.scope(fallback="error"), pytest.raises(LaunchError) as raised:
             right(work, position)
         assert re.search(r"(concat|get_rows)-\S+ failed on sim:npu2: ", str(raised.value)), raised.value
         assert re.search(CAUSES[fault], str(raised.value))
@@ -270,7 +265,7 @@ def test_strict(npu: FaultyNpu, clock: Clock, setting: str, fault: Fault, name: 
 def test_all_abandoned_results_raise_the_error(npu: FaultyNpu) -> None:
     """Every read raises it."""
     compute(0)
-    with config.scope(strict=True):
+    with config.scope(fallback="error"):
         npu.inject(Fault.ERROR, after=1)
         pairs = [joined(0, seed)[0] for seed in range(3)]
         nt.realize(*pairs, wait=False)
@@ -306,7 +301,7 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: FaultyNpu) -> None:
         assert result.device == "sim:npu2"
 
     npu.inject(Fault.TIMEOUT)
-    with config.scope(strict=True), ThreadPoolExecutor(2) as threads:
+    with config.scope(fallback="error"), ThreadPoolExecutor(2) as threads:
         list(threads.map(work, ("first", "second"), (0, 1)))
         nt.synchronize()  # Nothing is left for this one.
     assert [len(texts) for texts in raised.values()] == [1, 1]

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NamedTuple
 from unittest import mock
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import ml_dtypes
@@ -30,6 +31,7 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.planner import planner, selection
 from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 from npu_tensor.runtime.npu.driver import RunRequest
 from npu_tensor.runtime.sim.simulated_driver import SimulatedContext, SimulatedDriver, SimulatedRun, SimulatedSubmission
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
@@ -343,7 +345,7 @@ class Session:
 @given(program=steps)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_programs_sync_as_little_as_they_can(contexts: int, program: list[Any]) -> None:
-    with config.scope(max_contexts=contexts), watching() as watched:
+    with patch.dict(MOST_CONTEXTS, aie2=contexts, aie2p=contexts), watching() as watched:
         session = Session()
         for name, *arguments in program:
             getattr(session, name)(*arguments)

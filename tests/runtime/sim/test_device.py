@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.config import config
 from npu_tensor.planner import selection
+from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
 from npu_tensor.task import Kernel
@@ -188,7 +189,7 @@ def test_a_row_kernel_gets_no_more_streams_than_a_core_has_channels() -> None:
 def test_designs_that_left_the_array_are_loaded_again() -> None:
     functions = [nt.jit(lambda x, n=n: x[:n] + x[:n]) for n in (16, 32, 48, 64)]
     x = bfloat16(64)
-    with nt.default_device("sim:npu1"), config.scope(max_contexts=2):
+    with nt.default_device("sim:npu1"), patch.dict(MOST_CONTEXTS, aie2=2, aie2p=2):
         for _ in range(2):
             for n, function in enumerate(functions, 1):
                 assert function(x).float().tolist() == (x.float()[: 16 * n] * 2).tolist()

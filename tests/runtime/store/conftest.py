@@ -67,7 +67,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def _in_background(tmp_path: Path) -> Iterator[None]:
     """A cache and builds of the test's own."""
-    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit="background", force_recompile=False):
+    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit="background"):
         yield
         builds.finish()
         builds.start_anew()

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from fakes import SECONDS, HeldBackend, design, request
@@ -15,6 +16,7 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.store import background
 from npu_tensor.runtime.store.background import Builds, finish_builds
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import AnyRequest, Request
@@ -86,7 +88,7 @@ def test_no_more_builds_at_once_than_the_setting_says(
 
     monkeypatch.setattr(library.backend, "build", build)
     wanted = [request(design(f"// {number}"), f"neg-{number}") for number in range(6)]
-    with config.scope(build_jobs=jobs):
+    with patch.object(background, "available_cores", return_value=jobs):
         library.prepare(wanted)
     finish_builds()
     assert [library.find(one).origin for one in wanted] == ["built"] * 6
@@ -129,7 +131,7 @@ def test_the_end_of_the_program_ends_what_runs_and_what_waits(tmp_path: Path) ->
         run([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, tmp_path / "build.log", 600)
         raise AssertionError("the build was not ended")
 
-    with config.scope(build_jobs=1):
+    with patch.object(background, "available_cores", return_value=1):
         running, waiting = own.start("1", compile), own.start("2", compile)
     assert begun.wait(SECONDS)
     own.end()

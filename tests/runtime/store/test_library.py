@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from fakes import NAME, FakeBackend, design, request
@@ -18,6 +19,7 @@ from fakes import NAME, FakeBackend, design, request
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.runtime.build import process
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import (
@@ -40,7 +42,7 @@ def test_keys_stay_the_same() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path) -> Iterator[None]:
-    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit=True, force_recompile=False):
+    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit=True):
         yield
 
 
@@ -187,7 +189,7 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
             meeting.wait(30)  # passed only if the other build is going on
             return super().build(request, directory)
 
-    with config.scope(build_jobs=2):
+    with patch.object(process, "available_cores", return_value=2):
         library = KernelLibrary(Slow())
         kernel = [request(design(f"// {number}")) for number in range(2)]
         library.prepare(kernel)
@@ -203,6 +205,7 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from fakes import FakeBackend, design, request
 from npu_tensor.config import config
+from npu_tensor.runtime.build import process
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.library import KernelLibrary
 
@@ -212,7 +215,7 @@ class Endless(FakeBackend):
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         run([sys.executable, "-c", "import time; time.sleep(600)"], directory, directory / "build.log", 600)
 
-config.build_jobs, config.cache_path = 1, {str(tmp_path)!r}
+process.available_cores, config.cache_path = lambda: 1, {str(tmp_path)!r}
 backend = Endless()
 wanted = [request(design(f"// {{n}}")) for n in range(4)]
 try:

@@ -173,8 +173,8 @@ def test_a_failed_build_fails_at_once_in_this_process(store: Store) -> None:
         with pytest.raises(BuildError, match="stack overflow in core 2,3"):
             store.get_or_build(FOLDER, NAME, KEY, failing, {})
     assert failing.calls == 1
-    with pytest.raises(BuildError), config.scope(force_recompile=True):
-        store.get_or_build(FOLDER, NAME, KEY, failing, {})
+    with pytest.raises(BuildError):
+        store.get_or_build(FOLDER, NAME, KEY, failing, {}, force=True)
     assert failing.calls == 2
     assert store.get_or_build(FOLDER, NAME, key_of("b"), Builder(), {})[1]
     assert Store(store.root).get_or_build(FOLDER, NAME, KEY, Builder(), {})[1]
@@ -213,12 +213,9 @@ def test_suffixes_are_not_taken_from_the_cache_itself(store: Store, suffix: str)
         store.get_or_build(FOLDER, NAME, KEY, lambda directory: {suffix: touch(directory / "x")}, {})
 
 
-def test_recompiling_is_forced_once_per_store(store: Store, root: Path) -> None:
+def test_a_forced_build_replaces_the_entry(store: Store) -> None:
     put(store)
-    for fresh in (Store(root), Store(root)):
-        with config.scope(force_recompile=True):
-            assert fresh.get(FOLDER, NAME, KEY) is None
-            builder = Builder()
-            made = [fresh.get_or_build(FOLDER, NAME, KEY, builder, {})[1] for _ in range(3)]
-            assert (made, builder.calls) == ([True, False, False], 1)
-            assert fresh.get(FOLDER, NAME, KEY) is not None
+    builder = Builder()
+    assert store.get_or_build(FOLDER, NAME, KEY, builder, {}, force=True)[1]
+    assert not store.get_or_build(FOLDER, NAME, KEY, builder, {})[1]
+    assert builder.calls == 1

@@ -133,9 +133,8 @@ for case, old_entry in enumerate((False, True)):
             Store(root).get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
         child = os.fork()
         if child == 0:
-            config.force_recompile = True
             os.replace = replace_or_die(step)
-            Store(root).get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+            Store(root).get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}}, force=True)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         store = Store(root)
         assert (store.get(FOLDER, "kernel", key_of(n)) is not None) == (step == LAST), (case, step)

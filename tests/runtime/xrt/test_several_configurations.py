@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 
@@ -92,7 +94,7 @@ def test_a_run_with_other_numbers(npu: Machine) -> None:
 @pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.START, Fault.HANG], ids=lambda fault: fault.name)
 def test_a_fault_between_the_runs(npu: Machine, fault: Fault) -> None:
     work = Rearranged()
-    with config.scope(launch_seconds=1):
+    with patch.object(XrtDriver, "launch_seconds", 1.0):
         work.compute()
         npu.inject(fault, after=1)
         with pytest.warns(RuntimeWarning, match="the CPU computes"):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
+from unittest.mock import patch
 
 import npu_images
 import numpy as np
@@ -20,6 +21,7 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.events import Fallback
 from npu_tensor.planner import selection
+from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 
 pytestmark = [pytest.mark.usefixtures("_unchecked", "less_optimised"), needs_compiler]
 
@@ -40,7 +42,7 @@ X, Y = normal(24, 64), normal(24, 64, seed=1)
 
 def test_a_context_holds_nothing_of_the_driver_when_it_is_gone(npu: Machine) -> None:
     """Instructions and runs go with it; the buffers of values stay in the pool."""
-    with config.scope(max_contexts=1):
+    with patch.dict(MOST_CONTEXTS, aie2=1, aie2p=1):
         before = 0
         for round in range(6):
             for number in range(3):
